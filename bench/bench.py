@@ -56,7 +56,11 @@ def _machine() -> dict[str, str]:
     model = platform.processor() or platform.machine()
     information = Path("/proc/cpuinfo")
     if information.exists():
-        names = [line for line in information.read_text().splitlines() if "model name" in line]
+        names = [
+            line
+            for line in information.read_text().splitlines()
+            if "model name" in line
+        ]
         model = names[0].partition(":")[2].strip() if names else model
     versions = {
         name: importlib.metadata.version(name)
@@ -86,7 +90,9 @@ def main() -> int:
     )
     words = (*SECTIONS, *(kind.name for kind in LOADS), *LOOPS)
     numbers = map(str, (*FULL.connections, *FULL.interactions))
-    parser.add_argument("--quick", action="store_true", help="show that it works, in seconds")
+    parser.add_argument(
+        "--quick", action="store_true", help="show that it works, in seconds"
+    )
     parser.add_argument(
         "--only",
         nargs="+",
@@ -122,7 +128,9 @@ def main() -> int:
             except ProcessError as error:
                 parser.exit(1, f"error: {error}\n")
     options.json.write_bytes(
-        orjson.dumps(results.as_json(), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+        orjson.dumps(
+            results.as_json(), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+        )
     )
     print(results.as_markdown(), end="")
     return 1 if results.problems else 0

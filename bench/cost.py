@@ -49,7 +49,9 @@ def growth(bench: Bench) -> None:
             ended = time.perf_counter()
         took = time.perf_counter() - ended
     if f" {late} exchanges recorded" not in ours.stderr:
-        bench.results.problems.append(f"a recording of {late:,} ended with: {ours.stderr}")
+        bench.results.problems.append(
+            f"a recording of {late:,} ended with: {ours.stderr}"
+        )
     bench.results.fact("end of a recording, publishing included", "s", took, size=late)
     what = f"memory growth of a recording from {bench.size.growth[0]:,} to {late:,} exchanges"
     bench.results.at_most(what, peaks[1] - peaks[0], 20.0, "MB")
@@ -127,9 +129,13 @@ def idle(bench: Bench) -> None:
     for _ in range(2 * bench.size.repeats):
         for name, command in commands.items():
             samples[name].append(run_timed(command)[0] * 1000)
-    bare, shown = (bench.results.fact(name, "ms", *times) for name, times in samples.items())
+    bare, shown = (
+        bench.results.fact(name, "ms", *times) for name, times in samples.items()
+    )
     difference = shown.median - bare.median
-    bench.results.at_most("`--help` more than the interpreter's start", difference, 150.0, "ms")
+    bench.results.at_most(
+        "`--help` more than the interpreter's start", difference, 150.0, "ms"
+    )
     _ready_against_importing(bench)
     command = [sys.executable, "-c", _IMPORTS_PLUGIN]
     imports = [float(run_timed(command)[2]) for _ in range(2 * bench.size.repeats)]
@@ -148,7 +154,9 @@ def _ready_against_importing(bench: Bench) -> None:
         started = time.perf_counter()
         with bench.replaying(path, bench.size.loops[0]):
             ready.append((time.perf_counter() - started) * 1000)
-    bench.results.fact("importing aiohttp.web, pydantic, click, orjson", "ms", *imported)
+    bench.results.fact(
+        "importing aiohttp.web, pydantic, click, orjson", "ms", *imported
+    )
     bench.results.fact("replay of one interaction is ready after", "ms", *ready)
     ratio = ratio_of(ready, imported)
     bench.results.at_most("replay ready, against importing its libraries", ratio, 1.1)
@@ -177,8 +185,14 @@ def fixture(bench: Bench) -> None:
         f"--rootdir={folder}",
     ]
     _, _, output = run_timed([*command, str(folder)])
-    times = [float(line.split()[1]) for line in output.splitlines() if line.startswith("phases ")]
-    cost = bench.results.fact("fixture of a replayed test, set-up and teardown", "ms", *times)
+    times = [
+        float(line.split()[1])
+        for line in output.splitlines()
+        if line.startswith("phases ")
+    ]
+    cost = bench.results.fact(
+        "fixture of a replayed test, set-up and teardown", "ms", *times
+    )
     bench.results.at_most("fixture of a replayed test", cost.median, 4.0, "ms")
 
 
@@ -260,7 +274,11 @@ def _write_journal(cassette: Path, count: int) -> None:
         request = Request("POST", PATH, asking, BARE.request(identity, number - 1, b""))
         (answer,) = BARE.answer(b"%d" % identity, b"%d" % (number - 1), 0)
         piece = Piece(answer, float(number), number)
-        response = Response(200, (("content-type", BARE.content_type),), (piece,), End.COMPLETE)
+        response = Response(
+            200, (("content-type", BARE.content_type),), (piece,), End.COMPLETE
+        )
         times = float(number), number + 0.5
-        journal.append(encode_line(RecordedExchange(number, request, response, *times, None, None)))
+        journal.append(
+            encode_line(RecordedExchange(number, request, response, *times, None, None))
+        )
     journal.close()

@@ -73,7 +73,9 @@ class Size:
     kinds: tuple[Kind, ...] = LOADS
     connections: tuple[int, ...] = (1, 8, 32, 128)
     usual: int = 32
-    loops: tuple[str, ...] = tuple(LOOPS if importlib.util.find_spec("uvloop") else ["asyncio"])
+    loops: tuple[str, ...] = tuple(
+        LOOPS if importlib.util.find_spec("uvloop") else ["asyncio"]
+    )
     rounds: int = 5
     seconds: float = 0.5
     warm_up_s: float = 0.2
@@ -108,9 +110,11 @@ def narrowed(size: Size, only: Sequence[str]) -> Size:
         size,
         sections=tuple(name for name in size.sections if name in only) or size.sections,
         kinds=tuple(kind for kind in size.kinds if kind.name in only) or size.kinds,
-        connections=tuple(n for n in size.connections if str(n) in only) or size.connections,
+        connections=tuple(n for n in size.connections if str(n) in only)
+        or size.connections,
         loops=tuple(name for name in size.loops if name in only) or size.loops,
-        interactions=tuple(n for n in size.interactions if str(n) in only) or size.interactions,
+        interactions=tuple(n for n in size.interactions if str(n) in only)
+        or size.interactions,
     )
 
 
@@ -134,20 +138,28 @@ class Peer:
             ProcessError: it ends, or does not listen in time.
         """
         port = free_port()
-        values = {"port": port, "upstream": upstream, "cassette": folder / f"{self.name}.cassette"}
+        values = {
+            "port": port,
+            "upstream": upstream,
+            "cassette": folder / f"{self.name}.cassette",
+        }
         command = [word.format_map(values) for word in shlex.split(self.command)]
         url = f"http://127.0.0.1:{port}{PATH}"
         with tempfile.TemporaryFile("w+") as log:
             try:
                 process = subprocess.Popen(command, stdout=log, stderr=log)
             except OSError as error:
-                raise ProcessError(f"the peer {self.name} can't be run: {error}") from None
+                raise ProcessError(
+                    f"the peer {self.name} can't be run: {error}"
+                ) from None
             try:
                 end = time.monotonic() + PATIENCE_S
                 while is_refused(url):
                     if process.poll() is not None or time.monotonic() > end:
                         log.seek(0)
-                        raise ProcessError(f"the peer {self.name} does not listen:\n{log.read()}")
+                        raise ProcessError(
+                            f"the peer {self.name} does not listen:\n{log.read()}"
+                        )
                     time.sleep(0.05)
                 yield url
             finally:
@@ -187,7 +199,13 @@ class Bench:
         return stints
 
     def rates(
-        self, mode: str, kind: Kind, connections: int, loop: str, base: str, *subjects: Subject
+        self,
+        mode: str,
+        kind: Kind,
+        connections: int,
+        loop: str,
+        base: str,
+        *subjects: Subject,
     ) -> Rates:
         """Measure requests per second of servers in turns."""
         stints = self.load(kind, connections, *subjects)
@@ -205,16 +223,24 @@ class Bench:
         self, upstream: str, name: str, loop: str, stop: signal.Signals
     ) -> AbstractContextManager[Listening]:
         """Record an upstream until the block ends."""
-        return listening(record_command(upstream, self.folder / name), stop, LOOPS[loop])
+        return listening(
+            record_command(upstream, self.folder / name), stop, LOOPS[loop]
+        )
 
-    def replaying(self, path: Path, loop: str, *options: str) -> AbstractContextManager[Listening]:
+    def replaying(
+        self, path: Path, loop: str, *options: str
+    ) -> AbstractContextManager[Listening]:
         """Replay a cassette until the block ends."""
         command = replay_command(path, "--repeat", "always", *options)
         return listening(command, environment=LOOPS[loop])
 
     def distinct(self, kind: Kind) -> int:
         """Return how many distinct conversations of one kind are recorded to be replayed."""
-        return self.size.weighty if kind.padding or kind.upload else self.size.conversations
+        return (
+            self.size.weighty
+            if kind.padding or kind.upload
+            else self.size.conversations
+        )
 
     def converse(self, kind: Kind, url: str, count: int) -> None:
         """Hold distinct conversations of one kind once, so that they can be replayed."""

@@ -133,7 +133,9 @@ class Script:
             raise WrongAnswerError((head + body)[:2000].decode(errors="replace"))
 
 
-def _numbers(plan: Plan, subject: Subject, held: Iterator[int], seconds: float) -> Iterator[int]:
+def _numbers(
+    plan: Plan, subject: Subject, held: Iterator[int], seconds: float
+) -> Iterator[int]:
     """Yield the conversations of a stint, until its time is over.
 
     Args:
@@ -189,7 +191,9 @@ class Connection(asyncio.Protocol):
         if self._sent_at is not None and (
             b"\n\n" in data or b"\n\n" in self._incoming.buffer + data
         ):
-            self._stint.first_events.append((time.perf_counter() - self._sent_at) * 1000)
+            self._stint.first_events.append(
+                (time.perf_counter() - self._sent_at) * 1000
+            )
             self._sent_at = None
         try:
             response = self._incoming.feed(data)

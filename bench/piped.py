@@ -49,7 +49,10 @@ class _Caller:
             ProcessError: it is an error, or there is none.
         """
         self._number += 1
-        params: dict[str, Any] = {"name": "add", "arguments": {"a": self._number, "b": 1}}
+        params: dict[str, Any] = {
+            "name": "add",
+            "arguments": {"a": self._number, "b": 1},
+        }
         message = {"jsonrpc": "2.0", "id": self._number, "method": "tools/call"}
         line = json.dumps({**message, "params": {**params, "_meta": _META}}).encode()
         self._stdin.write(line + b"\n")
@@ -92,7 +95,9 @@ def round_trips(bench: Bench) -> None:
     }
     rates: dict[str, list[float]] = {name: [] for name in commands}
     with ExitStack() as stack:
-        callers = {name: stack.enter_context(_calling(each)) for name, each in commands.items()}
+        callers = {
+            name: stack.enter_context(_calling(each)) for name, each in commands.items()
+        }
         for caller in callers.values():
             caller.rate(_WARM_UP)
         for _ in range(bench.size.rounds):
@@ -102,4 +107,6 @@ def round_trips(bench: Bench) -> None:
         bench.results.fact(f"round trips on pipes, {name}", "/s", *samples)
     for name, least in LEAST.items():
         measured = ratio_of(rates[name], rates[SERVER])
-        bench.results.at_least(f"round trips on pipes, {name} against the server", measured, least)
+        bench.results.at_least(
+            f"round trips on pipes, {name} against the server", measured, least
+        )

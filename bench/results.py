@@ -83,7 +83,11 @@ class Target:
         """Whether it is met, in words."""
         if self.measured is None:
             return "not measured"
-        is_met = self.measured >= self.limit if self.at_least else self.measured <= self.limit
+        is_met = (
+            self.measured >= self.limit
+            if self.at_least
+            else self.measured <= self.limit
+        )
         return "met" if is_met else "**not met**"
 
 
@@ -97,7 +101,9 @@ class Results:
     targets: list[Target] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
-    def fact(self, what: str, unit: str, *samples: float, size: int | None = None) -> Fact:
+    def fact(
+        self, what: str, unit: str, *samples: float, size: int | None = None
+    ) -> Fact:
         """Note a value."""
         noted = Fact(what, unit, list(samples), size)
         self.facts.append(noted)
@@ -107,7 +113,9 @@ class Results:
         """Compare with a target that is a lower limit."""
         self.targets.append(Target(what, measured, limit, at_least=True))
 
-    def at_most(self, what: str, measured: float | None, limit: float, unit: str = "times") -> None:
+    def at_most(
+        self, what: str, measured: float | None, limit: float, unit: str = "times"
+    ) -> None:
         """Compare with a target that is an upper limit."""
         self.targets.append(Target(what, measured, limit, at_least=False, unit=unit))
 
@@ -116,23 +124,30 @@ class Results:
         return {
             "machine": self.machine,
             "targets": [
-                {**asdict(target), "verdict": target.verdict.strip("*")} for target in self.targets
+                {**asdict(target), "verdict": target.verdict.strip("*")}
+                for target in self.targets
             ],
-            "rates": [{**asdict(rates), "ratio": rates.ratio()} for rates in self.rates],
+            "rates": [
+                {**asdict(rates), "ratio": rates.ratio()} for rates in self.rates
+            ],
             "facts": [{**asdict(fact), "median": fact.median} for fact in self.facts],
             "problems": self.problems,
         }
 
     def as_markdown(self) -> str:
         """Return everything as a page for people."""
-        blocks = ["; ".join(f"{name} {value}" for name, value in self.machine.items()) + "."]
+        blocks = [
+            "; ".join(f"{name} {value}" for name, value in self.machine.items()) + "."
+        ]
         if self.targets:
             rows = (_target_row(target) for target in self.targets)
             blocks.append(_table(("target", "measured", "limit", ""), rows))
         for mode in ("replay", "record"):
             chosen = [rates for rates in self.rates if rates.mode == mode]
             if chosen:
-                blocks.append(f"Requests per second, {mode}: median (lowest to highest round)")
+                blocks.append(
+                    f"Requests per second, {mode}: median (lowest to highest round)"
+                )
                 blocks.append(_rates_table(chosen))
         plain = [fact for fact in self.facts if fact.size is None]
         if plain:
@@ -164,7 +179,9 @@ def _rates_table(chosen: Sequence[Rates]) -> str:
                 str(rates.connections),
                 *(_spread(rates.per_round.get(name, []), "") for name in names),
                 _spread(ratios, ""),
-                ", ".join(f"{name} {_number(spent)}" for name, spent in rates.cpu_us.items()),
+                ", ".join(
+                    f"{name} {_number(spent)}" for name, spent in rates.cpu_us.items()
+                ),
             )
         )
     return _table(
@@ -183,8 +200,13 @@ def _sizes_table(sized: Sequence[Fact]) -> str:
     sizes = sorted({fact.size or 0 for fact in sized})
     shown: dict[str, dict[int, str]] = {}
     for fact in sized:
-        shown.setdefault(fact.what, {})[fact.size or 0] = _spread(fact.samples, fact.unit)
-    rows = ([what, *(cells.get(size, "") for size in sizes)] for what, cells in shown.items())
+        shown.setdefault(fact.what, {})[fact.size or 0] = _spread(
+            fact.samples, fact.unit
+        )
+    rows = (
+        [what, *(cells.get(size, "") for size in sizes)]
+        for what, cells in shown.items()
+    )
     return _table(["what", *(f"{size:,}" for size in sizes)], rows)
 
 

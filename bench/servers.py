@@ -60,7 +60,11 @@ async def pass_through(upstream: str) -> Handler:
     )
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        kept = [pair for pair in request.headers.items() if pair[0].lower() not in _HOP_BY_HOP]
+        kept = [
+            pair
+            for pair in request.headers.items()
+            if pair[0].lower() not in _HOP_BY_HOP
+        ]
         async with session.request(
             request.method,
             upstream + request.raw_path,
@@ -127,9 +131,9 @@ async def _serve(role: str, upstream: str) -> None:
         )
         port = server.sockets[0].getsockname()[1]
     else:
-        handler: Handler = {"fixed": fixed, "restamp": restamp}.get(role) or await pass_through(
-            upstream
-        )
+        handler: Handler = {"fixed": fixed, "restamp": restamp}.get(
+            role
+        ) or await pass_through(upstream)
         app = web.Application(client_max_size=2**30)
         app.router.add_route("*", "/{path:.*}", handler)
         runner = web.AppRunner(app, access_log=None)

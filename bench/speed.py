@@ -49,10 +49,14 @@ def replay(bench: Bench) -> None:
             for kind in bench.size.kinds:
                 subjects = [
                     Subject("restamp", restamp.url, checks="id", pid=restamp.pid),
-                    Subject("replay", ours.url, distinct=bench.distinct(kind), pid=ours.pid),
+                    Subject(
+                        "replay", ours.url, distinct=bench.distinct(kind), pid=ours.pid
+                    ),
                 ]
                 if kind is PLAIN:
-                    subjects.insert(0, Subject("fixed", fixed.url, checks="status", pid=fixed.pid))
+                    subjects.insert(
+                        0, Subject("fixed", fixed.url, checks="status", pid=fixed.pid)
+                    )
                 for connections in bench.size.connections:
                     _replay_kind(bench, kind, connections, loop, subjects)
 
@@ -63,7 +67,9 @@ def _replay_kind(
     is_compared = connections == bench.size.usual
     with ExitStack() as stack:
         peers = _replaying_peers(bench, stack) if kind is PLAIN and is_compared else []
-        rates = bench.rates("replay", kind, connections, loop, "restamp", *subjects, *peers)
+        rates = bench.rates(
+            "replay", kind, connections, loop, "restamp", *subjects, *peers
+        )
     if not is_compared:
         return
     what = f"replay of {kind.title}, {connections} connections, against restamp, {loop}"
@@ -98,7 +104,9 @@ def _replaying_peers(bench: Bench, stack: ExitStack) -> list[Subject]:
 
 
 def _against_peers(bench: Bench, rates: Rates, limit: float) -> None:
-    measured = [rates.ratio(peer.name) for peer in bench.peers if peer.name in rates.per_round]
+    measured = [
+        rates.ratio(peer.name) for peer in bench.peers if peer.name in rates.per_round
+    ]
     known = [ratio for ratio in measured if ratio is not None]
     what = f"{rates.mode} of {rates.load} against the fastest peer given, {rates.loop}"
     bench.results.at_least(what, min(known) if known else None, limit)
@@ -120,26 +128,41 @@ def record(bench: Bench) -> None:
             )
             for kind in bench.size.kinds:
                 for connections in bench.size.connections:
-                    _record_kind(bench, kind, connections, loop, *subjects, upstream=upstream.url)
+                    _record_kind(
+                        bench, kind, connections, loop, *subjects, upstream=upstream.url
+                    )
                     # So many bodies of 1 MB would fill a disk.
                     os.truncate(journal_path(bench.folder / name), 0)
             _first_event(bench, loop, Subject("direct", upstream.url), *subjects)
 
 
 def _record_kind(
-    bench: Bench, kind: Kind, connections: int, loop: str, *subjects: Subject, upstream: str
+    bench: Bench,
+    kind: Kind,
+    connections: int,
+    loop: str,
+    *subjects: Subject,
+    upstream: str,
 ) -> None:
     is_compared = connections == bench.size.usual
     with ExitStack() as stack:
         peers = [
-            Subject(peer.name, stack.enter_context(peer.listening(bench.folder, upstream)))
+            Subject(
+                peer.name, stack.enter_context(peer.listening(bench.folder, upstream))
+            )
             for peer in bench.peers
             if peer.records and is_compared and kind is PLAIN
         ]
-        rates = bench.rates("record", kind, connections, loop, "pass-through", *subjects, *peers)
+        rates = bench.rates(
+            "record", kind, connections, loop, "pass-through", *subjects, *peers
+        )
     if is_compared:
-        what = f"record of {kind.title}, {connections} connections, against pass-through"
-        bench.results.at_least(f"{what}, {loop}", rates.ratio(), RECORD_TARGETS[kind.name])
+        what = (
+            f"record of {kind.title}, {connections} connections, against pass-through"
+        )
+        bench.results.at_least(
+            f"{what}, {loop}", rates.ratio(), RECORD_TARGETS[kind.name]
+        )
     if is_compared and kind is PLAIN:
         _against_peers(bench, rates, 2.0)
 
@@ -148,7 +171,8 @@ def _first_event(bench: Bench, loop: str, *subjects: Subject) -> None:
     """Compare the time until the first event of a stream is whole."""
     stints = bench.load(PAUSED, 1, *subjects)
     samples = {
-        name: [median(stint.first_events) for stint in taken] for name, taken in stints.items()
+        name: [median(stint.first_events) for stint in taken]
+        for name, taken in stints.items()
     }
     for name, times in samples.items():
         if times:

@@ -30,7 +30,9 @@ REPEATS = 3
 FULL_BYTES: Final = 10 * 2**20
 """The size of a body in a full run, to which the names of the exchanges count."""
 _PROSE = "The quick brown fox jumps over the lazy dog, and says nothing secret. "
-_SMALL_REQUEST: Final = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}'
+_SMALL_REQUEST: Final = (
+    b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}'
+)
 _AT_ONCE: Final = 1 << 16
 
 
@@ -80,7 +82,9 @@ def _deep(size: int) -> Hard:
 def _lines(size: int) -> Hard:
     line = b'data: "password=not-a-secret-1",'.ljust(_bytes_each(60_000) - 1) + b"\n"
     count = size // len(line)
-    return _stream(b'data: {"jsonrpc":"2.0","id":1,"result":[\n', line * count, b"data: 1]}\n\n")
+    return _stream(
+        b'data: {"jsonrpc":"2.0","id":1,"result":[\n', line * count, b"data: 1]}\n\n"
+    )
 
 
 def _events(size: int) -> Hard:
@@ -123,7 +127,9 @@ EXCHANGES: Final[Mapping[str, Callable[[int], Hard]]] = {
     "gzip, 1000 : 1": _packed,
     "short strings": lambda size: Hard(_result(["token"] * (size // 8))),
     "escapes": lambda size: Hard(_result('\\"' * (size // 4))),
-    "a request of prose": lambda size: Hard(_call(_PROSE * (size // len(_PROSE))), is_request=True),
+    "a request of prose": lambda size: Hard(
+        _call(_PROSE * (size // len(_PROSE))), is_request=True
+    ),
     "a request of numbers": lambda size: Hard(_call(_numbers(size)), is_request=True),
     "a request of gzip, 1000 : 1": lambda size: Hard(
         gzip.compress(_call([0] * (size // 2))), is_request=True, coding="gzip"
@@ -138,7 +144,9 @@ def _asked(value: Callable[[int], object]) -> Callable[[int], Hard]:
 REQUESTS: Final[Mapping[str, Callable[[int], Hard]]] = {
     "prose": _asked(lambda size: _PROSE * (size // len(_PROSE))),
     "base64url": _asked(_noise),
-    "numbers": _asked(lambda size: [number % 10**6 + 10**5 for number in range(size // 7)]),
+    "numbers": _asked(
+        lambda size: [number % 10**6 + 10**5 for number in range(size // 7)]
+    ),
     "100,000 URLs": _asked(_urls),
     "deep JSON": lambda size: Hard(
         _deep(size).body.replace(b'"result"', b'"method"'), is_request=True
@@ -147,7 +155,9 @@ REQUESTS: Final[Mapping[str, Callable[[int], Hard]]] = {
     "short objects": _asked(lambda size: [{"a": 1}] * (size // 8)),
     "escapes": _asked(lambda size: '\\"' * (size // 4)),
     "prose in gzip": lambda size: Hard(
-        gzip.compress(_call(_PROSE * (size // len(_PROSE)))), is_request=True, coding="gzip"
+        gzip.compress(_call(_PROSE * (size // len(_PROSE)))),
+        is_request=True,
+        coding="gzip",
     ),
 }
 """Requests to a replay, or to a recorder that appends."""
@@ -155,7 +165,9 @@ _SMALL_ONE = "a secret"
 _POSTED: Final = {
     **EXCHANGES,
     **{f"to a replay: {name}": hard for name, hard in REQUESTS.items()},
-    _SMALL_ONE: lambda _size: Hard(_call({"apiKey": "not-a-real-key-0123456789"}), is_request=True),
+    _SMALL_ONE: lambda _size: Hard(
+        _call({"apiKey": "not-a-real-key-0123456789"}), is_request=True
+    ),
 }
 _ROWS: Final = {
     "a replay, a miss": tuple(REQUESTS),
@@ -171,7 +183,11 @@ _ROWS: Final = {
 
 def _message(start: str, hard: Hard | None, body: bytes) -> bytes:
     content_type = hard.content_type if hard is not None else "application/json"
-    coding = f"Content-Encoding: {hard.coding}\r\n" if hard is not None and hard.coding else ""
+    coding = (
+        f"Content-Encoding: {hard.coding}\r\n"
+        if hard is not None and hard.coding
+        else ""
+    )
     head = f"{start}\r\nHost: 127.0.0.1\r\nContent-Type: {content_type}\r\n{coding}"
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
@@ -194,7 +210,9 @@ async def _peer() -> None:
     """Serve, and post to each URL that comes with the name and the size of an exchange."""
     hard = Hard(b"")
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def answer(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         await _read(reader)
         answered, body = (None, _result(1)) if hard.is_request else (hard, hard.body)
         await _write(writer, _message("HTTP/1.1 200 OK", answered, body))
@@ -217,7 +235,9 @@ async def _peer() -> None:
 # The recorder
 
 
-async def turns(longest: list[float], clock: Callable[[], float] = time.thread_time) -> None:
+async def turns(
+    longest: list[float], clock: Callable[[], float] = time.thread_time
+) -> None:
     """Take turns of the loop until cancelled, and note the longest work between two in ms."""
     last = clock()
     while True:
@@ -233,7 +253,10 @@ class Peer:
     def __init__(self) -> None:
         """Start it."""
         self._process = subprocess.Popen(
-            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         self.url = f"http://127.0.0.1:{int(self._read())}/mcp"
 
@@ -242,11 +265,17 @@ class Peer:
         return self._process.stdout.readline()
 
     async def post(
-        self, name: str, size: int, url: str, clock: Callable[[], float] = time.thread_time
+        self,
+        name: str,
+        size: int,
+        url: str,
+        clock: Callable[[], float] = time.thread_time,
     ) -> float:
         """Have an exchange; return the longest stall of this loop while it was under way."""
         assert self._process.stdin is not None  # noqa: S101  it is a pipe
-        self._process.stdin.write(f"{name}\t{size}\t{url.rpartition(':')[2].split('/')[0]}\n")
+        self._process.stdin.write(
+            f"{name}\t{size}\t{url.rpartition(':')[2].split('/')[0]}\n"
+        )
         self._process.stdin.flush()
         longest = [0.0]
         self._read()
@@ -278,7 +307,9 @@ async def stalled_ms(peer: Peer, path: Path, name: str, size: int) -> float:
     return longest
 
 
-async def replayed_ms(peer: Peer, path: Path, where: str, name: str, size: int) -> float:
+async def replayed_ms(
+    peer: Peer, path: Path, where: str, name: str, size: int
+) -> float:
     """Post a large request to what has a cassette; return the longest stall meanwhile."""
     from mrtr_cassette.options import RecordOptions
     from mrtr_cassette.shell.runs.recording import recording
@@ -324,10 +355,15 @@ def _longest_of_exchanges(bench: Bench, peer: Peer) -> None:
             for n in range(min(bench.size.repeats, REPEATS))
         )
         samples = [run(stalled_ms(peer, path, name, size)) for path in paths]
-        fact = bench.results.fact(f"longest stall of the loop by 10 MB of {name}", "ms", *samples)
+        fact = bench.results.fact(
+            f"longest stall of the loop by 10 MB of {name}", "ms", *samples
+        )
         worst = max(worst, fact.median)
     bench.results.at_most(
-        "longest stall of the loop by a recorded exchange of 10 MB", worst, LIMIT_MS, "ms"
+        "longest stall of the loop by a recorded exchange of 10 MB",
+        worst,
+        LIMIT_MS,
+        "ms",
     )
 
 
@@ -343,7 +379,9 @@ def _longest_of_requests(bench: Bench, peer: Peer) -> None:
                 for n in range(min(bench.size.repeats, REPEATS))
             )
             size = bench.size.stall_bytes
-            samples = [run(replayed_ms(peer, path, where, name, size)) for path in paths]
+            samples = [
+                run(replayed_ms(peer, path, where, name, size)) for path in paths
+            ]
             fact = bench.results.fact(
                 f"longest stall of the loop by a request of 10 MB to {where}: {name}",
                 "ms",
@@ -351,7 +389,10 @@ def _longest_of_requests(bench: Bench, peer: Peer) -> None:
             )
             worst = max(worst, fact.median)
     bench.results.at_most(
-        "longest stall of the loop by a request of 10 MB to a replay", worst, LIMIT_MS, "ms"
+        "longest stall of the loop by a request of 10 MB to a replay",
+        worst,
+        LIMIT_MS,
+        "ms",
     )
 
 

@@ -15,7 +15,9 @@ from typing import Any
 PATH = "/mcp"
 EVENTS = 50
 MEGABYTE = 1024 * 1024
-_SENTENCE = b"The benchmark says the same few words again and again, until there are enough. "
+_SENTENCE = (
+    b"The benchmark says the same few words again and again, until there are enough. "
+)
 _STATE_TAIL = b"x" * 160
 """Makes a request state about as long as a sealed one of the Python SDK is."""
 _META = (
@@ -77,7 +79,9 @@ class Kind:
         values: tuple[int | bytes, ...] = (identity, number, retry)
         return self._template % ((*values, identity) if self.events else values)
 
-    def answer(self, identity: bytes, number: bytes, answered: int) -> tuple[bytes, ...]:
+    def answer(
+        self, identity: bytes, number: bytes, answered: int
+    ) -> tuple[bytes, ...]:
         """Return the answer: one body, or the events of a stream.
 
         Args:
@@ -105,7 +109,9 @@ class Kind:
             b'event: message\ndata: {"jsonrpc":"2.0","method":"notifications/progress","params":'
             b'{"progressToken":%b,"progress":%d,"total":%d,"message":"working"}}\n\n'
         )
-        notifications = (told % (identity, n, self.events) for n in range(1, self.events))
+        notifications = (
+            told % (identity, n, self.events) for n in range(1, self.events)
+        )
         return (*notifications, b"event: message\ndata: %b\n\n" % result)
 
     @property
@@ -118,10 +124,14 @@ PLAIN = Kind("plain", "plain calls")
 BARE = Kind("bare", "calls without _meta", has_meta=False)
 ROUNDS = Kind("rounds", "three-round calls with state", asks=2)
 STREAM = Kind("stream", f"streams of {EVENTS} events", events=EVENTS)
-PAUSED = Kind("paused", "streams that pause after the first event", events=3, rest_after_s=0.005)
+PAUSED = Kind(
+    "paused", "streams that pause after the first event", events=3, rest_after_s=0.005
+)
 LARGE = Kind("large", "answers of 1 MB", padding=MEGABYTE)
 UPLOAD = Kind("upload", "requests of 1 MB", upload=MEGABYTE)
-KINDS = {kind.name: kind for kind in (PLAIN, BARE, ROUNDS, STREAM, PAUSED, LARGE, UPLOAD)}
+KINDS = {
+    kind.name: kind for kind in (PLAIN, BARE, ROUNDS, STREAM, PAUSED, LARGE, UPLOAD)
+}
 
 
 def asked(message: Any) -> tuple[Kind, int]:

@@ -94,11 +94,18 @@ def main() -> None:
     for name, calls in walks.items():
         modules = [module for module, _ in calls]
         changes = sum(a != b for a, b in itertools.pairwise(modules))
-        print(f"{name}: {len(calls)} calls in {len(set(modules))} modules, {changes} changes")
+        print(
+            f"{name}: {len(calls)} calls in {len(set(modules))} modules, {changes} changes"
+        )
         if "--all" in words:
             print("\n".join(f"  {module} {function}" for module, function in calls))
         else:
-            print("".join(f"  {n:4} {module}\n" for module, n in Counter(modules).most_common(9)))
+            print(
+                "".join(
+                    f"  {n:4} {module}\n"
+                    for module, n in Counter(modules).most_common(9)
+                )
+            )
 
 
 if __name__ == "__main__":

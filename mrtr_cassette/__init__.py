@@ -25,8 +25,18 @@ if TYPE_CHECKING:
         UnplayedError,
         UnpublishedError,
     )
-    from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UpstreamError, UsageError
-    from mrtr_cassette.options import CallOptions, RecordOptions, ReplayOptions, VerifyOptions
+    from mrtr_cassette.errors import (
+        CassetteError,
+        MrtrCassetteError,
+        UpstreamError,
+        UsageError,
+    )
+    from mrtr_cassette.options import (
+        CallOptions,
+        RecordOptions,
+        ReplayOptions,
+        VerifyOptions,
+    )
     from mrtr_cassette.shell.runs.views import MrtrCassette, Recording, Replay
 
 __version__ = "0.2.0"
@@ -65,7 +75,11 @@ __all__ = [
     "verify",
 ]
 _MODULES = {
-    "core.compare.conversations": ("CassetteComparison", "InteractionComparison", "Stage"),
+    "core.compare.conversations": (
+        "CassetteComparison",
+        "InteractionComparison",
+        "Stage",
+    ),
     "core.compare.values": ("Change",),
     "core.drive.verification": ("TurnChange", "VerifiedInteraction"),
     "core.report.comparison": ("Verification",),

@@ -83,7 +83,9 @@ def record(
     return Proxy(started, Recording, _check_recording)
 
 
-def replay(path: FilePath, *beside: FilePath, stdio: bool = False, **options: Any) -> Proxy[Replay]:
+def replay(
+    path: FilePath, *beside: FilePath, stdio: bool = False, **options: Any
+) -> Proxy[Replay]:
     """Serve a cassette as if it were the server, in a `with` or an `async with` block.
 
     The client of a request that was not recorded gets an error, and so does the block when it ends
@@ -106,7 +108,9 @@ def replay(path: FilePath, *beside: FilePath, stdio: bool = False, **options: An
     opened: Callable[[], Any] = partial(replaying, location(path), checked)
     if stdio:
         if checked.stateless:
-            raise UsageError("stdio and stateless don't go together: a pipe has one process")
+            raise UsageError(
+                "stdio and stateless don't go together: a pipe has one process"
+            )
         _refuse_with_pipes(checked, "admin_port")
         opened = partial(replayed_by_client, location(path), checked)
     return Proxy(opened, Replay, partial(_check_replay, checked))
@@ -118,7 +122,9 @@ def _refuse_with_pipes(options: ProxyOptions, *names: str) -> None:
             raise UsageError(f"{name} and stdio=True don't go together")
 
 
-def verify(path: FilePath, upstream: str | Sequence[str], **options: Any) -> Verification:
+def verify(
+    path: FilePath, upstream: str | Sequence[str], **options: Any
+) -> Verification:
     """Repeat what a cassette recorded with a live server, and tell what it does differently.
 
     It returns when all has been compared; a program with an event loop runs it in a thread.
@@ -185,7 +191,9 @@ def diff(
 
     ignored_for = ignoring(ignore, ignore_from)
     with cassettes.without_collection():
-        old, new = (cassettes.load_if_any(location(path)) for path in (recorded, received))
+        old, new = (
+            cassettes.load_if_any(location(path)) for path in (recorded, received)
+        )
         return compared(old, new, ignored_for)
 
 
@@ -242,7 +250,9 @@ def call(
     from mrtr_cassette.shell.runs.calling import answered_call
 
     checked = options_from(CallOptions, options, "call")
-    result = answered_call(upstream, name, arguments, method, answers, path=path, options=checked)
+    result = answered_call(
+        upstream, name, arguments, method, answers, path=path, options=checked
+    )
     if result.unused:
         warnings.warn(unused_text(result.unused), stacklevel=2)
     return result

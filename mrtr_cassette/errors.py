@@ -69,7 +69,9 @@ def _escaped(text: str, escape: Callable[[str], str], kept: str = "") -> str:
         text = _COMMAND.sub(lambda match: escape(match[0]), text)
     if text.isprintable():
         return text
-    return "".join(char if char.isprintable() or char in kept else escape(char) for char in text)
+    return "".join(
+        char if char.isprintable() or char in kept else escape(char) for char in text
+    )
 
 
 def _python_escape(char: str) -> str:
@@ -145,7 +147,9 @@ class BodyTooLargeError(MrtrCassetteError):
 
     exit_code = 3
 
-    def __init__(self, what: str, limit: int, unit: Literal["bytes", "events"] = "bytes") -> None:
+    def __init__(
+        self, what: str, limit: int, unit: Literal["bytes", "events"] = "bytes"
+    ) -> None:
         super().__init__(
             f"{what} has more than {limit:,} {unit} and is not recorded",
             hint="allow more with <<max_body>>" if unit == "bytes" else None,

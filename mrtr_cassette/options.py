@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from mrtr_cassette.core.wire.jsonbytes import MemberPath
 
 FilePath = str | os.PathLike[str]
-Kind = Literal["text", "number", "switch", "choice", "list", "headers", "file", "function"]
+Kind = Literal[
+    "text", "number", "switch", "choice", "list", "headers", "file", "function"
+]
 Existing = Literal["keep", "replace", "append"]
 
 MEBIBYTE = 1024 * 1024
@@ -63,7 +65,9 @@ def option_field(kind: Kind, text: str, *, default: Any = None, **facts: Any) ->
 def options_of(options: type[Any]) -> dict[str, Option]:
     """Return the options of a class by name, in the order in which a help text has them."""
     return {
-        each.name: each.metadata["option"] for each in fields(options) if "option" in each.metadata
+        each.name: each.metadata["option"]
+        for each in fields(options)
+        if "option" in each.metadata
     }
 
 
@@ -73,7 +77,11 @@ def flag_of(name: str, option: Option) -> str:
         return ""
     if option.flag:
         return option.flag
-    is_repeated = option.kind in ("list", "headers") and name not in ("ignore", "redact", "reads")
+    is_repeated = option.kind in ("list", "headers") and name not in (
+        "ignore",
+        "redact",
+        "reads",
+    )
     return f"--{name.removesuffix('s') if is_repeated else name}".replace("_", "-")
 
 
@@ -83,7 +91,10 @@ def default_of(options: type[Any], name: str) -> Any:
 
 
 _WANTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-    "file": (lambda value: value is None or isinstance(value, str | os.PathLike), "a path"),
+    "file": (
+        lambda value: value is None or isinstance(value, str | os.PathLike),
+        "a path",
+    ),
     "function": (lambda value: value is None or callable(value), "a function"),
     "list": (
         lambda value: (
@@ -109,7 +120,9 @@ def checked(name: str, option: Option, value: Any) -> Any:
             raise UsageError(f"<<{name}>> is {value!r}, and not one of {known}")
         return value
     if option.kind == "list" and isinstance(value, str):
-        raise UsageError(f"<<{name}>> is one text", hint=f"give a list: {name}=[{value!r}]")
+        raise UsageError(
+            f"<<{name}>> is one text", hint=f"give a list: {name}=[{value!r}]"
+        )
     is_right, wanted = _WANTED[option.kind]
     if not is_right(value):
         raise UsageError(f"<<{name}>> is {value!r}, and not {wanted}")
@@ -117,13 +130,19 @@ def checked(name: str, option: Option, value: Any) -> Any:
         most = option.largest
         if value < option.smallest or (most is not None and value > most):
             limit = "" if most is None else f" and at most {most}"
-            raise UsageError(f"<<{name}>> is {value}; it must be at least {option.smallest}{limit}")
+            raise UsageError(
+                f"<<{name}>> is {value}; it must be at least {option.smallest}{limit}"
+            )
     return tuple(value) if option.kind == "list" else value
 
 
 def checked_headers(value: Any) -> Headers:
     """Return headers as pairs."""
-    from mrtr_cassette.core.wire.http import FORBIDDEN_IN_HEADER, HEADER_NAME, HOP_BY_HOP
+    from mrtr_cassette.core.wire.http import (
+        FORBIDDEN_IN_HEADER,
+        HEADER_NAME,
+        HOP_BY_HOP,
+    )
 
     # Values are not shown: they may be secrets.
     if isinstance(value, str) or not isinstance(value, Mapping | Sequence):
@@ -131,13 +150,19 @@ def checked_headers(value: Any) -> Headers:
     pairs = tuple(value.items() if isinstance(value, Mapping) else value)
     for name, text in pairs:
         are_texts = isinstance(name, str) and isinstance(text, str)
-        if not are_texts or not HEADER_NAME.fullmatch(name) or FORBIDDEN_IN_HEADER.search(text):
+        if (
+            not are_texts
+            or not HEADER_NAME.fullmatch(name)
+            or FORBIDDEN_IN_HEADER.search(text)
+        ):
             raise UsageError(
                 f"<<headers>>: the header {name!r} is none that HTTP can carry",
                 hint="give it as <<header_form>>",
             )
         if name.lower() in HOP_BY_HOP | {"content-length", "expect"}:
-            raise UsageError(f"<<headers>>: the header {name!r} is set by the connection itself")
+            raise UsageError(
+                f"<<headers>>: the header {name!r} is set by the connection itself"
+            )
     return pairs
 
 
@@ -151,7 +176,9 @@ def check_names(names: Iterable[str], known: Collection[str], owner: str) -> Non
         nearest = difflib.get_close_matches(name, known, n=1)
         raise UsageError(
             f"{owner} has no option {name!r}",
-            hint=f"did you mean {nearest[0]!r}?" if nearest else f"it has {', '.join(known)}",
+            hint=f"did you mean {nearest[0]!r}?"
+            if nearest
+            else f"it has {', '.join(known)}",
         )
 
 
@@ -181,7 +208,9 @@ class Options:
 AnyOptions = TypeVar("AnyOptions", bound=Options)
 
 
-def options_from(kind: type[AnyOptions], given: Mapping[str, Any], owner: str) -> AnyOptions:
+def options_from(
+    kind: type[AnyOptions], given: Mapping[str, Any], owner: str
+) -> AnyOptions:
     """Return the options that `owner` was given by name."""
     check_names(given, options_of(kind), owner)
     return kind(**given)
@@ -405,9 +434,13 @@ class ReplayOptions(ProxyOptions):
         "processes may serve it",
     )
     beside: Collection[str] = option_field(
-        "list", "Further cassettes, which are played as one with the first", in_shell=False
+        "list",
+        "Further cassettes, which are played as one with the first",
+        in_shell=False,
     )
-    fail_on_unplayed: bool = option_field("switch", "Fail where not all of the cassette was played")
+    fail_on_unplayed: bool = option_field(
+        "switch", "Fail where not all of the cassette was played"
+    )
     on_miss: Literal["raise", "report"] = option_field(
         "choice",
         "raise: misses are an error when the block ends; report: they are only reported",
@@ -450,9 +483,13 @@ class RecordOptions(WritingOptions, ProxyOptions):
         "list", "Replace values under this member name too, such as pin", metavar="NAME"
     )
     no_redact: Collection[str] = option_field(
-        "list", "Switch off a rule, such as jwt, or a member name, such as password", metavar="NAME"
+        "list",
+        "Switch off a rule, such as jwt, or a member name, such as password",
+        metavar="NAME",
     )
-    seal_answers: bool = option_field("switch", "Keep only hashes of what the user answered")
+    seal_answers: bool = option_field(
+        "switch", "Keep only hashes of what the user answered"
+    )
     answers: FilePath | None = option_field(
         "file",
         "Answer what the server asks in the place of a client that can't, by an answers file",
@@ -562,14 +599,17 @@ class VerifyOptions(UpstreamOptions):
         metavar="FILE",
     )
     allow_destructive: bool = option_field(
-        "switch", "Also call tools of which the server says that they may destroy something"
+        "switch",
+        "Also call tools of which the server says that they may destroy something",
     )
     fail_on: Collection[str] = option_field(
         "list",
         "Fail on this verdict only, such as question-changed; not-reached always fails",
         metavar="VERDICT",
     )
-    timeout: int = option_field("number", _TIMEOUT, metavar="SECONDS", smallest=1, default=60)
+    timeout: int = option_field(
+        "number", _TIMEOUT, metavar="SECONDS", smallest=1, default=60
+    )
 
     def __post_init__(self) -> None:
         """Check every value."""

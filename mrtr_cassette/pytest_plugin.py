@@ -19,7 +19,14 @@ if TYPE_CHECKING:
 
 MODE_VARIABLE = "MRTR_CASSETTE_MODE"
 _INI = "mrtr_cassette_"
-_INI_OPTIONS = ("ignore", "redact", "redact_keys", "redact_env", "no_redact", "seal_answers")
+_INI_OPTIONS = (
+    "ignore",
+    "redact",
+    "redact_keys",
+    "redact_env",
+    "no_redact",
+    "seal_answers",
+)
 """The options that an ini file can set: what holds for a whole suite, whatever its tests are."""
 _MODES = ("none", "once", "append", "all", "verify")
 _COUNTS = "mrtr_cassette_counts"
@@ -54,7 +61,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=("failed",),
         help="Write the cassettes of failed tests as pages for a browser, to the folder mrtr-view.",
     )
-    parser.addini("mrtr_cassette_mode", "The mode where neither option nor environment has one.")
+    parser.addini(
+        "mrtr_cassette_mode", "The mode where neither option nor environment has one."
+    )
     parser.addini(
         "mrtr_cassette_dir",
         "One folder for all cassettes, from the root directory; else each test file has a folder "
@@ -93,7 +102,9 @@ def _mode(config: pytest.Config) -> tuple[Mode, bool]:
     )
     for source, mode in sources:
         if mode and mode not in _MODES:
-            raise pytest.UsageError(f"{source} is {mode!r}, and not one of {', '.join(_MODES)}")
+            raise pytest.UsageError(
+                f"{source} is {mode!r}, and not one of {', '.join(_MODES)}"
+            )
         if mode:
             return cast("Mode", mode), source != ini
     is_ci = os.environ.get("CI", "").lower() not in {"", "0", "false"}
@@ -128,13 +139,19 @@ class SuiteRun:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Follow the tests from the first one on, if any of them uses a cassette."""
         for item in session.items:
-            if any(name.startswith("mrtr_cassette") for name in getattr(item, "fixturenames", ())):
+            if any(
+                name.startswith("mrtr_cassette")
+                for name in getattr(item, "fixturenames", ())
+            ):
                 self.uses()
                 return
 
     def pytest_report_header(self, config: pytest.Config) -> str:
         """Say in which mode the cassettes are used, and where they stand."""
-        folder = config.getini("mrtr_cassette_dir") or "a folder `cassettes` beside each test file"
+        folder = (
+            config.getini("mrtr_cassette_dir")
+            or "a folder `cassettes` beside each test file"
+        )
         return f"mrtr-cassette: mode {self.mode}, cassettes in {folder}"
 
     @pytest.hookimpl(optionalhook=True)
@@ -158,17 +175,23 @@ class SuiteRun:
             output[_REDACTED] = self._redacted
             output[_READS] = dict(self.reads)
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+    def pytest_terminal_summary(
+        self, terminalreporter: pytest.TerminalReporter
+    ) -> None:
         """Say what became of the cassettes."""
         for problem in self._problems:
-            terminalreporter.section("mrtr-cassette: cassettes that could not be written", red=True)
+            terminalreporter.section(
+                "mrtr-cassette: cassettes that could not be written", red=True
+            )
             terminalreporter.line(problem)
         for name, times in sorted(self.reads.items()):
             if not times:
                 line = f"mrtr-cassette: reads {name!r} matched nothing in this run"
                 terminalreporter.write_line(line)
         if self.counts and self.config.get_verbosity() >= 0:
-            told = ", ".join(f"{count} {what}" for what, count in sorted(self.counts.items()))
+            told = ", ".join(
+                f"{count} {what}" for what, count in sorted(self.counts.items())
+            )
             terminalreporter.write_line(f"mrtr-cassette: {told}")
             for line in self._redacted:
                 terminalreporter.write_line(f"mrtr-cassette: {line}")
@@ -181,12 +204,16 @@ def _uses(request: pytest.FixtureRequest) -> Uses:
     return request.config.stash[_RUN].uses()
 
 
-def _cassette_fixture(scope: Literal["function", "class", "module", "session"], users: str) -> Any:
+def _cassette_fixture(
+    scope: Literal["function", "class", "module", "session"], users: str
+) -> Any:
     def opened(request: pytest.FixtureRequest) -> Iterator[MrtrCassette]:
         with _uses(request).opened(request) as cassette:
             yield cassette
 
-    opened.__doc__ = f"The recording of an MCP server, for {users}: clients connect to its `url`."
+    opened.__doc__ = (
+        f"The recording of an MCP server, for {users}: clients connect to its `url`."
+    )
     return pytest.fixture(opened, scope=scope)
 
 
@@ -197,7 +224,9 @@ mrtr_cassette_session = _cassette_fixture("session", "all tests of the run")
 
 
 @pytest.fixture
-def mrtr_cassettes(request: pytest.FixtureRequest) -> Iterator[Callable[..., MrtrCassette]]:
+def mrtr_cassettes(
+    request: pytest.FixtureRequest,
+) -> Iterator[Callable[..., MrtrCassette]]:
     """Further recordings for a test: call it with a name and the marker's other arguments."""
     with _uses(request).opening(request) as opened:
         yield opened

@@ -30,17 +30,27 @@ _HEADER = 'headers={"Name": "value"}'
 
 WAYS_OUT: Final[Mapping[str, WayOut]] = {
     "accept_gzip": WayOut("--header 'Accept-Encoding: gzip'", _GZIP, _GZIP),
-    "accept_verdicts": WayOut("--accept <<verdicts>>", "accept=<<verdicts>>", "--mrtr-mode=all"),
+    "accept_verdicts": WayOut(
+        "--accept <<verdicts>>", "accept=<<verdicts>>", "--mrtr-mode=all"
+    ),
     "answer": WayOut("--answer <<given>>", "answers=<<given>>", "answers=<<given>>"),
     "append": WayOut("--append", 'existing="append"', "--mrtr-mode=append"),
     "cassette": WayOut("--output", "path", "file name"),
     "header_form": WayOut("--header 'Name: value'", _HEADER, _HEADER),
-    "history_order": WayOut("--history order", 'history="order"', f'history="order" {_IN_MARKER}'),
-    "ignore_values": WayOut(
-        "--ignore <<pointers>>", "ignore=<<pointers>>", f"ignore=<<pointers>> {_IN_MARKER}"
+    "history_order": WayOut(
+        "--history order", 'history="order"', f'history="order" {_IN_MARKER}'
     ),
-    "learn_places": WayOut("--learn <<rules>>", "learn=<<rules>>", "ignore_from=<<rules>>"),
-    "reads_tool": WayOut("--reads <<tool>>", "reads=[<<tool>>]", f"reads=[<<tool>>] {_IN_MARKER}"),
+    "ignore_values": WayOut(
+        "--ignore <<pointers>>",
+        "ignore=<<pointers>>",
+        f"ignore=<<pointers>> {_IN_MARKER}",
+    ),
+    "learn_places": WayOut(
+        "--learn <<rules>>", "learn=<<rules>>", "ignore_from=<<rules>>"
+    ),
+    "reads_tool": WayOut(
+        "--reads <<tool>>", "reads=[<<tool>>]", f"reads=[<<tool>>] {_IN_MARKER}"
+    ),
     "record": WayOut(
         "mrtr-cassette record --upstream URL --output FILE",
         "record(upstream, path)",
@@ -76,7 +86,9 @@ WAYS_OUT: Final[Mapping[str, WayOut]] = {
         'record(<<upstream>>, <<path>>, existing="append"<<kept>>)',
         "pytest<<test>> --mrtr-mode=append",
     ),
-    "repeat_always": WayOut("--repeat always", 'repeat="always"', f'repeat="always" {_IN_MARKER}'),
+    "repeat_always": WayOut(
+        "--repeat always", 'repeat="always"', f'repeat="always" {_IN_MARKER}'
+    ),
     "replace": WayOut("--force", 'existing="replace"', "--mrtr-mode=all"),
     "history_strict": WayOut(
         "--history strict", 'history="strict"', f'history="strict" {_IN_MARKER}'
@@ -92,7 +104,9 @@ WAYS_OUT: Final[Mapping[str, WayOut]] = {
     "command": WayOut("SERVER ARGS", "command", "command"),
     "kept": WayOut("", "", ""),
     "kept_sealed": WayOut(" --seal-answers", ", seal_answers=True", ""),
-    "kept_verbatim": WayOut(" --request-state verbatim", ', request_state="verbatim"', ""),
+    "kept_verbatim": WayOut(
+        " --request-state verbatim", ', request_state="verbatim"', ""
+    ),
     "started": WayOut("'SERVER ARGS'", "command", "command"),
     "test": WayOut("", "", ""),
     "upstream": WayOut("URL", "upstream", "upstream"),
@@ -154,7 +168,9 @@ _IN_HOME = re.compile(r"~/[\w./-]+", re.ASCII)
 """A word that the shell expands, and that is nothing else to it."""
 
 
-def in_terms(text: str, terms: Terms = LIBRARY_TERMS, values: Values | None = None) -> str:
+def in_terms(
+    text: str, terms: Terms = LIBRARY_TERMS, values: Values | None = None
+) -> str:
     """Fill the slots of a text in the terms of a front; what it has no term for is its name.
 
     A slot within a term stands for a value, or for what the front writes where it has none.
@@ -184,4 +200,6 @@ def in_terms(text: str, terms: Terms = LIBRARY_TERMS, values: Values | None = No
 def shell_words(value: str | Sequence[str], between: str = " ") -> str:
     """Return a value, or several, as words of a shell."""
     words = [value] if isinstance(value, str) else value
-    return between.join(word if _IN_HOME.fullmatch(word) else shlex.quote(word) for word in words)
+    return between.join(
+        word if _IN_HOME.fullmatch(word) else shlex.quote(word) for word in words
+    )

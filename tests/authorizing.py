@@ -51,7 +51,11 @@ class Guarded:
             await visit.send(json_response(_about_authority(origin)))
         elif url.path == "/register":
             self._issue("client-secret")
-            told = {**visit.request.json, "client_id": "client-1", "client_secret": self.issued[-1]}
+            told = {
+                **visit.request.json,
+                "client_id": "client-1",
+                "client_secret": self.issued[-1],
+            }
             await visit.send(json_response(told, status="201 Created"))
         elif url.path == "/authorize":
             await visit.send(self._authorize(asked, origin))
@@ -74,14 +78,17 @@ class Guarded:
         code = self._issue("code")
         self._challenges[code] = asked["code_challenge"]
         query = urlencode({"code": code, "state": asked["state"], "iss": origin})
-        return response(b"", f"Location: {asked['redirect_uri']}?{query}", status="302 Found")
+        return response(
+            b"", f"Location: {asked['redirect_uri']}?{query}", status="302 Found"
+        )
 
     def _exchange(self, asked: JsonObject, origin: str) -> bytes:
         assert asked["resource"] == f"{origin}/mcp"
         self.made_up.append(asked["code_verifier"])
         digest = hashlib.sha256(asked["code_verifier"].encode()).digest()
         assert (
-            base64.urlsafe_b64encode(digest).decode().rstrip("=") == self._challenges[asked["code"]]
+            base64.urlsafe_b64encode(digest).decode().rstrip("=")
+            == self._challenges[asked["code"]]
         )
         self._token = self._issue("access")
         return json_response(
@@ -98,9 +105,7 @@ class Guarded:
             "authorization"
         ):
             metadata = f"{origin}{self.metadata}"
-            challenge = (
-                f'WWW-Authenticate: Bearer error="invalid_token", resource_metadata="{metadata}"'
-            )
+            challenge = f'WWW-Authenticate: Bearer error="invalid_token", resource_metadata="{metadata}"'
             return response(b"", challenge, status="401 Unauthorized")
         body = visit.request.json
         if "id" not in body:

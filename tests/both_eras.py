@@ -9,7 +9,12 @@ from builders import get, post
 from messages import CAPABLE, compact, message
 from processes import PEERS
 
-from mrtr_cassette.core.drive.conversation import Answered, Conversation, Finished, LiveAsk
+from mrtr_cassette.core.drive.conversation import (
+    Answered,
+    Conversation,
+    Finished,
+    LiveAsk,
+)
 from mrtr_cassette.core.drive.live_session import ServerSession
 from mrtr_cassette.core.protocol.jsonrpc import response_to
 from mrtr_cassette.core.record.recorder import Recorder
@@ -22,7 +27,11 @@ OVER_HTTP = (sys.executable, str(PEERS / "server_both_eras.py"))
 def on_pipes(module: str) -> tuple[str, ...]:
     """Return the command that serves a Python peer on pipes."""
     program = f"import sys; sys.path.insert(0, {str(PEERS)!r})\n"
-    return sys.executable, "-c", f"{program}from {module} import server; server.run('stdio')"
+    return (
+        sys.executable,
+        "-c",
+        f"{program}from {module} import server; server.run('stdio')",
+    )
 
 
 ON_PIPES = on_pipes("server_both_eras")
@@ -77,7 +86,9 @@ async def planned(server: LiveServer, era: str, *, on_pipe: bool) -> str:
         initialized = sent(message("notifications/initialized", id=None))
         await server.follow(Conversation(initialized, Helpful(), session))
         listening_ = (
-            channel_request() if on_pipe else get("/mcp", ACCEPTS, ("Mcp-Protocol-Version", era))
+            channel_request()
+            if on_pipe
+            else get("/mcp", ACCEPTS, ("Mcp-Protocol-Version", era))
         )
         await server.listen(Conversation(listening_, Helpful(), session))
     call = Conversation(sent(message("tools/call", params)), Helpful(), session)

@@ -61,7 +61,8 @@ class Browser:
     def emulate(self, *, media: str = "", **features: str) -> None:
         """Show pages as another medium, or to somebody who prefers something else."""
         wanted = [
-            {"name": name.replace("_", "-"), "value": value} for name, value in features.items()
+            {"name": name.replace("_", "-"), "value": value}
+            for name, value in features.items()
         ]
         self.driver.execute_cdp_cmd(
             "Emulation.setEmulatedMedia", {"media": media, "features": wanted}
@@ -76,13 +77,15 @@ class Browser:
             "axe.run().then((results) => done(results.violations));"
         )
         return [
-            f"{rule['id']}: {[node['html'][:200] for node in rule['nodes'][:3]]}" for rule in found
+            f"{rule['id']}: {[node['html'][:200] for node in rule['nodes'][:3]]}"
+            for rule in found
         ]
 
     def requested(self) -> set[str]:
         """Return the URLs that were asked for since this was called last."""
         messages = (
-            json.loads(each["message"])["message"] for each in self.driver.get_log("performance")
+            json.loads(each["message"])["message"]
+            for each in self.driver.get_log("performance")
         )
         return {
             message["params"]["request"]["url"]
@@ -115,11 +118,18 @@ def browser_in(folder: Path) -> Iterator[Browser]:
     for flag in (*FLAGS, f"--user-data-dir={folder / 'profile'}"):
         options.add_argument(flag)
     options.binary_location = str(programs[0])
-    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
+    options.set_capability(
+        "goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"}
+    )
     driver = Chrome(options=options, service=ChromeService(str(programs[1])))
     try:
         driver.execute_cdp_cmd("Network.enable", {})
-        conditions = {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0}
+        conditions = {
+            "offline": True,
+            "latency": 0,
+            "downloadThroughput": 0,
+            "uploadThroughput": 0,
+        }
         driver.execute_cdp_cmd("Network.emulateNetworkConditions", conditions)
         yield Browser(driver)
     finally:

@@ -97,7 +97,9 @@ def with_meta(request: bytes, **meta: Json) -> bytes:
     return changed(request, "params", "_meta", to=meta)
 
 
-def retry(request: bytes, answers: Json = None, *, state: Json = None, number: Json = 2) -> bytes:
+def retry(
+    request: bytes, answers: Json = None, *, state: Json = None, number: Json = 2
+) -> bytes:
     """Return the request again, with answers, an echoed state or both."""
     if answers is not None:
         request = changed(request, "params", "inputResponses", to=answers)
@@ -188,7 +190,9 @@ def as_answer(request: bytes | Request, response: Json) -> Answer:
 def show(observation: Observation, response: Json) -> None:
     """Show a live server's response; a function makes it of the body of the request."""
     request = observation.call.request
-    given = as_answer(request, response(request.body) if callable(response) else response)
+    given = as_answer(
+        request, response(request.body) if callable(response) else response
+    )
     observation.response_started(given.status, given.headers)
     for chunk in given.chunks:
         observation.response_bytes(chunk, 0.0)
@@ -333,7 +337,9 @@ def assembled(
     )
     journal = {exchange.number or 0: exchange for exchange in exchanges}
     before = None if earlier is None else loaded(earlier)
-    return decode_cassette(dump(assemble(header, journal, "mrtr-cassette test", before)), "f")
+    return decode_cassette(
+        dump(assemble(header, journal, "mrtr-cassette test", before)), "f"
+    )
 
 
 def encode_cassette(cassette: CassetteModel) -> bytes:
@@ -344,7 +350,9 @@ def encode_cassette(cassette: CassetteModel) -> bytes:
 
 def without_digests(tree: Json) -> Json:
     """Return the content of a cassette without digests, so that anything in it may be edited."""
-    recording = {name: value for name, value in tree["recording"].items() if name != "sha256"}
+    recording = {
+        name: value for name, value in tree["recording"].items() if name != "sha256"
+    }
     recording["exchanges"] = [
         {name: value for name, value in facts.items() if name != "sha256"}
         for facts in recording["exchanges"]
@@ -404,7 +412,9 @@ def pipe_cassette(*exchanges: tuple[Request, list[bytes] | None, End]) -> Casset
             pieces = tuple(Piece(line + b"\n", 0, number) for line in lines)
             response = Response(NO_STATUS, (), pieces, end)
         exchange = RecordedExchange(number, request, response, 0, 0, None, None)
-        interactions.append(RecordedInteraction(number, (exchange,), None, is_orphan=False))
+        interactions.append(
+            RecordedInteraction(number, (exchange,), None, is_orphan=False)
+        )
     empty = loaded(cassette_of())
     return replace(empty, transport="stdio", interactions=tuple(interactions))
 
@@ -454,7 +464,9 @@ def player_of(
     **options: Any,
 ) -> Player:
     """Return a replay of a script's cassette."""
-    cassette = cassette_of(*script, seals=seals, redacts=redacts, seals_answers=seals_answers)
+    cassette = cassette_of(
+        *script, seals=seals, redacts=redacts, seals_answers=seals_answers
+    )
     return Player(loaded(cassette, "talk.json"), **options)
 
 
@@ -497,7 +509,9 @@ def told(delivery: Delivery) -> list[Any]:
     while (step := delivery.next()) is not None:
         if isinstance(step, End):
             return [*said, step]
-        said.append(step.raw if isinstance(step, Sending) else (step.id, step.miss.reason))
+        said.append(
+            step.raw if isinstance(step, Sending) else (step.id, step.miss.reason)
+        )
     return said
 
 

@@ -13,5 +13,8 @@ def packed_by_libraries(body: bytes) -> list[tuple[str, bytes]]:
         packed.append(("br", import_module("brotli").compress(body)))
     if find_spec("zstandard"):
         compress = import_module("zstandard").compress
-        packed += [("zstd", compress(body)), ("zstd", compress(body[:5]) + compress(body[5:]))]
+        packed += [
+            ("zstd", compress(body)),
+            ("zstd", compress(body[:5]) + compress(body[5:])),
+        ]
     return packed

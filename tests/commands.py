@@ -11,7 +11,17 @@ from standin import Visit, json_response
 
 UPSTREAM = ("--upstream", "http://127.0.0.1:1/mcp")
 STATE = "a-request-state-that-is-long-enough"
-SUBCOMMANDS = ["record", "replay", "inspect", "view", "diff", "recover", "check", "schema", "demo"]
+SUBCOMMANDS = [
+    "record",
+    "replay",
+    "inspect",
+    "view",
+    "diff",
+    "recover",
+    "check",
+    "schema",
+    "demo",
+]
 
 
 async def conversation(url: str) -> list[JsonObject]:
@@ -20,7 +30,11 @@ async def conversation(url: str) -> list[JsonObject]:
     state = asked["result"]["requestState"]
     answers: tuple[JsonObject, ...] = ({"confirm": NO}, yes("confirm"))
     return [asked] + [
-        (await post(url, tool_call("deploy", id=n, inputResponses=one, requestState=state))).json
+        (
+            await post(
+                url, tool_call("deploy", id=n, inputResponses=one, requestState=state)
+            )
+        ).json
         for n, one in enumerate(answers, start=2)
     ]
 
@@ -30,7 +44,9 @@ async def asking(visit: Visit) -> None:
     body = visit.request.json
     params, identity = body.get("params", {}), body.get("id")
     if "requestState" not in params:
-        await visit.send(json_response(input_required("confirm", state=STATE, id=identity)))
+        await visit.send(
+            json_response(input_required("confirm", state=STATE, id=identity))
+        )
     else:
         action = params["inputResponses"]["confirm"]["action"]
         await visit.send(json_response(result({"was": action}, id=identity)))

@@ -44,7 +44,9 @@ settings.load_profile(_PROFILE)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let expected sections of golden cases be written, which is always somebody's decision."""
-    parser.addoption("--update-goldens", action="store_true", help="write the expected sections")
+    parser.addoption(
+        "--update-goldens", action="store_true", help="write the expected sections"
+    )
 
 
 @pytest.fixture
@@ -63,7 +65,9 @@ def pip(*arguments: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+def made_once(
+    factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]
+) -> Path:
     """Return a folder that the first worker which needs it fills, while others wait."""
     folder = factory.getbasetemp() / name
     if "PYTEST_XDIST_WORKER" in os.environ:
@@ -79,13 +83,22 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
 
 def build_wheel(folder: Path) -> None:
     """Build the wheel of this package into a folder."""
-    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(TESTS.parent))
+    pip(
+        "wheel",
+        "--no-deps",
+        "--no-build-isolation",
+        "--wheel-dir",
+        str(folder),
+        str(TESTS.parent),
+    )
 
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of this package, as it would be published."""
-    (built,) = made_once(tmp_path_factory, "wheel", build_wheel).glob("mrtr_cassette-*.whl")
+    (built,) = made_once(tmp_path_factory, "wheel", build_wheel).glob(
+        "mrtr_cassette-*.whl"
+    )
     return built
 
 
@@ -104,7 +117,9 @@ def distributions_needed(*roots: str) -> Iterator[Distribution]:
         extras = needed.extras or {""}
         for requirement in map(Requirement, distribution.requires or ()):
             marker = requirement.marker
-            if marker is None or any(marker.evaluate({"extra": extra}) for extra in extras):
+            if marker is None or any(
+                marker.evaluate({"extra": extra}) for extra in extras
+            ):
                 waiting.append(requirement)
 
 
@@ -145,7 +160,15 @@ def pytest_configure(config: pytest.Config) -> None:
         compileall.compile_dir(PACKAGE, quiet=2)
 
 
-_LONG = ("wild", "soak", "test_bench.py", "test_guides.py", "test_docs.py", "sdk", "plugin")
+_LONG = (
+    "wild",
+    "soak",
+    "test_bench.py",
+    "test_guides.py",
+    "test_docs.py",
+    "sdk",
+    "plugin",
+)
 """Files and folders whose tests take seconds each."""
 
 

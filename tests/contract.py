@@ -48,7 +48,11 @@ FORM: JsonObject = {
         "requestedSchema": {
             "type": "object",
             "properties": {
-                "size": {"type": "string", "enum": ["small", "large"], "default": "small"},
+                "size": {
+                    "type": "string",
+                    "enum": ["small", "large"],
+                    "default": "small",
+                },
                 "note": {"type": "string"},
             },
             "required": ["size"],
@@ -77,16 +81,28 @@ TOOLS: list[JsonObject] = [
             "required": ["env"],
         },
     },
-    {"name": "wipe", "inputSchema": {"type": "object"}, "annotations": {"destructiveHint": True}},
-    {"name": "clock", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}},
+    {
+        "name": "wipe",
+        "inputSchema": {"type": "object"},
+        "annotations": {"destructiveHint": True},
+    },
+    {
+        "name": "clock",
+        "inputSchema": {"type": "object"},
+        "annotations": {"readOnlyHint": True},
+    },
 ]
-PROMPTS: list[JsonObject] = [{"name": "greet", "arguments": [{"name": "who", "required": True}]}]
+PROMPTS: list[JsonObject] = [
+    {"name": "greet", "arguments": [{"name": "who", "required": True}]}
+]
 RESOURCE: JsonObject = {"text": "port: 80", "mimeType": "text/yaml"}
 RESULT: JsonObject = {
     "content": [{"type": "text", "text": "Deployed to prod"}],
     "structuredContent": {"total": 3, "items": ["a", "b"], "ok": True},
 }
-REPORT: JsonObject = {"content": [{"type": "text", "text": '{"lines":[1,2],"by":"me"}'}]}
+REPORT: JsonObject = {
+    "content": [{"type": "text", "text": '{"lines":[1,2],"by":"me"}'}]
+}
 
 
 def text(words: str, **more: Any) -> JsonObject:
@@ -150,7 +166,9 @@ class Contract:
             await visit.send(head, *chunks, chunk(b""))
         else:
             head = ["Content-Type: application/json", *reply.headers]
-            await visit.send(response(compact(reply.said[-1]), *head, status=reply.status))
+            await visit.send(
+                response(compact(reply.said[-1]), *head, status=reply.status)
+            )
 
     def _said(self, body: JsonObject) -> tuple[str, Reply]:
         """Return the reply to a request, and its name."""
@@ -163,7 +181,8 @@ class Contract:
             "tools/list": _reply({"tools": kept[0], "ttlMs": secrets.randbelow(9999)}),
             "prompts/list": _reply({"prompts": kept[1]}),
             "resources/read": _reply(
-                {"contents": [{**RESOURCE, "uri": params.get("uri")}]}, "Cache-Control: no-cache"
+                {"contents": [{**RESOURCE, "uri": params.get("uri")}]},
+                "Cache-Control: no-cache",
             ),
         }
         if method == "initialize":
@@ -217,22 +236,33 @@ class Contract:
             self.answers[f"{name}.{turn}"] += 1
         if turn == len(rounds):
             result = final(answers)
-            return f"{name}.{'declined' if 'isError' in result else 'end'}", _reply(result)
+            return f"{name}.{'declined' if 'isError' in result else 'end'}", _reply(
+                result
+            )
         asked = json.loads(json.dumps(rounds[turn]))
-        asking = {"resultType": "input_required", "requestState": f"{self.key}-{name}-{turn + 1}"}
+        asking = {
+            "resultType": "input_required",
+            "requestState": f"{self.key}-{name}-{turn + 1}",
+        }
         if asked:
             asking["inputRequests"] = asked
         return f"{name}.{turn + 1}", _reply(asking)
 
     async def _push(self, visit: Visit, identity: Any) -> None:
         """Push a question within a call, and give the result that its answer leads to."""
-        pushed = {**json.loads(json.dumps(FORM)), "jsonrpc": "2.0", "id": secrets.token_hex(4)}
+        pushed = {
+            **json.loads(json.dumps(FORM)),
+            "jsonrpc": "2.0",
+            "id": secrets.token_hex(4),
+        }
         asking = Reply([pushed])
         if "push" in self.plants:
             self.plants["push"](asking)
         await visit.send(stream_head())
         for each in asking.said:
-            answer = self._pushed[each["id"]] = asyncio.get_running_loop().create_future()
+            answer = self._pushed[each["id"]] = (
+                asyncio.get_running_loop().create_future()
+            )
             await visit.send(chunk(event(each)))
             left = asyncio.ensure_future(visit.left())
             await asyncio.wait({answer, left}, return_when=asyncio.FIRST_COMPLETED)
@@ -262,7 +292,10 @@ def _clock(number: int) -> JsonObject:
     """Return what differs by itself: a time, an id, a count and an order, beside what does not."""
     names = "abcdefgh"[number % 8 :] + "abcdefgh"[: number % 8]
     items = [{"id": name} for name in names]
-    inner = {"at": f"2026-08-01T00:00:{number % 60:02}.{secrets.randbelow(10**6)}Z", "zone": "UTC"}
+    inner = {
+        "at": f"2026-08-01T00:00:{number % 60:02}.{secrets.randbelow(10**6)}Z",
+        "zone": "UTC",
+    }
     return {
         "content": [{"type": "text", "text": json.dumps(inner)}],
         "structuredContent": {
@@ -326,7 +359,9 @@ async def _rounds(url: str, call: JsonObject, answers: list[JsonObject]) -> None
         state = asked["result"]["requestState"]
         more = {"requestState": state, **({"inputResponses": each} if each else {})}
         asked = _response(
-            await post(url, {**call, "id": number, "params": {**call["params"], **more}})
+            await post(
+                url, {**call, "id": number, "params": {**call["params"], **more}}
+            )
         )
 
 
@@ -340,7 +375,11 @@ def _response(answer: Any) -> JsonObject:
 
 async def _in_session(url: str) -> None:
     """Open a session of the 2025 era, be asked during a call, and close it."""
-    params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "c"}}
+    params = {
+        "protocolVersion": LEGACY,
+        "capabilities": {},
+        "clientInfo": {"name": "c"},
+    }
     opened = await post(url, message("initialize", params))
     session = f"Mcp-Session-Id: {opened.head.values('mcp-session-id')[0]}"
     await post(url, message("notifications/initialized", id=None), session)
@@ -354,7 +393,9 @@ async def _pushed_call(url: str, session: str) -> None:
         call = compact(tool_call("pushing", id=7))
         _, body = await connection.ask("POST", path, JSON, ACCEPT, session, body=call)
         pushed = json.loads((await body.until(b"\n\n")).partition(b"data: ")[2])
-        await post(url, {"jsonrpc": "2.0", "id": pushed["id"], "result": SMALL}, session)
+        await post(
+            url, {"jsonrpc": "2.0", "id": pushed["id"], "result": SMALL}, session
+        )
         await body.rest()
 
 

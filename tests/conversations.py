@@ -31,7 +31,17 @@ from typing import NamedTuple
 
 from goldens import Case, Section, as_bytes
 from harness import ACCEPT, Connection, connected, http, playing, request
-from standin import EVENTS, JSON, Body, Head, Visit, chunk, response, stream_head, upstream
+from standin import (
+    EVENTS,
+    JSON,
+    Body,
+    Head,
+    Visit,
+    chunk,
+    response,
+    stream_head,
+    upstream,
+)
 
 from mrtr_cassette.shell.runs.recording import recording
 
@@ -94,7 +104,9 @@ class Values:
     def _value(self, step: Step, mark: re.Match[bytes]) -> bytes:
         if mark[2] is not None:
             name = mark[2].decode()
-            return self.states.setdefault(name, b"a-request-state-of-the-server-" + mark[2])
+            return self.states.setdefault(
+                name, b"a-request-state-of-the-server-" + mark[2]
+            )
         value = self.id_of if mark[1] == b"id" else self.token_of
         return json.dumps(value(step.number)).encode()
 
@@ -134,9 +146,13 @@ class Conversation:
     def steps(self) -> tuple[Step, ...]:
         """The steps in order, misses last."""
         said = list(_steps(self.case))
-        last = {step.number: at for at, step in enumerate(said) if step.word == "response"}
+        last = {
+            step.number: at for at, step in enumerate(said) if step.word == "response"
+        }
         return tuple(
-            step._replace(is_last=last.get(step.number) == at) if step.word == "response" else step
+            step._replace(is_last=last.get(step.number) == at)
+            if step.word == "response"
+            else step
             for at, step in enumerate(said)
         )
 
@@ -147,7 +163,9 @@ def _steps(case: Case) -> Iterator[Step]:
         if word == "inspect":
             continue
         if rest.startswith("misses "):
-            yield _step(section, "misses", 0)._replace(reason=rest.removeprefix("misses "))
+            yield _step(section, "misses", 0)._replace(
+                reason=rest.removeprefix("misses ")
+            )
         else:
             number, _, goes_on = rest.partition(" ")
             step = _step(section, word, int(number))
@@ -202,7 +220,9 @@ class Server:
             parts.put_nowait(response(coded, *headers, status=status))
         else:
             head = stream_head(*headers, status=status) if step.line else b""
-            parts.put_nowait(head + chunk(coded) + (chunk(b"") if step.is_last else b""))
+            parts.put_nowait(
+                head + chunk(coded) + (chunk(b"") if step.is_last else b"")
+            )
         if step.is_last:
             parts.put_nowait(None)
 
@@ -226,7 +246,10 @@ class Client:
         body = self._values.fill(step)
         await connection.write(
             request(
-                method, target, *self._values.headers(step), body=body if method == "POST" else None
+                method,
+                target,
+                *self._values.headers(step),
+                body=body if method == "POST" else None,
             )
         )
 
@@ -276,7 +299,9 @@ async def record(conversation: Conversation, *cassettes: Path) -> None:
             server, values = Server(len(there.received)), recorded_values()
             publishes = path == cassettes[0]
             async with (
-                recording(there.url, path, kept_for=None if publishes else path) as session,
+                recording(
+                    there.url, path, kept_for=None if publishes else path
+                ) as session,
                 AsyncExitStack() as stack,
             ):
                 client = Client(session.url, values, stack)

@@ -106,7 +106,9 @@ def start(
     """Start a command; a Python program is forked."""
     if command[0] == sys.executable and _FORKS_HERE:
         return _Forked(command[1:], stdout, stderr, env, cwd)
-    return subprocess.Popen(command, stdout=stdout, stderr=stderr, env=env, cwd=cwd, text=True)
+    return subprocess.Popen(
+        command, stdout=stdout, stderr=stderr, env=env, cwd=cwd, text=True
+    )
 
 
 @dataclass
@@ -151,7 +153,9 @@ async def start_for_loop(
         reader = asyncio.StreamReader(limit=limit)
         protocol = asyncio.StreamReaderProtocol(reader)
         pipe = os.fdopen(reading, "rb", buffering=0)
-        await asyncio.get_running_loop().connect_read_pipe(lambda made=protocol: made, pipe)
+        await asyncio.get_running_loop().connect_read_pipe(
+            lambda made=protocol: made, pipe
+        )
         readers.append(reader)
     process = _Forked(command[1:], *written, os.environ, cwd)
     for file in written:
@@ -184,18 +188,29 @@ class Piped:
         self.wait()
 
 
-def start_piped(command: Sequence[str], stderr: IO[Any]) -> Piped | subprocess.Popen[bytes]:
+def start_piped(
+    command: Sequence[str], stderr: IO[Any]
+) -> Piped | subprocess.Popen[bytes]:
     """Start a command on pipes; a script, a module and a text of this program's are forked."""
     is_python = command[0] == sys.executable and _FORKS_HERE
-    if is_python and (command[1] != "-c" or command[2].startswith("from mrtr_cassette")):
+    if is_python and (
+        command[1] != "-c" or command[2].startswith("from mrtr_cassette")
+    ):
         return Piped(command, stderr)
     pipe = subprocess.PIPE
     return subprocess.Popen(
-        command, stdin=pipe, stdout=pipe, stderr=stderr, bufsize=0, start_new_session=True
+        command,
+        stdin=pipe,
+        stdout=pipe,
+        stderr=stderr,
+        bufsize=0,
+        start_new_session=True,
     )
 
 
-def _become(words: list[str], outputs: dict[int, int], env: dict[str, str], cwd: Path) -> None:
+def _become(
+    words: list[str], outputs: dict[int, int], env: dict[str, str], cwd: Path
+) -> None:
     """Run a script, a module after `-m` or a text after `-c`, in the process forked for it."""
     for number, descriptor in outputs.items():
         os.dup2(descriptor, number)
@@ -209,7 +224,10 @@ def _become(words: list[str], outputs: dict[int, int], env: dict[str, str], cwd:
     sys.argv = words[is_module:]
     # Python reads these when it starts.
     named = env.get("PYTHONPATH", "").split(os.pathsep)
-    sys.path[:1] = [str(cwd if is_module else Path(words[0]).parent), *filter(None, named)]
+    sys.path[:1] = [
+        str(cwd if is_module else Path(words[0]).parent),
+        *filter(None, named),
+    ]
     sys.dont_write_bytecode = bool(env.get("PYTHONDONTWRITEBYTECODE"))
     if words[0] == "-c":
         sys.argv = ["-c", *words[2:]]

@@ -41,7 +41,9 @@ class Case:
 
     def text(self, title: str) -> str | None:
         """Return the text of the section of this title, if there is one."""
-        return next((section.text for section in self.sections if section.title == title), None)
+        return next(
+            (section.text for section in self.sections if section.title == title), None
+        )
 
     def expect(self, title: str, actual: str, *, updates: bool) -> None:
         """Compare a section with what came; write it down instead if that is asked for."""
@@ -52,7 +54,9 @@ class Case:
             )
             self.path.write_text(
                 "".join(
-                    f"--- {section.title}\n{section.text}" if section.title else section.text
+                    f"--- {section.title}\n{section.text}"
+                    if section.title
+                    else section.text
                     for section in written
                 )
             )
@@ -86,7 +90,9 @@ def as_bytes(text: str) -> bytes:
 def shown(raw: bytes) -> str:
     """Return bytes on one line, each line end visible."""
     text = raw.decode("utf-8", "surrogateescape")
-    text = re.sub("[\x00-\x08\x0b\x0c\x0e-\x1f\x85\u2028\u2029\ufeff\udc80-\udcff]", _as_hex, text)
+    text = re.sub(
+        "[\x00-\x08\x0b\x0c\x0e-\x1f\x85\u2028\u2029\ufeff\udc80-\udcff]", _as_hex, text
+    )
     return text.replace("\r", "␍").replace("\n", "␊")
 
 

@@ -112,7 +112,9 @@ class Answer(NamedTuple):
     @property
     def events(self) -> list[JsonObject]:
         """The messages of an event stream, which has nothing else."""
-        messages = [json.loads(data) for data in re.findall(rb"data: (.*)\n\n", self.body)]
+        messages = [
+            json.loads(data) for data in re.findall(rb"data: (.*)\n\n", self.body)
+        ]
         assert b"".join(map(event, messages)) == self.body
         return messages
 
@@ -164,7 +166,9 @@ class Connection:
 async def connected(url: str) -> AsyncIterator[Connection]:
     """Connect to the server of a URL; the client leaves when the block ends."""
     parts = urlsplit(url)
-    reader, writer = await asyncio.open_connection(parts.hostname, parts.port, limit=STREAM_LIMIT)
+    reader, writer = await asyncio.open_connection(
+        parts.hostname, parts.port, limit=STREAM_LIMIT
+    )
     try:
         yield Connection(reader, writer, parts.netloc)
     finally:
@@ -191,13 +195,19 @@ def request(
 
 
 async def http(
-    method: str, url: str, *headers: str, body: bytes | None = None, target: str | None = None
+    method: str,
+    url: str,
+    *headers: str,
+    body: bytes | None = None,
+    target: str | None = None,
 ) -> Answer:
     """Do one exchange on a connection of its own."""
     async with connected(url) as connection:
         parts = urlsplit(url)
         path = f"{parts.path}?{parts.query}" if parts.query else parts.path
-        head, content = await connection.ask(method, target or path, *headers, body=body)
+        head, content = await connection.ask(
+            method, target or path, *headers, body=body
+        )
         seen = await content.rest()
         return Answer(head, seen, content.is_whole)
 
@@ -221,7 +231,9 @@ async def call(
 ) -> Answer:
     """Call a tool of the demo server; `meta` adds to the request's `_meta`."""
     meta = CAPABLE | params.pop("meta", {})
-    return await post(url, tool_call(name, id=id, arguments=arguments, **params, _meta=meta))
+    return await post(
+        url, tool_call(name, id=id, arguments=arguments, **params, _meta=meta)
+    )
 
 
 # --- What is recorded and what plays ---
@@ -256,9 +268,12 @@ class Tape:
         """The exchanges that are in the journal now; of each, what was written last as a whole."""
         path = self.session.path.with_name(self.session.path.name + ".journal")
         lines = [
-            json.loads(line[: 1 - CHECKSUM_LENGTH]) for line in path.read_bytes().splitlines()[1:]
+            json.loads(line[: 1 - CHECKSUM_LENGTH])
+            for line in path.read_bytes().splitlines()[1:]
         ]
-        return list({line["number"]: line for line in lines if "number" in line}.values())
+        return list(
+            {line["number"]: line for line in lines if "number" in line}.values()
+        )
 
 
 @asynccontextmanager
@@ -382,7 +397,9 @@ class Process:
     async def ended(self) -> Outcome:
         """Wait for its end; no process may end with a traceback."""
         out, err = await self.process.communicate()
-        ended = Outcome(self.process.returncode or 0, (out or b"").decode(), (err or b"").decode())
+        ended = Outcome(
+            self.process.returncode or 0, (out or b"").decode(), (err or b"").decode()
+        )
         assert "Traceback" not in ended.err, ended.err
         return ended
 
@@ -407,7 +424,12 @@ async def command(
     if made is None:
         pipe = asyncio.subprocess.PIPE
         nothing = asyncio.subprocess.DEVNULL
-        chosen = {"stdin": nothing, "stdout": pipe, "stderr": pipe, "limit": STREAM_LIMIT}
+        chosen = {
+            "stdin": nothing,
+            "stdout": pipe,
+            "stderr": pipe,
+            "limit": STREAM_LIMIT,
+        }
         made = await asyncio.create_subprocess_exec(*words, **chosen | options)
     try:
         yield Process(made)
@@ -419,7 +441,18 @@ async def command(
 
 
 ABOUT_FILES = frozenset(
-    {"answers", "check", "diff", "inspect", "merge", "recover", "schema", "unwrap", "view", "wrap"}
+    {
+        "answers",
+        "check",
+        "diff",
+        "inspect",
+        "merge",
+        "recover",
+        "schema",
+        "unwrap",
+        "view",
+        "wrap",
+    }
 )
 """The commands that are no process's business: they run here, where that takes no second."""
 

@@ -16,7 +16,11 @@ CLIENT_KEY = "io.modelcontextprotocol/clientInfo"
 SUBSCRIPTION_KEY = "io.modelcontextprotocol/subscriptionId"
 CAPABLE: JsonObject = {
     VERSION_KEY: "2026-07-28",
-    CAPABILITIES_KEY: {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}},
+    CAPABILITIES_KEY: {
+        "elicitation": {"form": {}, "url": {}},
+        "sampling": {},
+        "roots": {},
+    },
 }
 """The `_meta` of a client that can be asked for everything."""
 
@@ -53,7 +57,9 @@ def result(value: Json, *, id: Json = 1) -> JsonObject:
     return {"jsonrpc": "2.0", "id": id, "result": value}
 
 
-def input_required(*keys: str, state: str | None = None, id: Json = 1, **more: Json) -> JsonObject:
+def input_required(
+    *keys: str, state: str | None = None, id: Json = 1, **more: Json
+) -> JsonObject:
     """Make a JSON-RPC response whose result `asks`; `more` are other members of the result."""
     return result(asks(*keys, state=state) | more, id=id)
 
@@ -63,7 +69,10 @@ def input_required(*keys: str, state: str | None = None, id: Json = 1, **more: J
 
 def form(words: str = "Are you sure?") -> JsonObject:
     """Make a form elicitation, one of the `inputRequests`."""
-    return {"method": "elicitation/create", "params": {"mode": "form", "message": words}}
+    return {
+        "method": "elicitation/create",
+        "params": {"mode": "form", "message": words},
+    }
 
 
 def asks(*keys: str, state: str | None = None, words: str = "") -> JsonObject:

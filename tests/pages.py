@@ -11,7 +11,9 @@ from html.parser import HTMLParser
 
 VOID = frozenset({"img", "input", "meta"})
 CONTROLS = frozenset({"input", "select"})
-FETCHES = frozenset({"action", "cite", "data", "formaction", "poster", "src", "srcset", "style"})
+FETCHES = frozenset(
+    {"action", "cite", "data", "formaction", "poster", "src", "srcset", "style"}
+)
 """Attributes that fetch or run something, which no page has."""
 ELEMENTS_THAT_FETCH = frozenset(
     {"audio", "base", "embed", "form", "image", "link", "object", "use", "video"}
@@ -31,7 +33,9 @@ class Node:
         for child in self.children:
             if isinstance(child, Node):
                 fits = not names or child.name in names
-                if fits and (not class_ or class_ in child.attributes.get("class", "").split()):
+                if fits and (
+                    not class_ or class_ in child.attributes.get("class", "").split()
+                ):
                     yield child
                 yield from child.every(*names, class_=class_)
 
@@ -54,7 +58,8 @@ class Node:
     def raw_text(self) -> str:
         """All text within, as it is."""
         return "".join(
-            child.raw_text if isinstance(child, Node) else child for child in self.children
+            child.raw_text if isinstance(child, Node) else child
+            for child in self.children
         )
 
 
@@ -126,8 +131,14 @@ def assert_readable(page: Node) -> None:
     assert len(ids) == len(set(ids))
     named = set(ids)
     for link in page.every("a"):
-        assert link.attributes["href"].removeprefix("#") in named, link.attributes["href"]
+        assert link.attributes["href"].removeprefix("#") in named, link.attributes[
+            "href"
+        ]
     for node in page.every():
         assert node.attributes.get("aria-labelledby", "") in {"", *named}
-    labelled = {id(control) for label in page.every("label") for control in label.every(*CONTROLS)}
+    labelled = {
+        id(control)
+        for label in page.every("label")
+        for control in label.every(*CONTROLS)
+    }
     assert {id(control) for control in page.every(*CONTROLS)} == labelled

@@ -31,7 +31,9 @@ CASSETTES = TESTS.parent / "cassettes"
 TRANSCRIPTS = TESTS / "data" / "transcripts"
 PROGRAM = (sys.executable, "-m", "mrtr_cassette")
 _MEASURED_BY = ("COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START")
-_UNMEASURED = [word for name in _MEASURED_BY if name in os.environ for word in ("-u", name)]
+_UNMEASURED = [
+    word for name in _MEASURED_BY if name in os.environ for word in ("-u", name)
+]
 PYTHON = (*(("env", *_UNMEASURED) if _UNMEASURED else ()), sys.executable)
 """Runs what has nothing of the program in it, and is not measured: that would take up to twice as
 long."""
@@ -79,7 +81,9 @@ def install_node_packages(directory: Path = PEERS) -> None:
     """Install what the TypeScript peers of a directory need, unless its lock file's packages are there."""
     for tool in ("node", "npm"):
         if shutil.which(tool) is None:
-            raise ProcessError(f"{tool} is not on the PATH; the TypeScript SDK's tests need it")
+            raise ProcessError(
+                f"{tool} is not on the PATH; the TypeScript SDK's tests need it"
+            )
     installed = directory / "node_modules" / ".package-lock.json"
     wanted = directory / "package-lock.json"
     with wanted.open("rb") as claim:
@@ -99,10 +103,14 @@ def _install(directory: Path) -> None:
         check=False,
     )
     if npm.returncode:
-        raise ProcessError(f"npm ci in {directory} failed with {npm.returncode}:\n{npm.stderr}")
+        raise ProcessError(
+            f"npm ci in {directory} failed with {npm.returncode}:\n{npm.stderr}"
+        )
 
 
-def run(command: Sequence[str], environment: Mapping[str, str] = MappingProxyType({})) -> Run:
+def run(
+    command: Sequence[str], environment: Mapping[str, str] = MappingProxyType({})
+) -> Run:
     """Run a command to its end, with these variables besides ours."""
     (ended,) = run_all([command], environment)
     return ended
@@ -112,23 +120,30 @@ def run_at(proxy: Sequence[str], client: Sequence[str]) -> Run:
     """Run a client with a proxy to its end, as `PROXY -- CLIENT` does, but for what starts it."""
     with listening(proxy) as listener:
         ended = run(client, {"MRTR_CASSETTE_URL": listener.url})
-    return Run(ended.code or listener.code or 0, ended.stdout, ended.stderr + listener.stderr)
+    return Run(
+        ended.code or listener.code or 0, ended.stdout, ended.stderr + listener.stderr
+    )
 
 
 def run_all(
-    commands: Sequence[Sequence[str]], environment: Mapping[str, str] = MappingProxyType({})
+    commands: Sequence[Sequence[str]],
+    environment: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Run]:
     """Run several commands at once, each to its end."""
     with ExitStack() as stack:
         outputs = [
-            [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(2)] for _ in commands
+            [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(2)]
+            for _ in commands
         ]
         started = [
             start(command, *files, {**os.environ, **environment})
             for command, files in zip(commands, outputs, strict=True)
         ]
         codes = [_code(process) for process in started]
-        return [Run(code, *map(_text, files)) for code, files in zip(codes, outputs, strict=True)]
+        return [
+            Run(code, *map(_text, files))
+            for code, files in zip(codes, outputs, strict=True)
+        ]
 
 
 def _code(process: Process) -> int:
@@ -170,14 +185,18 @@ def listening(
             if not line.startswith(_ANNOUNCEMENT):
                 process.kill()
                 _code(process)
-                raise ProcessError(f"{' '.join(command)} does not listen: {line}{_text(stderr)}")
+                raise ProcessError(
+                    f"{' '.join(command)} does not listen: {line}{_text(stderr)}"
+                )
             yield started
         finally:
             process.send_signal(stop)
             started.code = _code(process)
             started.stderr = _text(stderr)
     if not is_refused(started.url):
-        raise ProcessError(f"{' '.join(command)} has ended, and {started.url} is still open")
+        raise ProcessError(
+            f"{' '.join(command)} has ended, and {started.url} is still open"
+        )
 
 
 def is_refused(url: str) -> bool:

@@ -38,12 +38,16 @@ SESSION = ("Mcp-Session-Id", "sess-0123456789abcdef")
 
 def elicit(number: Json = "push-1", words: str = "Deploy?", **params: Json) -> bytes:
     """Return a pushed form elicitation, or another one with these params."""
-    return compact(message("elicitation/create", {"message": words, **params}, id=number))
+    return compact(
+        message("elicitation/create", {"message": words, **params}, id=number)
+    )
 
 
 def sample(number: Json = "push-2") -> bytes:
     """Return a pushed request for sampling."""
-    return compact(message("sampling/createMessage", {"messages": [], "maxTokens": 9}, id=number))
+    return compact(
+        message("sampling/createMessage", {"messages": [], "maxTokens": 9}, id=number)
+    )
 
 
 def roots(number: Json = "push-3") -> bytes:
@@ -63,7 +67,8 @@ def posted(pushed: bytes, value: Json) -> Request:
 def in_sealed_session(request: Request) -> Request:
     """Return a request as a client of a cassette has it that never was a file."""
     headers = [
-        (name, sealed_hash(it) if name == SESSION[0] else it) for name, it in request.headers
+        (name, sealed_hash(it) if name == SESSION[0] else it)
+        for name, it in request.headers
     ]
     return replace(request, headers=tuple(headers))
 
@@ -125,7 +130,8 @@ class PushingSession:
                 for key, (number, piece) in pushed.items()
             ),
             tuple(
-                PostedAnswer(key, self.exchange(number)) for key, number in (answers or {}).items()
+                PostedAnswer(key, self.exchange(number))
+                for key, number in (answers or {}).items()
             ),
         )
 
@@ -165,7 +171,9 @@ def branched() -> Cassette:
     """
     call = tool("deploy", env="prod")
     again, other = (retry(call, {"ok": value}) for value in (YES, NO))
-    pushes = [compact({"jsonrpc": "2.0", "id": n, **form(f"question {n}")}) for n in range(5)]
+    pushes = [
+        compact({"jsonrpc": "2.0", "id": n, **form(f"question {n}")}) for n in range(5)
+    ]
     session = PushingSession()
     stream = session.listen()
     asking = session.open(call)
@@ -196,10 +204,15 @@ SCRIPTS = st.lists(
 
 def pushed_to(session: PushingSession, stream: int) -> list[tuple[int, str]]:
     """Return what was pushed on a stream since this was asked last: to which exchange, as what."""
-    return [(each.exchange, each.key) for each in session.talk.observation(stream).take_pushed()]
+    return [
+        (each.exchange, each.key)
+        for each in session.talk.observation(stream).take_pushed()
+    ]
 
 
-def made_up(script: list[tuple[str, str, int]]) -> tuple[Cassette, list[tuple[int, str]]]:
+def made_up(
+    script: list[tuple[str, str, int]],
+) -> tuple[Cassette, list[tuple[int, str]]]:
     """Return the cassette of a script, and what was pushed to whom as it was told live."""
     session = PushingSession()
     streams: dict[int, str] = {}
@@ -208,7 +221,9 @@ def made_up(script: list[tuple[str, str, int]]) -> tuple[Cassette, list[tuple[in
         header = ("Mcp-Session-Id", name)
         own = [number for number, its in streams.items() if its == name]
         if step == "call":
-            request = with_id(tool("deploy"), len(session.talk.exchanges) + len(streams) + 10)
+            request = with_id(
+                tool("deploy"), len(session.talk.exchanges) + len(streams) + 10
+            )
             streams[session.open(post(request, header))] = name
         elif step == "listen":
             streams[session.open(get("/mcp", header))] = name

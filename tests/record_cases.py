@@ -16,7 +16,15 @@ from pathlib import Path
 
 from both_eras import OVER_HTTP
 from goldens import DATA
-from processes import SIDES, Side, install_node_packages, listening, peer, record_command, run
+from processes import (
+    SIDES,
+    Side,
+    install_node_packages,
+    listening,
+    peer,
+    record_command,
+    run,
+)
 
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.wire.http import Headers, Piece
@@ -25,7 +33,15 @@ from mrtr_cassette.core.wire.sse import read_event
 from mrtr_cassette.shell.files.cassettes import load_cassette
 
 FLOWS = (
-    *("list", "add", "deploy", "deploy-declined", "tag-release", "provision", "wipe-cache"),
+    *(
+        "list",
+        "add",
+        "deploy",
+        "deploy-declined",
+        "tag-release",
+        "provision",
+        "wipe-cache",
+    ),
     *("release-train", "everything", "build", "count", "ask-late", "release-notes"),
     *("deployment", "plain"),
 )
@@ -129,19 +145,31 @@ def write_case(side: Side, flow: str, folder: Path) -> None:
     is_legacy = flow == LEGACY_FLOW
     cassette = folder / f"{side}-{flow}.json"
     with listening(
-        OVER_HTTP if is_legacy else (*peer("server", side), "--port", "0"), signal.SIGTERM
+        OVER_HTTP if is_legacy else (*peer("server", side), "--port", "0"),
+        signal.SIGTERM,
     ) as server:
-        client = (*peer("client", side), "--flow", flow, *(("--legacy",) if is_legacy else ()))
+        client = (
+            *peer("client", side),
+            "--flow",
+            flow,
+            *(("--legacy",) if is_legacy else ()),
+        )
         states = ("--request-state", "verbatim")
         done = run(record_command(server.url, cassette, *states, "--", *client))
     assert done.code == 0, done.stderr
-    exchanges = [exchange for each in load_cassette(cassette).interactions for exchange in each.own]
+    exchanges = [
+        exchange
+        for each in load_cassette(cassette).interactions
+        for exchange in each.own
+    ]
     exchanges.sort(key=lambda exchange: exchange.number or 0)
     shows = f"# What the {side} SDK's client and server say to each other: {flow}.\n"
     if is_legacy:
         shows = f"# What the {side} SDK's client of 2025 and a server of both eras say: {flow}.\n"
     text = shows + "".join(sections(exchanges))
-    text = text.replace(server.url.removesuffix("/mcp").removeprefix("http://"), "127.0.0.1:8700")
+    text = text.replace(
+        server.url.removesuffix("/mcp").removeprefix("http://"), "127.0.0.1:8700"
+    )
     path = DATA / "conversations" / f"{side}-sdk-{flow}.case"
     path.write_text(text)
 

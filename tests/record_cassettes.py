@@ -39,7 +39,9 @@ class Source:
 SOURCES = {
     "python-sdk": Source(peer("server", "python"), 8700, "python"),
     "typescript-sdk": Source(peer("server", "typescript"), 8701, "typescript"),
-    "demo-server": Source((sys.executable, "-m", "mrtr_cassette.demo.server"), 8702, "python"),
+    "demo-server": Source(
+        (sys.executable, "-m", "mrtr_cassette.demo.server"), 8702, "python"
+    ),
 }
 
 
@@ -48,7 +50,9 @@ def converse(name: str, url: str) -> str:
     client = SOURCES[name].client
     done = run((*peer("client", client), url))
     if done.code or done.stderr:
-        raise ProcessError(f"the {client} client failed with {done.code}: {done.stderr}")
+        raise ProcessError(
+            f"the {client} client failed with {done.code}: {done.stderr}"
+        )
     return done.stdout
 
 
@@ -56,12 +60,16 @@ def record(name: str, cassette: Path, port: int) -> str:
     """Record over one cassette, and return the transcript of an SDK's client."""
     with listening((*SOURCES[name].server, "--port", str(port))) as server:
         live = converse(name, server.url)
-        with listening(record_command(server.url, cassette, "--force"), signal.SIGINT) as proxy:
+        with listening(
+            record_command(server.url, cassette, "--force"), signal.SIGINT
+        ) as proxy:
             recorded = converse(name, proxy.url)
     if proxy.code:
         raise ProcessError(f"the recorder failed with {proxy.code}: {proxy.stderr}")
     if recorded != live:
-        raise ProcessError(f"{name}: the client saw another transcript through the proxy")
+        raise ProcessError(
+            f"{name}: the client saw another transcript through the proxy"
+        )
     return live
 
 

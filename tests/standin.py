@@ -55,11 +55,15 @@ class BrokenOffError(Exception):
 class Body:
     """The body of one message on a connection, read as it comes."""
 
-    def __init__(self, reader: asyncio.StreamReader, head: Head, *, is_empty: bool) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, head: Head, *, is_empty: bool
+    ) -> None:
         self._reader = reader
         self._is_chunked = head.values("transfer-encoding") == ["chunked"]
         lengths = head.values("content-length")
-        self._left = 0 if is_empty or (self._is_chunked is False and not lengths) else None
+        self._left = (
+            0 if is_empty or (self._is_chunked is False and not lengths) else None
+        )
         if lengths and not self._is_chunked and not is_empty:
             self._left = int(lengths[0])
         self.is_whole = self._left == 0
@@ -73,7 +77,9 @@ class Body:
         if self.is_whole:
             return b""
         try:
-            return await (self._some_of_length() if self._left is not None else self._chunk())
+            return await (
+                self._some_of_length() if self._left is not None else self._chunk()
+            )
         except (asyncio.IncompleteReadError, ConnectionError):
             raise BrokenOffError from None
 
@@ -205,7 +211,9 @@ async def upstream(
             with contextlib.suppress(ConnectionError):
                 await script(visit)
 
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def connected(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         task = asyncio.current_task()
         assert task is not None
         tasks.add(task)
@@ -258,7 +266,9 @@ def response(
 
 def json_response(value: Any, *headers: str, status: str = "200 OK") -> bytes:
     """Spell a response whose body is JSON."""
-    return response(compact(value), "Content-Type: application/json", *headers, status=status)
+    return response(
+        compact(value), "Content-Type: application/json", *headers, status=status
+    )
 
 
 JSON = "Content-Type: application/json"
@@ -336,22 +346,35 @@ class PushingServer:
     async def _post(self, visit: Visit, body: JsonObject) -> None:
         match body.get("method"):
             case "server/discover":
-                await visit.send(json_response({"error": "no session"}, status="400 Bad Request"))
+                await visit.send(
+                    json_response({"error": "no session"}, status="400 Bad Request")
+                )
             case "initialize":
-                opened = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {}}
+                opened = {
+                    "protocolVersion": "2025-11-25",
+                    "capabilities": {},
+                    "serverInfo": {},
+                }
                 session = f"Mcp-Session-Id: {self._session}"
                 await visit.send(json_response(result(opened, id=body["id"]), session))
             case "tools/list":
-                await visit.send(json_response(result({"tools": self._tools}, id=body["id"])))
+                await visit.send(
+                    json_response(result({"tools": self._tools}, id=body["id"]))
+                )
             case "tools/call":
                 asking = self._listener if self._on_session else visit
                 assert asking is not None
                 await visit.send(stream_head())
                 await asking.send(chunk(event(self._question)))
-                while (answer := await self._answers.get())["id"] != self._question["id"]:
+                while (answer := await self._answers.get())["id"] != self._question[
+                    "id"
+                ]:
                     pass
                 greeted = {"id": None} if self._greeting is None else self._greeting
-                while greeted["id"] not in {None, *(each["id"] for each in self.posted)}:
+                while greeted["id"] not in {
+                    None,
+                    *(each["id"] for each in self.posted),
+                }:
                     await self._answers.get()
                 done = result(self._done(answer), id=body["id"])
                 await visit.send(chunk(event(done)), chunk(b""))

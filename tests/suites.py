@@ -49,7 +49,10 @@ class Suite:
     def write(self, name, text):
         """Write a file, indented as it may be."""
         lines = text.splitlines()
-        indent = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
+        indent = min(
+            (len(line) - len(line.lstrip()) for line in lines if line.strip()),
+            default=0,
+        )
         path = self.path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("\n".join(line[indent:] for line in lines) + "\n")

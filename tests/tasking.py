@@ -20,11 +20,21 @@ def created(task: str, status: str = "working", **more: Json) -> Json:
     return {"resultType": "task", "taskId": task, "status": status, **times, **more}
 
 
-def state(task: str, status: str = "working", /, *asked: str, at: str = AT, **more: Json) -> Json:
+def state(
+    task: str, status: str = "working", /, *asked: str, at: str = AT, **more: Json
+) -> Json:
     """Make the result of a poll, which asks a form under each key."""
-    questions = {"inputRequests": {key: form(f"{key[-1]}?") for key in asked}} if asked else {}
+    questions = (
+        {"inputRequests": {key: form(f"{key[-1]}?") for key in asked}} if asked else {}
+    )
     times = {"createdAt": AT, "lastUpdatedAt": at, "ttlMs": 60_000, "pollIntervalMs": 5}
-    return {"resultType": "complete", "taskId": task, "status": status, **times, **questions} | more
+    return {
+        "resultType": "complete",
+        "taskId": task,
+        "status": status,
+        **times,
+        **questions,
+    } | more
 
 
 def request_of(method: str, task: str, number: int = 9, **params: Json) -> Request:

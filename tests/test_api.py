@@ -32,7 +32,9 @@ DEPLOY = deploy()
 CONFIRMED = {"confirm": {"action": "accept", "content": {"confirm": True}}}
 ACCEPT = deploy(inputResponses=CONFIRMED)
 DECLINE = tool_call(
-    "deploy", arguments={"env": "test"}, inputResponses={"confirm": {"action": "decline"}}
+    "deploy",
+    arguments={"env": "test"},
+    inputResponses={"confirm": {"action": "decline"}},
 )
 
 
@@ -45,7 +47,10 @@ def server():
 
 def post(url, body):
     """Send one message, and return the answer."""
-    headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    headers = {
+        "Content-Type": "application/json",
+        "Accept": "application/json, text/event-stream",
+    }
     request = urllib.request.Request(url, json.dumps(body).encode(), headers)
     with urllib.request.urlopen(request) as response:
         return json.loads(response.read())
@@ -129,7 +134,10 @@ def test_a_miss_is_raised_when_the_block_ends(deployed):
     (miss,) = caught.value.misses
     assert replaying.misses == (miss,)
     assert miss.reason == "arguments-differ"
-    assert str(caught.value) == f"1 request had no recorded answer on {deployed}\n\n{miss.text}"
+    assert (
+        str(caught.value)
+        == f"1 request had no recorded answer on {deployed}\n\n{miss.text}"
+    )
     assert caught.value.exit_code == 1
 
 
@@ -160,7 +168,10 @@ def test_what_was_not_played_is_raised_where_that_is_asked_for(deployed):
     assert caught.value.unplayed == replaying.unplayed != ()
     assert str(caught.value).endswith('\n  #1 tools/call "deploy"')
     assert caught.value.exit_code == 1
-    with pytest.raises(MissesError), replay(deployed, fail_on_unplayed=True) as replaying:
+    with (
+        pytest.raises(MissesError),
+        replay(deployed, fail_on_unplayed=True) as replaying,
+    ):
         post(replaying.url, deploy("elsewhere"))
 
 
@@ -196,8 +207,14 @@ def test_async_with_needs_asyncio(tmp_path):
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
-        (lambda: record("http://h", redct=[]), "record has no option 'redct'; did you mean 'redac"),
-        (lambda: replay("c", ignore="/a"), r"ignore is one text; give a list: ignore=\['/a'\]"),
+        (
+            lambda: record("http://h", redct=[]),
+            "record has no option 'redct'; did you mean 'redac",
+        ),
+        (
+            lambda: replay("c", ignore="/a"),
+            r"ignore is one text; give a list: ignore=\['/a'\]",
+        ),
     ],
 )
 def test_a_wrong_option_is_named_at_once(wrong, text):
@@ -236,5 +253,7 @@ def test_types_are_as_documented():
     root = Path(__file__).parent.parent
     # With the project's own settings, which are strict, so that what its linter found out is used.
     command = [sys.executable, "-m", "mypy", "tests/typing/library.py"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=root)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=root
+    )
     assert (done.returncode, done.stderr) == (0, ""), done.stdout

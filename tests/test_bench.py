@@ -24,7 +24,16 @@ def test_quick_run_measures_every_target(tmp_path: Path) -> None:
     """A quick run has a value for each target and each load, and counts no wrong answer."""
     path = tmp_path / "results.json"
     peers = (word for peer in PEERS for word in ("--peer", peer))
-    ran = run([sys.executable, str(BENCH / "bench.py"), "--quick", "--json", str(path), *peers])
+    ran = run(
+        [
+            sys.executable,
+            str(BENCH / "bench.py"),
+            "--quick",
+            "--json",
+            str(path),
+            *peers,
+        ]
+    )
     assert ran.code == 0, ran.stderr + ran.stdout
     results = json.loads(path.read_bytes())
     assert results["problems"] == []
@@ -32,7 +41,9 @@ def test_quick_run_measures_every_target(tmp_path: Path) -> None:
     assert len(results["rates"]) == 2 * 5
     for rates in results["rates"]:
         assert rates["ratio"] > 0
-        assert all(rate > 0 for rounds in rates["per_round"].values() for rate in rounds)
+        assert all(
+            rate > 0 for rounds in rates["per_round"].values() for rate in rounds
+        )
     for target in results["targets"]:
         assert f"| {target['what']} |" in ran.stdout
 

@@ -24,7 +24,9 @@ PROGRAM = Path(sys.executable).parent / "mrtr-cassette"
 def folder(tmp_path):
     """A repository with a committed cassette, on a runner where the action is installed."""
     (tmp_path / "suite" / "cassettes").mkdir(parents=True)
-    shutil.copy(CASSETTES / "demo-server.json", tmp_path / "suite" / "cassettes" / "one.json")
+    shutil.copy(
+        CASSETTES / "demo-server.json", tmp_path / "suite" / "cassettes" / "one.json"
+    )
     installed = tmp_path / "runner" / "mrtr-cassette" / "bin"
     installed.mkdir(parents=True)
     (installed / "mrtr-cassette").symlink_to(PROGRAM)
@@ -34,14 +36,18 @@ def folder(tmp_path):
 def run_action(folder: Path, **inputs: str) -> tuple[int, str]:
     """Run the steps of the action after the installation as GitHub does."""
     action = yaml.safe_load((ROOT / "action.yml").read_text())
-    given = {name: facts["default"] for name, facts in action["inputs"].items()} | inputs
+    given = {
+        name: facts["default"] for name, facts in action["inputs"].items()
+    } | inputs
     install, *steps = action["runs"]["steps"]
     assert 'pip" install' in install["run"]
     said = ""
     for step in steps:
         assert step["shell"] == "bash"
         env = {
-            name: re.sub(r"\$\{\{ .*?([\w-]+) \}\}", lambda found: given.get(found[1], ""), value)
+            name: re.sub(
+                r"\$\{\{ .*?([\w-]+) \}\}", lambda found: given.get(found[1], ""), value
+            )
             for name, value in step["env"].items()
         }
         done = subprocess.run(
@@ -72,7 +78,10 @@ def edit(path: Path) -> None:
 
 def test_action_checks_what_is_committed(folder):
     """Without inputs it finds every cassette, and fails where one was edited."""
-    assert run_action(folder) == (0, "suite/cassettes/one.json: 19 interactions, all as recorded\n")
+    assert run_action(folder) == (
+        0,
+        "suite/cassettes/one.json: 19 interactions, all as recorded\n",
+    )
     edit(folder / "suite/cassettes/one.json")
     code, said = run_action(folder)
     assert code == 3
@@ -94,13 +103,17 @@ def test_action_shows_what_a_pull_request_changes(folder):
     shutil.copy(path, path.with_name("same.json"))
     for words in ("init", "-q"), ("add", "suite"), ("commit", "-qm", "before"):
         git(*words)
-    path.write_text(path.read_text().replace("Deployed to production", "Deployed twice"))
+    path.write_text(
+        path.read_text().replace("Deployed to production", "Deployed twice")
+    )
     subprocess.run([PROGRAM, "check", "--fix", path], check=True, capture_output=True)
     assert run_action(folder, sha=git("rev-parse", "HEAD"))[0] == 0
     summary = (folder / "summary.md").read_text()
     assert summary.count("### ") == summary.count("### suite/cassettes/one.json\n") == 1
     assert '"Deployed twice"' in summary
-    (folder / "left out.toml").write_text("[[ignore]]\npointers = ['/content/0/text']\n")
+    (folder / "left out.toml").write_text(
+        "[[ignore]]\npointers = ['/content/0/text']\n"
+    )
     (folder / "summary.md").unlink()
     inputs = {"sha": git("rev-parse", "HEAD"), "ignore-from": "left out.toml"}
     assert run_action(folder, **inputs)[0] == 0
@@ -111,15 +124,15 @@ def test_action_shows_what_a_pull_request_changes(folder):
 def test_action_plays_a_cassette_to_a_command(folder, asks, code):
     """The command finds the server's address, and a miss fails the step; a report is written."""
     call = {"jsonrpc": "2.0", "id": 1, "method": asks}
-    request = (
-        f"urllib.request.Request(os.environ['MRTR_CASSETTE_URL'], {json.dumps(call).encode()!r})"
-    )
+    request = f"urllib.request.Request(os.environ['MRTR_CASSETTE_URL'], {json.dumps(call).encode()!r})"
     (folder / "client.py").write_text(
         f"import os, urllib.request\nrequest = {request}\n"
         "request.add_header('Content-Type', 'application/json')\nurllib.request.urlopen(request)\n"
     )
     ended = run_action(
-        folder, replay="suite/cassettes/one.json", run=f"{shlex.quote(sys.executable)} client.py"
+        folder,
+        replay="suite/cassettes/one.json",
+        run=f"{shlex.quote(sys.executable)} client.py",
     )
     assert ended[0] == code, ended[1]
     assert (folder / "runner" / "mrtr-cassette.xml").exists()
@@ -137,7 +150,9 @@ def test_hook_checks_the_cassettes_of_a_commit(folder):
     codes = []
     for change in (lambda _: None, edit):
         change(folder / path)
-        done = subprocess.run(command, cwd=folder, env=env, capture_output=True, check=False)
+        done = subprocess.run(
+            command, cwd=folder, env=env, capture_output=True, check=False
+        )
         codes.append(done.returncode)
     assert codes == [0, 3]
 
@@ -145,9 +160,13 @@ def test_hook_checks_the_cassettes_of_a_commit(folder):
 def test_container_has_and_runs_what_exists(folder):
     """What it copies is in the repository, it isn't root, and its command plays a cassette."""
     lines = (ROOT / "Containerfile").read_text().splitlines()
-    steps = [line.split(maxsplit=1) for line in lines if line and not line.startswith("#")]
+    steps = [
+        line.split(maxsplit=1) for line in lines if line and not line.startswith("#")
+    ]
     copied = [
-        words.split()[:-1] for step, words in steps if step == "COPY" and "--from" not in words
+        words.split()[:-1]
+        for step, words in steps
+        if step == "COPY" and "--from" not in words
     ]
     assert all((ROOT / name).exists() for names in copied for name in names)
     facts = dict(steps)

@@ -73,7 +73,8 @@ def test_the_readme_test_records_and_replays(session):
 def test_the_readme_shows_a_port_that_may_be_printed():
     """A command behind `--` gets a free port, and only a proxy without one has its own."""
     shown_ports = {
-        command: re.findall(r"127\.0\.0\.1:(\d+)", shown) for command, shown in _steps(README)
+        command: re.findall(r"127\.0\.0\.1:(\d+)", shown)
+        for command, shown in _steps(README)
     }
     for command, ports in shown_ports.items():
         is_proxy = command.startswith(("mrtr-cassette record", "mrtr-cassette replay"))
@@ -111,14 +112,18 @@ def test_the_example_of_the_format_is_a_cassette():
 def test_every_reason_of_a_miss_is_explained():
     """docs/matching.md lists the reasons that the program knows, and no other."""
     section = DOCS["matching.md"].partition("## Misses")[2].partition("\n## ")[0]
-    assert re.findall(r"^\| `([a-z-]+)`", section, re.MULTILINE) == [r.value for r in Reason]
+    assert re.findall(r"^\| `([a-z-]+)`", section, re.MULTILINE) == [
+        r.value for r in Reason
+    ]
 
 
 def test_the_design_names_every_folder():
     """The table in docs/design.md has the folders of the package, and no other."""
     section = DOCS["design.md"].partition("## Folders")[2].partition("\n## ")[0]
     package = ROOT / "mrtr_cassette"
-    folders = {path.parent.relative_to(package).as_posix() for path in package.rglob("*.py")}
+    folders = {
+        path.parent.relative_to(package).as_posix() for path in package.rglob("*.py")
+    }
     named = set(re.findall(r"^\| `([\w/]+)` \|", section, re.MULTILINE))
     assert named == folders - {".", "core", "shell"}
 

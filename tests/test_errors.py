@@ -27,7 +27,11 @@ from mrtr_cassette.errors import (
         (MrtrCassetteError("no", hint="say yes"), "no; say yes", 1),
         (UsageError("bad option", hint="use another"), "bad option; use another", 2),
         (CassetteError("a.json", "is empty"), "a.json: is empty", 3),
-        (CassetteError("a.json", "is empty", hint="record"), "a.json: is empty; record", 3),
+        (
+            CassetteError("a.json", "is empty", hint="record"),
+            "a.json: is empty; record",
+            3,
+        ),
         (
             BodyTooLargeError("the response to GET /", 1_000_000),
             (

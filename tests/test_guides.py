@@ -49,7 +49,9 @@ class Reader(Session):
     def check(command: str, shown: str, printed: str) -> None:
         """Make sure that a command printed what the guide shows."""
         lines = iter(re.sub(r" in [\d.]+s\b", " in N s", printed).splitlines())
-        for line in filter(None, re.sub(r" in [\d.]+s\b", " in N s", shown).splitlines()):
+        for line in filter(
+            None, re.sub(r" in [\d.]+s\b", " in N s", shown).splitlines()
+        ):
             assert any(line in each for each in lines), (
                 f"$ {command}\n{line}\n--- printed:\n{printed}"
             )
@@ -85,23 +87,44 @@ EXAMPLES = ROOT / "docs" / "examples"
 
 def test_the_workflow_runs_commands_that_exist(tmp_path):
     """Options in the workflow are options of the programs."""
-    workflow = yaml.load((EXAMPLES / "mcp-tests.yml").read_text(), Loader=yaml.BaseLoader)
-    lines = [step.get("run", "") for job in workflow["jobs"].values() for step in job["steps"]]
+    workflow = yaml.load(
+        (EXAMPLES / "mcp-tests.yml").read_text(), Loader=yaml.BaseLoader
+    )
+    lines = [
+        step.get("run", "")
+        for job in workflow["jobs"].values()
+        for step in job["steps"]
+    ]
     (replay,) = [line for line in lines if line.startswith("mrtr-cassette")]
     (tests,) = [line for line in lines if line.startswith("pytest")]
     shown = run_here("replay", "--help").out
-    assert set(re.findall(r"--[a-z-]+(?= )", replay.partition(" -- ")[0])) <= set(shown.split())
+    assert set(re.findall(r"--[a-z-]+(?= )", replay.partition(" -- ")[0])) <= set(
+        shown.split()
+    )
     (tmp_path / "test_it.py").write_text("def test_it(): pass")
-    command = [sys.executable, "-m", *tests.split(), "-p", "no:cacheprovider", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    command = [
+        sys.executable,
+        "-m",
+        *tests.split(),
+        "-p",
+        "no:cacheprovider",
+        str(tmp_path),
+    ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=tmp_path
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_nightly_check_runs_commands_that_exist():
     """Its options are options of the command that it names."""
-    workflow = yaml.load((EXAMPLES / "mcp-contract.yml").read_text(), Loader=yaml.BaseLoader)
+    workflow = yaml.load(
+        (EXAMPLES / "mcp-contract.yml").read_text(), Loader=yaml.BaseLoader
+    )
     lines = [step.get("run", "") for step in workflow["jobs"]["verify"]["steps"]]
     (verify,) = [line for line in lines if line.startswith("mrtr-cassette verify")]
     shown = run_here("verify", "--help").out
-    assert set(re.findall(r"--[a-z-]+(?= )", verify.partition(" -- ")[0])) <= set(shown.split())
+    assert set(re.findall(r"--[a-z-]+(?= )", verify.partition(" -- ")[0])) <= set(
+        shown.split()
+    )
     assert "pytest --mrtr-mode=verify" in lines

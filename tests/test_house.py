@@ -24,26 +24,26 @@ TESTS = [
 ]
 LONGEST_FUNCTION = 50
 LARGEST_MODULE = 6_400
-DENSEST_FOLDER = 7.7
+DENSEST_FOLDER = 6.9
 SMALLEST_FOLDER_MEASURED = 100
 """Lines below which a folder's density says nothing."""
 
 SIZES = {
-    "tokens of the package": 256_500,
+    "tokens of the package": 268_000,
     "modules of the package": 150,
-    "functions with more than 10 branches": 130,
+    "functions with more than 10 branches": 88,
     "words of README and docs": 22_000,
     "lines of README": 150,
 }
 """Upper limits, a few percent above what is there, so that nobody packs a statement to stay below one."""
 
 DENSITY = {
-    "tokens in a line of the package": 6.7,
-    "tokens in a line of tests": 7.3,
-    "conditional expressions in 1,000 lines": 34,
-    "comprehensions in 1,000 lines": 35,
-    "tuple assignments in 1,000 lines": 11.5,
-    "names that name nothing in 1,000 lines": 58,
+    "tokens in a line of the package": 6.0,
+    "tokens in a line of tests": 6.6,
+    "conditional expressions in 1,000 lines": 19,
+    "comprehensions in 1,000 lines": 22,
+    "tuple assignments in 1,000 lines": 3,
+    "names that name nothing in 1,000 lines": 10.5,
 }
 """Upper limits on how much a line holds; they only go down."""
 
@@ -147,7 +147,9 @@ def test_no_module_and_no_function_is_large(path: Path) -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
             lines -= (ast.get_docstring(node, clean=False) or "").count("\n")
-            assert lines <= LONGEST_FUNCTION, f"{node.name} in {name_of(path)} has {lines} lines"
+            assert lines <= LONGEST_FUNCTION, (
+                f"{node.name} in {name_of(path)} has {lines} lines"
+            )
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=name_of)
@@ -168,19 +170,24 @@ def test_the_package_keeps_its_size_and_density() -> None:
         "tokens of the package": package["tokens"],
         "modules of the package": len(MODULES),
         "functions with more than 10 branches": package["branchy functions"],
-        "words of README and docs": sum(len(page.read_text("utf-8").split()) for page in pages),
+        "words of README and docs": sum(
+            len(page.read_text("utf-8").split()) for page in pages
+        ),
         "lines of README": README.read_bytes().count(b"\n"),
         "tokens in a line of the package": package["tokens"] / package["lines"],
         "tokens in a line of tests": tests["tokens"] / tests["lines"],
         "conditional expressions in 1,000 lines": package["conditional expressions"]
         / thousand_lines,
         "comprehensions in 1,000 lines": package["comprehensions"] / thousand_lines,
-        "tuple assignments in 1,000 lines": package["tuple assignments"] / thousand_lines,
+        "tuple assignments in 1,000 lines": package["tuple assignments"]
+        / thousand_lines,
         "names that name nothing in 1,000 lines": package["names that name nothing"]
         / thousand_lines,
     }
     limits = SIZES | DENSITY
-    assert {fact: figure for fact, figure in found.items() if figure > limits[fact]} == {}
+    assert {
+        fact: figure for fact, figure in found.items() if figure > limits[fact]
+    } == {}
     assert found.keys() == limits.keys()
 
 

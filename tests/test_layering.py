@@ -69,7 +69,9 @@ THIRD_PARTY = {
 
 OWN = ("mrtr_cassette.terms", "mrtr_cassette.errors", "mrtr_cassette.core")
 
-CALLS = frozenset({"breakpoint", "compile", "eval", "exec", "input", "open", "print", "__import__"})
+CALLS = frozenset(
+    {"breakpoint", "compile", "eval", "exec", "input", "open", "print", "__import__"}
+)
 """Built-in functions that read, write or run something."""
 
 OFFLINE = (
@@ -150,7 +152,9 @@ def test_there_is_a_core() -> None:
     assert len(CORE) > 15
 
 
-@pytest.mark.parametrize("path", CORE, ids=lambda path: f"{path.parent.name}.{path.stem}")
+@pytest.mark.parametrize(
+    "path", CORE, ids=lambda path: f"{path.parent.name}.{path.stem}"
+)
 def test_core_imports_nothing_that_waits(path: Path) -> None:
     """The core imports its own modules, its few libraries, and of Python what can't do I/O."""
     for name in imports_of(tree_of(path)):
@@ -165,7 +169,9 @@ def test_core_imports_nothing_that_waits(path: Path) -> None:
             assert package not in WAITS_OR_VARIES, f"{name} in {path.stem}"
 
 
-@pytest.mark.parametrize("path", CORE, ids=lambda path: f"{path.parent.name}.{path.stem}")
+@pytest.mark.parametrize(
+    "path", CORE, ids=lambda path: f"{path.parent.name}.{path.stem}"
+)
 def test_core_reads_writes_and_awaits_nothing(path: Path) -> None:
     """The core calls no built-in function that does I/O, and has no coroutine."""
     for node in ast.walk(tree_of(path)):
@@ -173,10 +179,14 @@ def test_core_reads_writes_and_awaits_nothing(path: Path) -> None:
             node, ast.AsyncFunctionDef | ast.AsyncFor | ast.AsyncWith | ast.Await
         ), f"line {node.lineno} of {path.stem}"
         if isinstance(node, ast.Name):
-            assert node.id not in CALLS, f"{node.id} in line {node.lineno} of {path.stem}"
+            assert node.id not in CALLS, (
+                f"{node.id} in line {node.lineno} of {path.stem}"
+            )
         if isinstance(node, ast.Attribute):
             # Times are read and moved by `datetime`, which must not tell the time of the day.
-            assert node.attr not in {"now", "today", "utcnow"}, f"line {node.lineno} of {path.stem}"
+            assert node.attr not in {"now", "today", "utcnow"}, (
+                f"line {node.lineno} of {path.stem}"
+            )
 
 
 def dotted(path: Path) -> str:
@@ -214,11 +224,15 @@ def test_imports_point_one_way(path: Path) -> None:
             assert name.split(".")[2] in allowed, f"{name} in {dotted(path)}"
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE / "core" / "replay").glob("*.py")), ids=dotted)
+@pytest.mark.parametrize(
+    "path", sorted((PACKAGE / "core" / "replay").glob("*.py")), ids=dotted
+)
 def test_replaying_needs_no_recording(path: Path) -> None:
     """What plays a cassette imports nothing of what records one."""
     for name in modules_of(imports_of(tree_of(path))):
-        assert not is_within(name, "mrtr_cassette.core.record"), f"{name} in {dotted(path)}"
+        assert not is_within(name, "mrtr_cassette.core.record"), (
+            f"{name} in {dotted(path)}"
+        )
 
 
 def test_few_modules_search_texts_for_our_names() -> None:
@@ -250,7 +264,9 @@ def test_modules_use_no_private_name_of_another(path: Path) -> None:
     for name in imports_of(tree_of(path)):
         if is_within(name, "mrtr_cassette"):
             last = name.rpartition(".")[2]
-            assert not last.startswith("_") or last.startswith("__"), f"{name} in {dotted(path)}"
+            assert not last.startswith("_") or last.startswith("__"), (
+                f"{name} in {dotted(path)}"
+            )
 
 
 def loaded_by(tree: ast.AST) -> Iterator[str]:
@@ -259,7 +275,9 @@ def loaded_by(tree: ast.AST) -> Iterator[str]:
         if isinstance(node, ast.Import | ast.ImportFrom):
             yield from imports_of(ast.Module([node], []))
         is_later = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        is_for_types = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        is_for_types = (
+            isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        )
         if not (is_later or is_for_types):
             yield from loaded_by(node)
 
@@ -305,7 +323,9 @@ def test_running_replay_has_loaded_no_client(options: list[str]) -> None:
     """The same holds by the end of a replay, over HTTP and on pipes."""
     cassette = PACKAGE.parent / "cassettes" / "python-sdk.json"
     command = [sys.executable, "-c", PLAYS, "replay", str(cassette), *options]
-    ended = subprocess.run(command, input="", capture_output=True, text=True, check=True)
+    ended = subprocess.run(
+        command, input="", capture_output=True, text=True, check=True
+    )
     loaded = ended.stderr.splitlines()[-1].split()
 
     assert "mrtr_cassette.shell.runs.replaying" in loaded
@@ -313,7 +333,8 @@ def test_running_replay_has_loaded_no_client(options: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "below"), [("terms", frozenset()), ("errors", frozenset({"mrtr_cassette.terms"}))]
+    ("module", "below"),
+    [("terms", frozenset()), ("errors", frozenset({"mrtr_cassette.terms"}))],
 )
 def test_errors_stand_below_the_core(module: str, below: frozenset[str]) -> None:
     """The errors import nothing of this package but how their ways out are spelled."""

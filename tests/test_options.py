@@ -52,15 +52,26 @@ def test_every_option_can_be_given_in_a_shell(options):
     """Each has one flag or several, but for what arguments, exit code and `recover` do there."""
     programs = {"log", "on_miss", "publish_anyway", "beside"}
     for name, option in options_of(options).items():
-        assert bool(flag_of(name, option)) + bool(option.flags) == (name not in programs), name
+        assert bool(flag_of(name, option)) + bool(option.flags) == (
+            name not in programs
+        ), name
 
 
 @pytest.mark.parametrize(
     ("name", "value", "problem"),
     [
-        *((name, "hidden", "is none that HTTP can carry") for name in ("", "a b", "a:b", "é")),
-        *(("N", value, "is none that HTTP can carry") for value in ("a\nb", "a\0b", "\x1b[2J")),
-        *((name, "5", "is set by the connection itself") for name in ("Content-Length", "TE")),
+        *(
+            (name, "hidden", "is none that HTTP can carry")
+            for name in ("", "a b", "a:b", "é")
+        ),
+        *(
+            ("N", value, "is none that HTTP can carry")
+            for value in ("a\nb", "a\0b", "\x1b[2J")
+        ),
+        *(
+            (name, "5", "is set by the connection itself")
+            for name in ("Content-Length", "TE")
+        ),
     ],
 )
 def test_a_header_that_can_not_be_sent_is_refused(name, value, problem):
@@ -116,7 +127,11 @@ def test_the_guide_lists_every_option_of_a_test_suite():
 
 def test_only_the_command_line_names_its_flags():
     """No text of the core, the library or pytest's side has a flag of the command line in it."""
-    flags = {flag_of(*each) for options in EVERY_CLASS for each in options_of(options).items()}
+    flags = {
+        flag_of(*each)
+        for options in EVERY_CLASS
+        for each in options_of(options).items()
+    }
     flags -= {""}
     flags |= {"--force", "--append", "--output", "--upstream"}
     pattern = re.compile(rf"({'|'.join(sorted(flags))})(?![a-z-])")
@@ -135,6 +150,8 @@ def test_what_counts_plays_does_not_go_with_what_counts_none():
     """Without memory nothing was played already, and a pipe has one process anyway."""
     with pytest.raises(UsageError) as caught:
         ReplayOptions(stateless=True, repeat="never")
-    assert caught.value.in_terms(common.TERMS).startswith("--repeat never and --stateless don't go")
+    assert caught.value.in_terms(common.TERMS).startswith(
+        "--repeat never and --stateless don't go"
+    )
     with pytest.raises(UsageError, match="stdio and stateless don't go together"):
         mrtr_cassette.replay("c.json", stdio=True, stateless=True)

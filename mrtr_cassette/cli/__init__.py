@@ -38,7 +38,9 @@ class _Program(Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002
         if name not in _COMMANDS:
             return None
-        command: click.Command = getattr(import_module(f"{__name__}.{_COMMANDS[name]}"), name)
+        command: click.Command = getattr(
+            import_module(f"{__name__}.{_COMMANDS[name]}"), name
+        )
         return command
 
 

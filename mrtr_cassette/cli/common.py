@@ -75,7 +75,9 @@ class Group(click.Group):
                 place = "stdout"
                 # What is left in its buffer would fail again at the end.
                 sys.stdout = _nowhere()
-            say(f"error: {'' if place is None else f'{os.fsdecode(place)}: '}{reason_of(error)}")
+            say(
+                f"error: {'' if place is None else f'{os.fsdecode(place)}: '}{reason_of(error)}"
+            )
             sys.exit(CassetteError.exit_code)
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
@@ -137,7 +139,15 @@ _GROUPS: Final[Mapping[str, Collection[str]]] = {
     "Matching": ("ignore", "repeat", "history", "reads", "ignore_from", "learn"),
     "TLS": ("ca_file", "insecure"),
     "Operation": (
-        *("host", "admin_port", "allow_hosts", "max_body", "pace", "poll_interval", "stateless"),
+        *(
+            "host",
+            "admin_port",
+            "allow_hosts",
+            "max_body",
+            "pace",
+            "poll_interval",
+            "stateless",
+        ),
         "log_format",
     ),
 }
@@ -147,10 +157,14 @@ _GROUPS: Final[Mapping[str, Collection[str]]] = {
 class Command(click.Command):
     """A command whose help has its options in groups."""
 
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_options(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
         """Write them."""
         titles = {name: title for title, names in _GROUPS.items() for name in names}
-        records: dict[str, list[tuple[str, str]]] = {title: [] for title in ("Options", *_GROUPS)}
+        records: dict[str, list[tuple[str, str]]] = {
+            title: [] for title in ("Options", *_GROUPS)
+        }
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
             if record is not None and isinstance(param, click.Option):
@@ -168,7 +182,9 @@ class TakesCommand(Command):
     own.
     """
 
-    def __init__(self, *args: Any, program: str, has_tool: bool = False, **attributes: Any) -> None:
+    def __init__(
+        self, *args: Any, program: str, has_tool: bool = False, **attributes: Any
+    ) -> None:
         super().__init__(*args, **attributes)
         self.program = program
         self.has_tool = has_tool
@@ -292,7 +308,9 @@ def annotate(lines: Iterable[str]) -> None:
 class _Cassette(click.Path):
     """A cassette: a file of this machine, or the URL of one in a store."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
         """Return where it stands."""
         return location(os.fsdecode(super().convert(value, param, ctx)))
 
@@ -307,7 +325,10 @@ class _Number(click.IntRange):
 
 
 def cassettes_in(
-    words: Sequence[str], suffixes: Collection[str] = (".json",), *, takes_all: bool = False
+    words: Sequence[str],
+    suffixes: Collection[str] = (".json",),
+    *,
+    takes_all: bool = False,
 ) -> list[Location]:
     """Return the cassettes, or journals, that words name: files, objects, folders and globs.
 
@@ -326,7 +347,11 @@ def cassettes_in(
             continue
         within = [each for each in files if each.suffix in suffixes and each.is_file()]
         if not takes_all:
-            within = [path for path in within if path.suffix == ".journal" or is_cassette(path)]
+            within = [
+                path
+                for path in within
+                if path.suffix == ".journal" or is_cassette(path)
+            ]
         if not within:
             kind = "cassette" if ".json" in suffixes else "journal"
             raise UsageError(f"there is no {kind} in {path}")
@@ -348,7 +373,9 @@ def shared_options(options: type[Options]) -> Decorator:
 
     def decorate(command: Any) -> Any:
         for name, option in reversed(options_of(options).items()):
-            for decorator in reversed(_click_options(name, option, default_of(options, name))):
+            for decorator in reversed(
+                _click_options(name, option, default_of(options, name))
+            ):
                 command = decorator(command)
         return command
 
@@ -382,10 +409,16 @@ def _click_options(name: str, option: Option, default: Any) -> list[Decorator]:
         elif default is not None:
             default //= option.unit
     help_text = option.help + end
-    return [click.option(flag, name, default=default, help=help_text, **facts)] if flag else []
+    return (
+        [click.option(flag, name, default=default, help=help_text, **facts)]
+        if flag
+        else []
+    )
 
 
-def read_options(options: type[AnyOptions], given: dict[str, Any], log: Log) -> AnyOptions:
+def read_options(
+    options: type[AnyOptions], given: dict[str, Any], log: Log
+) -> AnyOptions:
     """Return the options that a command was given, and warn of what they open."""
     values: dict[str, Any] = {"log": log.line, "terms": TERMS}
     for name, option in options_of(options).items():
@@ -411,13 +444,17 @@ def _header_of(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not colon:
         # Its name may be a secret that lacks one.
-        raise UsageError("--header: a header has no value", hint="give it as <<header_form>>")
+        raise UsageError(
+            "--header: a header has no value", hint="give it as <<header_form>>"
+        )
     return name.strip(), value.strip()
 
 
 def warn_of_path(upstream: object, rules: RedactionRules) -> None:
     """Warn of a secret in the path of the recorded URL that the rules of redaction don't find."""
-    patterns = patterns_of_path(shown_by(rules)(upstream)) if isinstance(upstream, str) else ()
+    patterns = (
+        patterns_of_path(shown_by(rules)(upstream)) if isinstance(upstream, str) else ()
+    )
     if patterns:
         options = " ".join(f"--redact {shlex.quote(each)}" for each in patterns)
         say(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +32,11 @@ from mrtr_cassette.core.cassette.load import is_foreign
 from mrtr_cassette.core.cassette.model import schema as generated
 from mrtr_cassette.core.cassette.pruned import needed_by_others, without_interactions
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.compare.conversations import CassetteComparison, IgnoredFor, ignores_nothing
+from mrtr_cassette.core.compare.conversations import (
+    CassetteComparison,
+    IgnoredFor,
+    ignores_nothing,
+)
 from mrtr_cassette.core.record.publish_check import exposed_secrets
 from mrtr_cassette.core.report.comparison import (
     comparison_data,
@@ -47,7 +51,12 @@ from mrtr_cassette.core.report.runs import (
     recording_text,
     saved_report,
 )
-from mrtr_cassette.core.report.text import diagram, inspection_data, inspection_text, review_text
+from mrtr_cassette.core.report.text import (
+    diagram,
+    inspection_data,
+    inspection_text,
+    review_text,
+)
 from mrtr_cassette.errors import CassetteError, UsageError, counted
 from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.cassettes import (
@@ -65,28 +74,40 @@ from mrtr_cassette.terms import shell_command
 
 
 def _ignore_option(text: str) -> Decorator:
-    return click.option("--ignore", "ignored", metavar="POINTER", multiple=True, help=text)
+    return click.option(
+        "--ignore", "ignored", metavar="POINTER", multiple=True, help=text
+    )
 
 
 def _ignore_from_option(text: str) -> Decorator:
-    return click.option("--ignore-from", type=click.Path(path_type=Path), metavar="FILE", help=text)
+    return click.option(
+        "--ignore-from", type=click.Path(path_type=Path), metavar="FILE", help=text
+    )
 
 
 @click.command()
 @click.argument("cassettes", nargs=-1, required=True, type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 @click.option(
-    "--full", is_flag=True, help="Show questions, answers and results whole, for a review."
+    "--full",
+    is_flag=True,
+    help="Show questions, answers and results whole, for a review.",
 )
-@click.option("--markdown", is_flag=True, help="Print a sequence diagram for a pull request.")
-def inspect(cassettes: tuple[str, ...], *, as_json: bool, full: bool, markdown: bool) -> None:
+@click.option(
+    "--markdown", is_flag=True, help="Print a sequence diagram for a pull request."
+)
+def inspect(
+    cassettes: tuple[str, ...], *, as_json: bool, full: bool, markdown: bool
+) -> None:
     """Show who asked what, and what was answered.
 
     Each interaction with its turns, how it ended, the size of its result, and its time. A folder or
     a glob stands for all cassettes in it; JSON of several cassettes is a list.
     """
     if markdown and (full or as_json):
-        raise UsageError(f"--markdown and {'--full' if full else '--json'} don't go together")
+        raise UsageError(
+            f"--markdown and {'--full' if full else '--json'} don't go together"
+        )
     form = diagram if markdown else review_text if full else inspection_text
     with without_collection():
         details = []
@@ -140,9 +161,7 @@ def diff(
     given = _given_by_git(words) if for_git else words
     pairs = _same_names(words) if are_folders else {words[0]: given}
     try:
-        comparisons = {}
-        for name, pair in pairs.items():
-            comparisons[name] = files_diff(*pair, ignore=ignored, ignore_from=ignore_from)
+        comparisons = _compared(pairs, ignored, ignore_from)
     except CassetteError as error:
         if not for_git:
             raise
@@ -152,20 +171,43 @@ def diff(
     if for_git:
         ((name, only),) = comparisons.items()
         comparisons = {name: replace(only, recorded=f"a/{name}", received=f"b/{name}")}
-    differing = {name: each for name, each in comparisons.items() if not each.is_same}
+    differing = {}
+    for name, comparison in comparisons.items():
+        if not comparison.is_same:
+            differing[name] = comparison
     if as_json:
-        data = [comparison_data(each) for each in comparisons.values()]
+        data = list(map(comparison_data, comparisons.values()))
         click.echo(json_report(data if are_folders else data[0]))
     else:
         shown = differing if are_folders else comparisons
         _show_comparisons(shown, markdown=markdown, has_names=are_folders or for_git)
         if are_folders:
             verb = "differs" if len(differing) == 1 else "differ"
-            click.echo(f"{len(differing)} of {counted(len(comparisons), 'cassette')} {verb}")
+            click.echo(
+                f"{len(differing)} of {counted(len(comparisons), 'cassette')} {verb}"
+            )
     for pointer in ignored:
-        if all(files_diff(*pair, ignore=[pointer]) == files_diff(*pair) for pair in pairs.values()):
+        if not _is_used(pointer, pairs.values()):
             tell_unused([("ignore", pointer)], Log())
     context.exit(1 if differing and not for_git else 0)
+
+
+def _compared(
+    pairs: Mapping[str, Sequence[str]], ignored: Sequence[str], ignore_from: Path | None
+) -> dict[str, CassetteComparison]:
+    """Compare each pair of files, under its name."""
+    comparisons = {}
+    for name, pair in pairs.items():
+        comparisons[name] = files_diff(*pair, ignore=ignored, ignore_from=ignore_from)
+    return comparisons
+
+
+def _is_used(pointer: str, pairs: Iterable[Sequence[str]]) -> bool:
+    """Whether leaving out what a pointer names makes a difference to any pair."""
+    for pair in pairs:
+        if files_diff(*pair, ignore=[pointer]) != files_diff(*pair):
+            return True
+    return False
 
 
 def _show_comparisons(
@@ -186,7 +228,11 @@ def _same_names(folders: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
         if not Path(folder).is_dir():
             raise UsageError(f"{folder} is no folder, and the other one is")
     found = [
-        {str(path.relative_to(folder)) for path in cassettes_in([folder]) if isinstance(path, Path)}
+        {
+            str(path.relative_to(folder))
+            for path in cassettes_in([folder])
+            if isinstance(path, Path)
+        }
         for folder in folders
     ]
     return {
@@ -206,7 +252,9 @@ def _given_by_git(words: tuple[str, ...]) -> tuple[str, ...]:
     if len(words) == 1:
         return words[0], words[0]
     if len(words) < 7:
-        raise UsageError("--git needs the seven arguments that git gives an external diff")
+        raise UsageError(
+            "--git needs the seven arguments that git gives an external diff"
+        )
     return words[1], words[4]
 
 
@@ -236,10 +284,14 @@ def _recover(cassette: Location) -> None:
     if not os.path.lexists(journal):
         raise CassetteError(journal, "there is no journal to recover from")
     if is_locked(journal):
-        raise CassetteError(journal, "its recorder is still at work", hint="stop that one first")
+        raise CassetteError(
+            journal, "its recorder is still at work", hint="stop that one first"
+        )
     recovered = recover_journal(cassette)
     if recovered is None:
-        say(f"{cassette} has all that was recorded; {journal} was published before, and is removed")
+        say(
+            f"{cassette} has all that was recorded; {journal} was published before, and is removed"
+        )
         return
     published, lost = recovered
     if lost is not None:
@@ -247,12 +299,20 @@ def _recover(cassette: Location) -> None:
     if published is None:
         say(f"{journal} held no whole exchange, no cassette was written")
     else:
-        say(recording_text(RecordingReport(cassette=str(cassette), **published._asdict())))
+        say(
+            recording_text(
+                RecordingReport(cassette=str(cassette), **published._asdict())
+            )
+        )
 
 
 @click.command()
 @click.argument(
-    "recordings", nargs=-1, required=True, metavar="JOURNAL-OR-CASSETTE...", type=click.Path()
+    "recordings",
+    nargs=-1,
+    required=True,
+    metavar="JOURNAL-OR-CASSETTE...",
+    type=click.Path(),
 )
 @click.option(
     "-o",
@@ -275,7 +335,9 @@ def merge(recordings: tuple[str, ...], output: Location, *, force: bool) -> None
     for note in notes:
         say(f"note: {note}")
     interactions = counted(len(merged.interactions), "interaction")
-    say(f"wrote {output}: {interactions} of {counted(len(merged.recorders), 'recorder')}")
+    say(
+        f"wrote {output}: {interactions} of {counted(len(merged.recorders), 'recorder')}"
+    )
 
 
 @click.group()
@@ -323,10 +385,14 @@ def check(cassettes: tuple[str, ...], *, fixes: bool) -> None:
 
 def _check(cassette: Location, *, fixes: bool) -> bool:
     if fixes:
-        say(f"{cassette}: {counted(cassettes.fix(cassette), 'exchange')} changed; accepted")
+        say(
+            f"{cassette}: {counted(cassettes.fix(cassette), 'exchange')} changed; accepted"
+        )
     checked = cassettes.load_cassette(cassette)
     secrets = list(exposed_secrets(checked))
-    tell(f"{cassette}: {counted(len(checked.interactions), 'interaction')}, all as recorded")
+    tell(
+        f"{cassette}: {counted(len(checked.interactions), 'interaction')}, all as recorded"
+    )
     for interaction in checked.interactions:
         if any(exchange.number is None for exchange in interaction.own):
             tell(
@@ -334,7 +400,9 @@ def _check(cassette: Location, *, fixes: bool) -> bool:
                 "to check it by"
             )
     for number, place, side, rule in secrets:
-        where = f"#{number}, {f'answer of turn {place.turn}, ' if place.turn else ''}{side}"
+        where = (
+            f"#{number}, {f'answer of turn {place.turn}, ' if place.turn else ''}{side}"
+        )
         tell(f"{cassette}: {where}: a secret by the rule {rule!r}")
     if secrets:
         accept = shell_command("accept_edit", path=str(cassette))
@@ -364,7 +432,9 @@ def _check(cassette: Location, *, fixes: bool) -> bool:
     metavar="OTHER",
     help="Show what differs from this cassette, such as an earlier recording.",
 )
-@_ignore_from_option("With --against: leave out what this file names, as `verify` does.")
+@_ignore_from_option(
+    "With --against: leave out what this file names, as `verify` does."
+)
 @_ignore_option("With --against: leave a value out of the comparison, as `diff` does.")
 def view(
     cassettes: tuple[str, ...],
@@ -385,7 +455,9 @@ def view(
 
     found = cassettes_in(cassettes)
     if len(found) > 1 and (report or against):
-        raise UsageError("--report and --against are about one cassette; don't name a second one")
+        raise UsageError(
+            "--report and --against are about one cassette; don't name a second one"
+        )
     if against is None:
         _refuse_without_against({"--ignore": ignored, "--ignore-from": ignore_from})
     if len(found) == 1:
@@ -394,7 +466,9 @@ def view(
         return
     base = os.path.commonpath([Path(str(path)).parent for path in found])
     for path in found:
-        page = (output or Path()) / Path(str(path)).relative_to(base).with_suffix(".html")
+        page = (output or Path()) / Path(str(path)).relative_to(base).with_suffix(
+            ".html"
+        )
         page.parent.mkdir(parents=True, exist_ok=True)
         _write_page(path, page)
 
@@ -455,8 +529,12 @@ def prune(cassette: Location, report: Path) -> None:
     recording = load_cassette(cassette)
     replay = _replay_report(report, recording)
     if replay.misses:
-        raise UsageError(f"the replay of --report {report} missed requests, and may be cut short")
-    unplayed = {each.number for each in replay.interactions if each.outcome == "never played"}
+        raise UsageError(
+            f"the replay of --report {report} missed requests, and may be cut short"
+        )
+    unplayed = {
+        each.number for each in replay.interactions if each.outcome == "never played"
+    }
     unplayed -= needed_by_others(recording, unplayed)
     rest = without_interactions(recording, unplayed)
     if not rest.interactions:
@@ -478,9 +556,15 @@ _server = click.argument("server")
 @click.command()
 @_file
 @_server
-@click.option("--record", type=CASSETTE, metavar="CASSETTE", help="Record the server to this.")
-@click.option("--replay", type=CASSETTE, metavar="CASSETTE", help="Play this in its place.")
-def wrap(file: Path, server: str, record: Location | None, replay: Location | None) -> None:
+@click.option(
+    "--record", type=CASSETTE, metavar="CASSETTE", help="Record the server to this."
+)
+@click.option(
+    "--replay", type=CASSETTE, metavar="CASSETTE", help="Play this in its place."
+)
+def wrap(
+    file: Path, server: str, record: Location | None, replay: Location | None
+) -> None:
     """Put a recorder or a replay in the place of a server.
 
     FILE is the client's configuration (its `mcpServers`), SERVER a name in it. Everything else in
@@ -488,7 +572,13 @@ def wrap(file: Path, server: str, record: Location | None, replay: Location | No
     """
     if record is not None and replay is None:
         # The journal of any other would stand wherever the client runs.
-        ours = ["record", "--stdio", "--next", "--output", str(path_of(record).absolute())]
+        ours = [
+            "record",
+            "--stdio",
+            "--next",
+            "--output",
+            str(path_of(record).absolute()),
+        ]
     elif replay is not None and record is None:
         place = replay.absolute() if isinstance(replay, Path) else replay.url
         ours = ["replay", "--stdio", str(place)]
@@ -508,7 +598,9 @@ def wrap(file: Path, server: str, record: Location | None, replay: Location | No
 @_server
 def unwrap(file: Path, server: str) -> None:
     """Give a server that was wrapped its own command again."""
-    change_config(file, lambda data: unwrapped(data, str(file), server), lambda _data: False)
+    change_config(
+        file, lambda data: unwrapped(data, str(file), server), lambda _data: False
+    )
     say(f"wrote {file}; restart the client")
 
 

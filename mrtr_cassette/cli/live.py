@@ -32,9 +32,19 @@ from mrtr_cassette.cli.common import (
 )
 from mrtr_cassette.cli.mistakes import refuse_misplaced, refuse_without_scheme
 from mrtr_cassette.core.answers.fulfilment import AnswerSources
-from mrtr_cassette.core.answers.written import AnswersFile, GivenAnswers, read_pairs, wanted_of
+from mrtr_cassette.core.answers.written import (
+    AnswersFile,
+    GivenAnswers,
+    read_pairs,
+    wanted_of,
+)
 from mrtr_cassette.core.compare.values import Change, unused_pointers
-from mrtr_cassette.core.drive.updating import ACCEPTABLE, Choose, Proposal, accepted_by_verdict
+from mrtr_cassette.core.drive.updating import (
+    ACCEPTABLE,
+    Choose,
+    Proposal,
+    accepted_by_verdict,
+)
 from mrtr_cassette.core.report.advice import advice_on, proposal_name
 from mrtr_cassette.core.report.ci import verification_annotations, verification_junit
 from mrtr_cassette.core.report.comparison import (
@@ -61,9 +71,17 @@ from mrtr_cassette.errors import (
 from mrtr_cassette.options import CallOptions, VerifyOptions
 from mrtr_cassette.shell.files.log import Announcer, heard_by
 from mrtr_cassette.shell.files.stores import Location
-from mrtr_cassette.shell.runs.answerers import ask_at_terminal, has_terminal, load_answers
+from mrtr_cassette.shell.runs.answerers import (
+    ask_at_terminal,
+    has_terminal,
+    load_answers,
+)
 from mrtr_cassette.shell.runs.calling import call as call_server
-from mrtr_cassette.shell.runs.running import TOLD_VARIABLE, URL_VARIABLE, run_until_signal
+from mrtr_cassette.shell.runs.running import (
+    TOLD_VARIABLE,
+    URL_VARIABLE,
+    run_until_signal,
+)
 from mrtr_cassette.shell.runs.verifying import (
     Update,
     check_selection,
@@ -73,7 +91,9 @@ from mrtr_cassette.shell.runs.verifying import (
 
 
 @click.command(cls=TakesCommand, program="SERVER", has_tool=True)
-@click.argument("words", nargs=-1, metavar="[URL] TOOL|METHOD [NAME=VALUE | NAME:=JSON ...]")
+@click.argument(
+    "words", nargs=-1, metavar="[URL] TOOL|METHOD [NAME=VALUE | NAME:=JSON ...]"
+)
 @click.option(
     "--answer",
     "given",
@@ -98,7 +118,9 @@ from mrtr_cassette.shell.runs.verifying import (
     metavar="CASSETTE",
     help="The cassette to write: the call is recorded.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the whole conversation as JSON.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the whole conversation as JSON."
+)
 @shared_options(CallOptions)
 @log_format
 @click.pass_context
@@ -141,7 +163,9 @@ def call(
     announcer = Announcer(log.line, heard_by(log.event), options.terms)
     person = ask_at_terminal if has_person else None
     called = (server, wanted, sources, options, announcer)
-    result = run_until_signal(call_server(*called, cassette=cassette, ask_person=person))
+    result = run_until_signal(
+        call_server(*called, cassette=cassette, ask_person=person)
+    )
     # A replay on pipes, and one that has started this command, tell misses on the same terminal.
     is_told = not isinstance(server, str) or server == os.environ.get(TOLD_VARIABLE)
     for line in problem_lines(result, is_miss_told=is_told):
@@ -169,7 +193,9 @@ def _server_of(
         if not command:
             raise UsageError("there is no server after --")
         if upstream is not None:
-            raise UsageError("call needs one server", hint="give its URL, or -- SERVER ARGS")
+            raise UsageError(
+                "call needs one server", hint="give its URL, or -- SERVER ARGS"
+            )
         return command, words
     unnamed = [word for word in words[1:] if "=" not in word]
     # A single one is more likely an argument without its value, such as env.
@@ -198,7 +224,9 @@ def demo() -> None:
 
 
 @click.command(cls=TakesCommand, program="SERVER")
-@click.argument("words", nargs=-1, required=True, type=click.Path(), metavar="CASSETTE... [URL]")
+@click.argument(
+    "words", nargs=-1, required=True, type=click.Path(), metavar="CASSETTE... [URL]"
+)
 @click.option("--upstream", metavar="URL", help="The live server.")
 @shared_options(VerifyOptions)
 @click.option(
@@ -265,7 +293,9 @@ def verify(
             hint="give its URL, or -- SERVER ARGS, which starts it",
         )
     if not cassettes:
-        raise UsageError("verify needs a cassette", hint="name one before the server's URL")
+        raise UsageError(
+            "verify needs a cassette", hint="name one before the server's URL"
+        )
     check_reports(reports)
     paths = cassettes_in(cassettes)
     check_selection(paths, options.only)
@@ -303,7 +333,9 @@ async def _verify(
     return verifications, problems or exit_code_of(verifications)
 
 
-def _tell_what_to_do(verifications: Sequence[Verification], options: VerifyOptions) -> None:
+def _tell_what_to_do(
+    verifications: Sequence[Verification], options: VerifyOptions
+) -> None:
     has_learned = any(verification.learned for verification in verifications)
     if options.learn is not None and not has_learned:
         say(f"note: nothing was learned, so {options.learn} stays as it is")
@@ -390,10 +422,14 @@ def _is_accepted_at_terminal(proposal: Proposal, folds: Sequence[Fold]) -> bool:
 
 def _tell_of_update(update: Update) -> None:
     for proposal in update.accepted:
-        verdicts = ", ".join(dict.fromkeys(change.verdict for change in proposal.changes))
+        verdicts = ", ".join(
+            dict.fromkeys(change.verdict for change in proposal.changes)
+        )
         say(f"accepted: {proposal_name(proposal)}: {verdicts}")
         if proposal.ends_open:
-            say("  it ends at a question without a recorded answer: record that with --append")
+            say(
+                "  it ends at a question without a recorded answer: record that with --append"
+            )
     for proposal in update.left:
         name = proposal_name(proposal)
         if proposal.problem is not None:
@@ -401,4 +437,6 @@ def _tell_of_update(update: Update) -> None:
         elif proposal.is_breakdown:
             say(f"not taken: {name}: the server broke down; --review takes that too")
     if update.written is not None:
-        say(f"wrote {update.written}: {counted(len(update.accepted), 'response')} accepted")
+        say(
+            f"wrote {update.written}: {counted(len(update.accepted), 'response')} accepted"
+        )

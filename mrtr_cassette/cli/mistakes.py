@@ -27,7 +27,9 @@ def refuse_misplaced(words: Sequence[str]) -> None:
         refuse_without_scheme(word)
         if shutil.which(word) is not None:
             command = shlex.join(words[place:])
-            raise UsageError(f"{word!r} is a program", hint=f"put -- before it: -- {command}")
+            raise UsageError(
+                f"{word!r} is a program", hint=f"put -- before it: -- {command}"
+            )
 
 
 def refuse_without_scheme(word: str) -> None:

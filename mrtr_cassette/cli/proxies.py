@@ -48,7 +48,12 @@ from mrtr_cassette.shell.files.log import Aside
 from mrtr_cassette.shell.files.stores import Location, path_of
 from mrtr_cassette.shell.http.access import is_loopback
 from mrtr_cassette.shell.pipes.commands import given_to
-from mrtr_cassette.shell.runs.piped import next_place, record_pipe, replay_pipe, starting_client
+from mrtr_cassette.shell.runs.piped import (
+    next_place,
+    record_pipe,
+    replay_pipe,
+    starting_client,
+)
 from mrtr_cassette.shell.runs.replaying import replaying
 from mrtr_cassette.shell.runs.running import (
     URL_VARIABLE,
@@ -57,7 +62,12 @@ from mrtr_cassette.shell.runs.running import (
     run_command,
     stop_signals,
 )
-from mrtr_cassette.shell.runs.sessions import RecordSession, ReplaySession, Session, rules_of_both
+from mrtr_cassette.shell.runs.sessions import (
+    RecordSession,
+    ReplaySession,
+    Session,
+    rules_of_both,
+)
 from mrtr_cassette.terms import Terms, shell_words
 
 _GIVEN: Final = click.core.ParameterSource.COMMANDLINE
@@ -111,7 +121,9 @@ def _report_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., An
 )
 @shared_options(RecordOptions)
 @log_format
-@_report_option("Write what the recording came to, and what was redacted in which calls: JSON")
+@_report_option(
+    "Write what the recording came to, and what was redacted in which calls: JSON"
+)
 @click.pass_context
 def record(
     context: click.Context,
@@ -150,7 +162,9 @@ def record(
             )
         if takes_next:
             output = next_place(path_of(output))
-        _run_on_pipes(context, options, log, partial(_record_pipe, command, output, reports))
+        _run_on_pipes(
+            context, options, log, partial(_record_pipe, command, output, reports)
+        )
     if takes_next:
         raise UsageError("--next needs --stdio")
     server = _server_of(words, upstream)
@@ -160,7 +174,12 @@ def record(
     earlier = load_cassette(output) if adds else None
     warn_of_path(server, rules_of_both(earlier, options.redaction))
     options = replace(options, terms=_terms_with(command))
-    _run_on_http(context, options, command, partial(_record, server, output, log, reports, command))
+    _run_on_http(
+        context,
+        options,
+        command,
+        partial(_record, server, output, log, reports, command),
+    )
 
 
 def _server_of(words: Sequence[str], upstream: str | None) -> str | list[str]:
@@ -169,10 +188,13 @@ def _server_of(words: Sequence[str], upstream: str | None) -> str | list[str]:
         upstream = words[0]
         words = words[1:]
     if words:
-        raise UsageError(f"unexpected argument {words[0]!r}", hint="a command stands after --")
+        raise UsageError(
+            f"unexpected argument {words[0]!r}", hint="a command stands after --"
+        )
     if not upstream or not upstream.strip():
         raise UsageError(
-            "there is no server to record", hint="give its URL, or --stdio -- SERVER ARGS"
+            "there is no server to record",
+            hint="give its URL, or --stdio -- SERVER ARGS",
         )
     if "://" in upstream:
         return upstream
@@ -221,12 +243,16 @@ async def _record_pipe(
     log: Log,
 ) -> int:
     client = starting_client()
-    session, code = await record_pipe(command, output, options, log.event, client=client)
+    session, code = await record_pipe(
+        command, output, options, log.event, client=client
+    )
     concluded = _conclude_recording(session, log, reports)
     return code or concluded
 
 
-def _conclude_recording(session: RecordSession, log: Log, reports: tuple[Path, ...]) -> int:
+def _conclude_recording(
+    session: RecordSession, log: Log, reports: tuple[Path, ...]
+) -> int:
     """Say what became of a recording; return the exit code."""
     concluded = session.report
     event, line = recording_said(concluded)
@@ -244,13 +270,17 @@ def _conclude_recording(session: RecordSession, log: Log, reports: tuple[Path, .
 
 
 @click.command(cls=TakesCommand, program="CLIENT")
-@click.argument("words", nargs=-1, required=True, type=click.Path(), metavar="CASSETTE...")
+@click.argument(
+    "words", nargs=-1, required=True, type=click.Path(), metavar="CASSETTE..."
+)
 @shared_options(ReplayOptions)
 @log_format
 @_report_option(
     "Write what was played, missed and unplayed: JSON, or JUnit XML where the name ends in .xml"
 )
-@click.option("--stdio", is_flag=True, help="Serve the own stdin and stdout instead of HTTP.")
+@click.option(
+    "--stdio", is_flag=True, help="Serve the own stdin and stdout instead of HTTP."
+)
 @click.pass_context
 def replay(
     context: click.Context,
@@ -278,14 +308,20 @@ def replay(
     refuse_misplaced(words)
     cassette, *others = cassettes = cassettes_in(words)
     command = tuple(after_dashes(context) or ())
-    options = replace(read_options(ReplayOptions, given, log), beside=[*map(str, others)])
+    options = replace(
+        read_options(ReplayOptions, given, log), beside=[*map(str, others)]
+    )
     check_reports(reports)
     for each in cassettes:
         tell_of_journal(each, log)
     if stdio:
-        _run_on_pipes(context, options, log, partial(_replay_pipe, cassette, reports, command))
+        _run_on_pipes(
+            context, options, log, partial(_replay_pipe, cassette, reports, command)
+        )
     options = replace(options, terms=_terms_with(command))
-    _run_on_http(context, options, command, partial(_replay, cassette, log, reports, command))
+    _run_on_http(
+        context, options, command, partial(_replay, cassette, log, reports, command)
+    )
 
 
 def _terms_with(command: tuple[str, ...]) -> Terms:
@@ -306,7 +342,9 @@ async def _replay(
     # What a load balancer has sent here is answered before this process ends.
     drain_s = _DRAIN_S if options.stateless else 0.0
     async with stop_signals() as signals:
-        async with replaying(cassette, options, on_event=log.event, drain_s=drain_s) as session:
+        async with replaying(
+            cassette, options, on_event=log.event, drain_s=drain_s
+        ) as session:
             end = await _until_stopped(session, command, signals, log)
         fails = _conclude_replay(session, options, log, reports)
         is_used = session.player.plays or session.player.misses
@@ -342,7 +380,9 @@ def _conclude_replay(
 
         annotate(map(annotation, summary.misses))
         for report in reports:
-            write_report(report, lambda: summary_data(summary), {".xml": lambda: junit(summary)})
+            write_report(
+                report, lambda: summary_data(summary), {".xml": lambda: junit(summary)}
+            )
     tell_unused(player.unused_options(), log)
     return bool(summary.misses or (options.fail_on_unplayed and summary.incomplete))
 
@@ -376,7 +416,9 @@ def _run_on_pipes(
     for option in context.command.params:
         name = option.name or ""
         if name in _HTTP_ONLY and context.get_parameter_source(name) is _GIVEN:
-            raise UsageError(f"{option.opts[0]} and --stdio don't go together: pipes have no HTTP")
+            raise UsageError(
+                f"{option.opts[0]} and --stdio don't go together: pipes have no HTTP"
+            )
     # Nothing that is told waits for who reads it.
     beside = Log()
     beside.line = line = None if log.line is None else Aside(log.line)

@@ -39,7 +39,9 @@ CALLS = (
     DemoCall("wipe-cache", {}, _YES | {"scope": "sessions"}),
     DemoCall("build", {"target": "docs"}),
     DemoCall("ask-late", {"steps": 2}, _YES),
-    DemoCall("release-notes", {"version": "2.1"}, {"audience": "operators"}, "prompts/get"),
+    DemoCall(
+        "release-notes", {"version": "2.1"}, {"audience": "operators"}, "prompts/get"
+    ),
     DemoCall("config://deployment", {}, _YES, "resources/read"),
 )
 
@@ -49,15 +51,21 @@ def run_demo(say: Callable[[str], None]) -> None:
     with tempfile.TemporaryDirectory(prefix="mrtr-cassette-demo-") as folder:
         live, again = Path(folder, "demo.json"), Path(folder, "again.json")
         with in_thread(serving_application(create_app())) as upstream:
-            say(f"1. record: a server at {upstream}, a client, and the proxy in between")
+            say(
+                f"1. record: a server at {upstream}, a client, and the proxy in between"
+            )
             with record(upstream, live) as recording:
                 for line in _make_calls(recording):
                     say(f"   {line}")
-        say("2. the server is stopped; replay the cassette to the same client, and record that")
+        say(
+            "2. the server is stopped; replay the cassette to the same client, and record that"
+        )
         with replay(live) as replayed, record(replayed.url, again) as recording:
             list(_make_calls(recording))
         count, size = compare(load_cassette(live), load_cassette(again))
-        say(f"3. compare: {count} responses, {size:,} bytes: all replayed byte for byte")
+        say(
+            f"3. compare: {count} responses, {size:,} bytes: all replayed byte for byte"
+        )
 
 
 def _make_calls(recording: MrtrCassette) -> Iterator[str]:
@@ -72,7 +80,9 @@ def compare(recorded: Cassette, replayed: Cassette) -> tuple[int, int]:
     size = 0
     before, after = _exchanges(recorded), _exchanges(replayed)
     for old, new in zip(before, after, strict=False):
-        bodies = [b"" if each.response is None else each.response.body for each in (old, new)]
+        bodies = [
+            b"" if each.response is None else each.response.body for each in (old, new)
+        ]
         if len(before) != len(after) or bodies[0] != bodies[1]:
             raise DemoError(
                 f"{old.call.title}: the replay differs\n  recorded: {bodies[0]!r}\n"

@@ -19,7 +19,12 @@ __all__ = ["create_app", "main"]
 
 HOST = "127.0.0.1"
 JsonObject: TypeAlias = dict[str, Any]
-PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32700, -32600, -32601, -32602
+PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = (
+    -32700,
+    -32600,
+    -32601,
+    -32602,
+)
 
 
 class RpcError(Exception):
@@ -94,7 +99,10 @@ class Offer(NamedTuple):
 
 
 TOOLS = {
-    "add": Offer(lambda known: str(known["a"] + known["b"]), parameters={"a": NUMBER, "b": NUMBER}),
+    "add": Offer(
+        lambda known: str(known["a"] + known["b"]),
+        parameters={"a": NUMBER, "b": NUMBER},
+    ),
     "deploy": Offer(
         "Deployed to {env}".format_map,
         "Deployment cancelled",
@@ -116,7 +124,10 @@ TOOLS = {
     "wipe-cache": Offer(
         "Wiped {scope}".format_map,
         "Wiping cancelled",
-        ({"confirm": ("boolean", "Really wipe the cache?")}, {"scope": ("string", "Which scope?")}),
+        (
+            {"confirm": ("boolean", "Really wipe the cache?")},
+            {"scope": ("string", "Which scope?")},
+        ),
         has_state=True,
     ),
     "release-train": Offer(
@@ -141,9 +152,14 @@ TOOLS = {
         has_state=True,
     ),
     "build": Offer(
-        "Built {target}".format_map, rounds=({},), parameters={"target": STRING}, has_state=True
+        "Built {target}".format_map,
+        rounds=({},),
+        parameters={"target": STRING},
+        has_state=True,
     ),
-    "count": Offer("Counted to {to}".format_map, parameters={"to": COUNT}, progress="to"),
+    "count": Offer(
+        "Counted to {to}".format_map, parameters={"to": COUNT}, progress="to"
+    ),
     "ask-late": Offer(
         "Done after {steps}".format_map,
         "Stopped after {steps}",
@@ -173,7 +189,10 @@ RESOURCES = {
 # The methods.
 
 SERVER_META: JsonObject = {
-    "io.modelcontextprotocol/serverInfo": {"name": "mrtr-cassette-demo", "version": "1.0.0"}
+    "io.modelcontextprotocol/serverInfo": {
+        "name": "mrtr-cassette-demo",
+        "version": "1.0.0",
+    }
 }
 # Stale at once: a client that caches would keep repeated calls off the wire.
 CACHEABLE: JsonObject = {"ttlMs": 0, "cacheScope": "public"}
@@ -193,11 +212,19 @@ FIXED_RESULTS: dict[str, JsonObject] = {
         "capabilities": {"tools": {}, "prompts": {}, "resources": {}},
     },
     "tools/list": CACHEABLE
-    | {"tools": [{"name": k, "inputSchema": _schema_of(o.parameters)} for k, o in TOOLS.items()]},
+    | {
+        "tools": [
+            {"name": k, "inputSchema": _schema_of(o.parameters)}
+            for k, o in TOOLS.items()
+        ]
+    },
     "prompts/list": CACHEABLE
     | {
         "prompts": [
-            {"name": k, "arguments": [{"name": a, "required": True} for a in o.parameters]}
+            {
+                "name": k,
+                "arguments": [{"name": a, "required": True} for a in o.parameters],
+            }
             for k, o in PROMPTS.items()
         ]
     },
@@ -212,12 +239,17 @@ def _result(method: str, name: str, text: str, is_error: bool) -> JsonObject:  #
         return {"content": [_text(text)], "isError": is_error}
     if method == "prompts/get":
         return {"messages": [{"role": "user", "content": _text(text)}]}
-    return {"contents": [{"uri": name, "mimeType": "text/plain", "text": text}]} | CACHEABLE
+    return {
+        "contents": [{"uri": name, "mimeType": "text/plain", "text": text}]
+    } | CACHEABLE
 
 
 def _progress(token: object, steps: int) -> list[JsonObject]:
     message: JsonObject = {"jsonrpc": "2.0", "method": "notifications/progress"}
-    told = [{"progress": n, "total": steps, "message": f"step {n}"} for n in range(1, steps + 1)]
+    told = [
+        {"progress": n, "total": steps, "message": f"step {n}"}
+        for n in range(1, steps + 1)
+    ]
     return [
         {**message, "params": {"progressToken": token, **each}}
         for each in told
@@ -250,7 +282,9 @@ class DemoServer:
             message = _read(await request.read())
             if "id" not in message:
                 return web.Response(status=202)
-            result, progress = self._answer(message["method"], message.get("params", {}))
+            result, progress = self._answer(
+                message["method"], message.get("params", {})
+            )
             outcome: JsonObject = {"result": {**result, "_meta": SERVER_META}}
         except (AttributeError, KeyError, TypeError, RpcError) as error:
             invalid = RpcError(INVALID_PARAMS, "Invalid params")
@@ -259,11 +293,15 @@ class DemoServer:
         response = {"jsonrpc": "2.0", "id": message.get("id"), **outcome}
         if progress is None:
             body = orjson.dumps(response)
-            return web.Response(body=body, status=status, content_type="application/json")
+            return web.Response(
+                body=body, status=status, content_type="application/json"
+            )
         stream = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await stream.prepare(request)
         for event in (*progress, response):
-            await stream.write(b"event: message\ndata: " + orjson.dumps(event) + b"\n\n")
+            await stream.write(
+                b"event: message\ndata: " + orjson.dumps(event) + b"\n\n"
+            )
         return stream
 
     def _answer(
@@ -277,7 +315,9 @@ class DemoServer:
         named_by, offers = METHODS[method]
         name, arguments = params[named_by], params.get("arguments", {})
         if name not in offers:
-            raise RpcError(INVALID_PARAMS, f"Unknown {method.partition('s/')[0]}: {name}")
+            raise RpcError(
+                INVALID_PARAMS, f"Unknown {method.partition('s/')[0]}: {name}"
+            )
         offer, progress = offers[name], None
         if offer.progress is not None:
             steps = min(arguments[offer.progress], COUNT["maximum"])
@@ -299,11 +339,17 @@ class DemoServer:
         _, turn, known = begun
         # Answers that come without the state of their questions answer nothing.
         is_retry = state is not None or not offer.has_state
-        if is_retry and turn < len(offer.rounds) and offer.rounds[turn].keys() <= answers.keys():
+        if (
+            is_retry
+            and turn < len(offer.rounds)
+            and offer.rounds[turn].keys() <= answers.keys()
+        ):
             asked = offer.rounds[turn].items()
             read = {key: _answered(key, kind, answers[key]) for key, (kind, _) in asked}
             known = known | {key: text for key, (_, text) in read.items()}
-            if offer.refused is not None and not all(agrees for agrees, _ in read.values()):
+            if offer.refused is not None and not all(
+                agrees for agrees, _ in read.values()
+            ):
                 return offer.refused.format_map(known), offer.fails
             turn += 1
         if turn == len(offer.rounds):
@@ -335,7 +381,9 @@ def main() -> None:
     try:
         listening = socket.create_server((HOST, port))
     except OSError as error:
-        sys.exit(f"cannot listen on port {port}: {error.strerror}; --port 0 takes a free one")
+        sys.exit(
+            f"cannot listen on port {port}: {error.strerror}; --port 0 takes a free one"
+        )
     print(f"listening on http://{HOST}:{listening.getsockname()[1]}/mcp", flush=True)
     web.run_app(create_app(), sock=listening, access_log=None, print=None)
 

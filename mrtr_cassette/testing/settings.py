@@ -24,12 +24,26 @@ from mrtr_cassette.options import (
     checked,
     options_of,
 )
-from mrtr_cassette.terms import RECORDING, SHELL_TERMS, SUITE_TERMS, SUITE_TERMS_WITHOUT_UPSTREAM
+from mrtr_cassette.terms import (
+    RECORDING,
+    SHELL_TERMS,
+    SUITE_TERMS,
+    SUITE_TERMS_WITHOUT_UPSTREAM,
+)
 from mrtr_cassette.testing.suite_cassette import Settings
 
 _NOT_FOR_SUITES = frozenset(
     {
-        *("log", "admin_port", "max_body", "existing", "stateless", "beside", "on_miss", "answers"),
+        *(
+            "log",
+            "admin_port",
+            "max_body",
+            "existing",
+            "stateless",
+            "beside",
+            "on_miss",
+            "answers",
+        ),
         *("only", "learn", "allow_destructive", "timeout"),
     }
 )
@@ -65,7 +79,9 @@ class Place(NamedTuple):
     values: Mapping[str, Any]
 
 
-def place_of_call(name: str, names: Sequence[Any], keywords: Mapping[str, Any]) -> Place:
+def place_of_call(
+    name: str, names: Sequence[Any], keywords: Mapping[str, Any]
+) -> Place:
     """Return what a marker, or a call of `mrtr_cassettes`, sets."""
     if "cassette" in keywords and not names:
         named = keywords["cassette"]
@@ -74,7 +90,9 @@ def place_of_call(name: str, names: Sequence[Any], keywords: Mapping[str, Any]) 
         others = {name: value for name, value in keywords.items() if name != "cassette"}
         return place_of_call(name, [first], others | more)
     if len(names) > 1:
-        raise UsageError(f"{name} takes one file name, and not {', '.join(map(repr, names))}")
+        raise UsageError(
+            f"{name} takes one file name, and not {', '.join(map(repr, names))}"
+        )
     if not names:
         return Place(name, keywords)
     if not isinstance(names[0], str | os.PathLike):
@@ -84,7 +102,9 @@ def place_of_call(name: str, names: Sequence[Any], keywords: Mapping[str, Any]) 
     return Place(name, {**keywords, "name": names[0]})
 
 
-def settings_of(places: Sequence[Place], test: str = "", *, has_upstream: bool = True) -> Settings:
+def settings_of(
+    places: Sequence[Place], test: str = "", *, has_upstream: bool = True
+) -> Settings:
     """Return what several places say together, from the farthest to the nearest.
 
     The nearest has the last word; lists and headers of all places add up.
@@ -161,7 +181,9 @@ _LONGEST_NAME = 120
 def marked(node: pytest.Item | pytest.Collector) -> list[Place]:
     """Return what the markers of a test, class or module set, from the farthest to the nearest."""
     marks = reversed(list(node.iter_markers(MARKER)))
-    return [place_of_call(f"the marker {MARKER}", mark.args, mark.kwargs) for mark in marks]
+    return [
+        place_of_call(f"the marker {MARKER}", mark.args, mark.kwargs) for mark in marks
+    ]
 
 
 def cassettes_of(items: Iterable[pytest.Item]) -> dict[Path, list[str]]:
@@ -186,7 +208,9 @@ def cassettes_of(items: Iterable[pytest.Item]) -> dict[Path, list[str]]:
 def hint_at_rename(path: Path, items: Iterable[pytest.Item]) -> str:
     """Return a line about a cassette that may be that of a test which was renamed, or nothing."""
     used = cassettes_of(items)
-    unused = {_own_name(each): each for each in path.parent.glob("*.json") if each not in used}
+    unused = {
+        _own_name(each): each for each in path.parent.glob("*.json") if each not in used
+    }
     for name in difflib.get_close_matches(_own_name(path), unused, n=1):
         old = unused[name]
         return f"\nno test uses {old}; if this one was renamed: mv {old} {path}"

@@ -39,11 +39,20 @@ from mrtr_cassette.shell.files.cassettes import (
 )
 from mrtr_cassette.shell.files.disk import reason_of
 from mrtr_cassette.shell.files.stores import path_of
-from mrtr_cassette.shell.runs.piped import ClientStarts, recorded_by_client, replayed_by_client
+from mrtr_cassette.shell.runs.piped import (
+    ClientStarts,
+    recorded_by_client,
+    replayed_by_client,
+)
 from mrtr_cassette.shell.runs.recording import recording
 from mrtr_cassette.shell.runs.replaying import replaying
 from mrtr_cassette.shell.runs.running import in_thread, reached_without_proxy
-from mrtr_cassette.shell.runs.sessions import RecordSession, RunOutcome, check_output, kept_as_in
+from mrtr_cassette.shell.runs.sessions import (
+    RecordSession,
+    RunOutcome,
+    check_output,
+    kept_as_in,
+)
 from mrtr_cassette.shell.runs.upstreams import (
     Applications,
     RunningCommand,
@@ -104,9 +113,14 @@ class SharedRecording:
         """
         for test in self.tests:
             if outcomes.get(test, "failed") == "failed":
-                return f"discarded (test {'failed' if test in outcomes else 'did not run'})", None
+                return (
+                    f"discarded (test {'failed' if test in outcomes else 'did not run'})",
+                    None,
+                )
         ends = ((test, outcomes[test]) for test in self.tests)
-        left_out = next((f"{test} was {end}" for test, end in ends if end != "passed"), narrowed)
+        left_out = next(
+            (f"{test} was {end}" for test, end in ends if end != "passed"), narrowed
+        )
         recorded, is_new = load_cassette(self.place), not self.path.exists()
         if self.existing == "replace" and left_out is not None and not is_new:
             lost = (_calls(load_cassette(self.path)) - _calls(recorded)).total()
@@ -124,7 +138,10 @@ class SharedRecording:
         self.redacted = published.redacted
         if published.is_same:
             return "same, kept", None
-        return "added to" if self.existing == "append" and not is_new else "recorded", None
+        return (
+            "added to" if self.existing == "append" and not is_new else "recorded",
+            None,
+        )
 
 
 def _calls(cassette: Cassette) -> Counter[str]:
@@ -164,7 +181,9 @@ class _NoCassette:
     is_recording = False
     outcome = RunOutcome()
 
-    def __init__(self, error: CassetteError, fail: Callable[[MrtrCassetteError], NoReturn]) -> None:
+    def __init__(
+        self, error: CassetteError, fail: Callable[[MrtrCassetteError], NoReturn]
+    ) -> None:
         self.error = error
         self.is_needed = False
         self._fail = fail
@@ -260,12 +279,16 @@ class CassetteUse:
         """Tell whether the mode needs the upstream."""
         if self._mode == "once":
             return not self.path.exists() or self.age_days is not None
-        return self._mode in ("append", "all") or (self._mode == "verify" and self.path.exists())
+        return self._mode in ("append", "all") or (
+            self._mode == "verify" and self.path.exists()
+        )
 
     def _replay(self) -> Replay:
         shown = (self._mode, self.path, self._settings.answers)
         if not self.path.exists() and not journal_path(self.path).exists():
-            default = " (mode none is the default under CI)" if self._mode == "none" else ""
+            default = (
+                " (mode none is the default under CI)" if self._mode == "none" else ""
+            )
             error = CassetteError(
                 self.path,
                 f"there is no such cassette, and in mode {self._mode} no new one is recorded",
@@ -276,10 +299,17 @@ class CassetteUse:
             return Replay(cast("Any", self._missing), *shown)
         options = self._settings.replay
         if options.beside:
-            names = [name if name.endswith(".json") else f"{name}.json" for name in options.beside]
-            options = replace(options, beside=[str(self.path.parent / name) for name in names])
+            names = [
+                name if name.endswith(".json") else f"{name}.json"
+                for name in options.beside
+            ]
+            options = replace(
+                options, beside=[str(self.path.parent / name) for name in names]
+            )
         data = read_file(self.path)
-        is_piped = b'"transport"' in data and load(data, str(self.path)).transport == "stdio"
+        is_piped = (
+            b'"transport"' in data and load(data, str(self.path)).transport == "stdio"
+        )
         opened: Any = replayed_by_client if is_piped else replaying
         session = self._running.enter_context(in_thread(opened(self.path, options)))
         if not is_piped:
@@ -288,7 +318,9 @@ class CassetteUse:
 
     def _record(self) -> Recording:
         if self._settings.replay.beside:
-            raise UsageError(f"{self.path} is one of several cassettes, which are only played")
+            raise UsageError(
+                f"{self.path} is one of several cassettes, which are only played"
+            )
         if self.path in self._run.recording:
             raise UsageError(
                 f"{self.path} is being recorded by this test already",
@@ -300,7 +332,9 @@ class CassetteUse:
         options = self._record_options(place)
         manager: Any
         if is_piped:
-            manager = recorded_by_client(upstream, place, options, self._run.cwd, named=self.path)
+            manager = recorded_by_client(
+                upstream, place, options, self._run.cwd, named=self.path
+            )
         else:
             path = path_at(options.upstream_path, load_if_readable(self.path))
             try:
@@ -311,7 +345,9 @@ class CassetteUse:
                 if self.age_days is None:
                     raise
                 raise UpstreamError(f"{error}\n{self._reason_to_renew}") from None
-            manager = recording(*(url, place, options), started=arguments, kept_for=self.path)
+            manager = recording(
+                *(url, place, options), started=arguments, kept_for=self.path
+            )
         session = self._running.enter_context(in_thread(manager))
         if not is_piped:
             self._running.enter_context(reached_without_proxy(session.url))
@@ -420,7 +456,9 @@ class CassetteUse:
         """Publish the recording if all is well; return the problems as texts."""
         if self._missing is not None:
             self.outcome = "not used"
-            return [str(self._missing.error)] if passed and self._missing.is_needed else []
+            return (
+                [str(self._missing.error)] if passed and self._missing.is_needed else []
+            )
         if passed and self.given_up is None:
             self._count_reads()
         problems: list[str] = []
@@ -435,7 +473,9 @@ class CassetteUse:
             if self._mode == "verify":
                 return self._conclude_verifying(self._recording, passed=passed)
             return self._conclude_recording(self._recording, problems, passed=passed)
-        if isinstance(self.shown, Replay) and not (self.shown.played or self.shown.misses):
+        if isinstance(self.shown, Replay) and not (
+            self.shown.played or self.shown.misses
+        ):
             self.outcome = "not used"
         elif self.shown.problem is not None:
             problems.insert(0, self.shown.problem)
@@ -486,7 +526,11 @@ class CassetteUse:
 
         Where nothing but the test itself speaks to the cassette, it has made all its calls.
         """
-        if self._differs or self._recording is None or self._objections_to(self._recording):
+        if (
+            self._differs
+            or self._recording is None
+            or self._objections_to(self._recording)
+        ):
             return None
         is_part = self._sharers is not None or not is_alone
         differences = self.differences(is_part=is_part, is_open=True)
@@ -501,12 +545,18 @@ class CassetteUse:
 
         repeated, options = self._recording.recorded(), self._settings.verify
         try:
-            return differences_of(self.path, repeated, options, is_part=is_part, is_open=is_open)
+            return differences_of(
+                self.path, repeated, options, is_part=is_part, is_open=is_open
+            )
         except MrtrCassetteError as error:
             return error.in_terms(self._settings.verify.terms)
 
     def _conclude_recording(
-        self, session: RecordSession | ClientStarts, unplayed: list[str], *, passed: bool
+        self,
+        session: RecordSession | ClientStarts,
+        unplayed: list[str],
+        *,
+        passed: bool,
     ) -> list[str]:
         problems = self._objections_to(session) + unplayed
         is_kept = passed and not problems
@@ -589,7 +639,9 @@ class CassetteUse:
     @property
     def upstream_output(self) -> str | None:
         """The output of the command that serves the upstream, or None."""
-        return None if self._command is None or self.is_stopped else self._command.output
+        return (
+            None if self._command is None or self.is_stopped else self._command.output
+        )
 
     def unreported_misses(self) -> str | None:
         """Return the misses that were not reported before as one text, or None."""

@@ -87,7 +87,9 @@ class Uses:
         use.stop()
 
     @contextmanager
-    def opening(self, request: pytest.FixtureRequest) -> Iterator[Callable[..., MrtrCassette]]:
+    def opening(
+        self, request: pytest.FixtureRequest
+    ) -> Iterator[Callable[..., MrtrCassette]]:
         """Give what opens cassettes by name."""
         uses: list[CassetteUse] = []
 
@@ -108,14 +110,19 @@ class Uses:
         self, request: pytest.FixtureRequest, places: Callable[[], list[Place]]
     ) -> CassetteUse:
         """Begin a use with what the ini file, the suite's own fixture and nearer places say."""
-        suite, items = request.getfixturevalue("mrtr_cassette_config"), request.session.items
+        suite, items = (
+            request.getfixturevalue("mrtr_cassette_config"),
+            request.session.items,
+        )
         path = Path(request.node.path)
 
         def fail(error: MrtrCassetteError) -> NoReturn:
             hint = _hint_at_faked_files(request.node)
             if not (hint or path.exists()):
                 hint = hint_at_rename(path, items)
-            raise pytest.fail.Exception(error.in_terms(SUITE_TERMS) + hint, pytrace=False) from None
+            raise pytest.fail.Exception(
+                error.in_terms(SUITE_TERMS) + hint, pytrace=False
+            ) from None
 
         try:
             if not isinstance(suite, dict):
@@ -125,7 +132,9 @@ class Uses:
             own = Place("the fixture mrtr_cassette_config", suite)
             test = _named_from(self._config.invocation_params.dir, request.node)
             has_upstream = _has_upstream_fixture(request)
-            settings = settings_of([self._ini, own, *places()], test, has_upstream=has_upstream)
+            settings = settings_of(
+                [self._ini, own, *places()], test, has_upstream=has_upstream
+            )
             path = cassette_path(request.node, settings.name)
             sharers: list[str] | None = None
             if request.scope != "function" or settings.name is not None:
@@ -151,19 +160,25 @@ class Uses:
             return report
         if not report.failed:
             self._give_up(item, "xfailed" if hasattr(report, "wasxfail") else "skipped")
-        is_skipped = call.excinfo is not None and call.excinfo.errisinstance(pytest.skip.Exception)
+        is_skipped = call.excinfo is not None and call.excinfo.errisinstance(
+            pytest.skip.Exception
+        )
         for use in self._used_by(item):
             use.failed = use.failed or report.failed
             if is_skipped:
                 continue
-            cause = use.unreported_misses() or use.unreported_differences(is_alone=False)
+            cause = use.unreported_misses() or use.unreported_differences(
+                is_alone=False
+            )
             if cause is not None:
                 _with_cause_first(report, cause)
             sections = {
                 _PAGE_TITLE: self._page_of(use),
                 "mrtr-cassette: output of the upstream": use.upstream_output,
             }
-            report.sections += [(title, text) for title, text in sections.items() if text]
+            report.sections += [
+                (title, text) for title, text in sections.items() if text
+            ]
         return report
 
     def _used_by(self, item: pytest.Item) -> list[CassetteUse]:
@@ -213,7 +228,9 @@ class Uses:
         if error is not None and not is_failed:
             is_xfail = isinstance(error, pytest.xfail.Exception)
             self._give_up(item, "xfailed" if is_xfail else "skipped")
-        objections, warnings = self._conclude(item, passed=not is_failed and not problems)
+        objections, warnings = self._conclude(
+            item, passed=not is_failed and not problems
+        )
         problems += objections
         for warning in [] if problems else warnings:
             item.warn(MrtrCassetteWarning(warning))
@@ -224,12 +241,16 @@ class Uses:
                 error.add_note(problem)
             raise error
 
-    def _give_up(self, item: pytest.Item, outcome: Literal["skipped", "xfailed"]) -> None:
+    def _give_up(
+        self, item: pytest.Item, outcome: Literal["skipped", "xfailed"]
+    ) -> None:
         for use, (node, _) in self._uses.items():
             if node is item:
                 use.given_up = outcome
 
-    def _conclude(self, item: pytest.Item, *, passed: bool) -> tuple[list[str], list[str]]:
+    def _conclude(
+        self, item: pytest.Item, *, passed: bool
+    ) -> tuple[list[str], list[str]]:
         """Conclude the uses that are stopped; return what is wrong, and what to warn of."""
         problems: list[str] = []
         warnings: list[str] = []
@@ -259,7 +280,9 @@ class Uses:
         if report.failed:
             self._outcomes[report.nodeid] = "failed"
         elif report.skipped:
-            outcome: TestOutcome = "xfailed" if hasattr(report, "wasxfail") else "skipped"
+            outcome: TestOutcome = (
+                "xfailed" if hasattr(report, "wasxfail") else "skipped"
+            )
             self._outcomes.setdefault(report.nodeid, outcome)
         elif report.passed and report.when != "setup":
             self._outcomes.setdefault(report.nodeid, "passed")
@@ -284,9 +307,14 @@ class Uses:
             if not shared.place.exists():
                 continue
             try:
-                outcome, problem = shared.publish(self._outcomes, _narrowed_by(self._config))
+                outcome, problem = shared.publish(
+                    self._outcomes, _narrowed_by(self._config)
+                )
             except MrtrCassetteError as error:
-                outcome, problem = "discarded (not written)", error.in_terms(SUITE_TERMS)
+                outcome, problem = (
+                    "discarded (not written)",
+                    error.in_terms(SUITE_TERMS),
+                )
             self._count(outcome)
             self._note_redacted(shared.path, shared.redacted)
             problems += [] if problem is None else [problem]
@@ -295,7 +323,9 @@ class Uses:
     def _page_of(self, use: CassetteUse) -> str | None:
         """Write the page of a failed test, if that is asked for; failing changes nothing."""
         try:
-            return _write_page(self._config.rootpath, use) if self._writes_pages else None
+            return (
+                _write_page(self._config.rootpath, use) if self._writes_pages else None
+            )
         except (MrtrCassetteError, OSError) as error:
             return f"could not be written: {error}"
 
@@ -336,7 +366,9 @@ def _is_alone(item: pytest.Item) -> bool:
     found = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})
     for name, definitions in found.items():
         takes = [argument for each in definitions for argument in each.argnames]
-        if not name.startswith(MARKER) and any(each.startswith(MARKER) for each in takes):
+        if not name.startswith(MARKER) and any(
+            each.startswith(MARKER) for each in takes
+        ):
             return False
     return True
 
@@ -361,7 +393,9 @@ def _write_page(root: Path, use: CassetteUse) -> str | None:
     recording = use.load_recorded()
     if recording is None:
         return None
-    inner = use.path.relative_to(root) if use.path.is_relative_to(root) else use.path.name
+    inner = (
+        use.path.relative_to(root) if use.path.is_relative_to(root) else use.path.name
+    )
     page = (root / _PAGES / inner).with_suffix(".html")
     page.parent.mkdir(parents=True, exist_ok=True)
     # Nobody commits what every failing run writes.
@@ -420,11 +454,15 @@ class Orphans:
             os.close(file)
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None]:
+    def pytest_collection_modifyitems(
+        self, items: list[pytest.Item]
+    ) -> Generator[None]:
         """Note what the tests use, also those that will be deselected, and the folders of it."""
         folders = {f"{cassette_folder(item)}/\n" for item in items}
         with Path(os.environ[OPENED_VARIABLE]).open("a", encoding="utf-8") as file:
-            file.writelines([*folders, *(f"{path.resolve()}\n" for path in cassettes_of(items))])
+            file.writelines(
+                [*folders, *(f"{path.resolve()}\n" for path in cassettes_of(items))]
+            )
         yield
 
     @pytest.hookimpl(trylast=True)

@@ -67,7 +67,9 @@ def script_of(words: str) -> tuple[Step, ...]:
     """Return a call that asks in these words, and is answered in two ways."""
     ask: dict[str, Any] = asks(state=STATE) | {"inputRequests": {words: form(words)}}
     properties = {words: {"type": "string", "title": words, "description": words}}
-    ask["inputRequests"][words]["params"]["requestedSchema"] = {"properties": properties}
+    ask["inputRequests"][words]["params"]["requestedSchema"] = {
+        "properties": properties
+    }
     yes = {"action": "accept", "content": {words: words}}
     return (
         (CALL, ask),
@@ -95,14 +97,18 @@ def test_page_shows_what_was_recorded(browser: Browser, demo: Path) -> None:
     person = browser.one("#i10 .person-time")
     assert person.value_of_css_property("fill") == 'url("#hatch")'
     assert person.rect["width"] > 1
-    assert browser.one("#i10 .server-time").value_of_css_property("fill").startswith("rgb")
+    assert (
+        browser.one("#i10 .server-time").value_of_css_property("fill").startswith("rgb")
+    )
     assert browser.one("#i10t1 .value").text == "analytics"
     assert not browser.one("#calls input").is_enabled()
     assert browser.one("#i10 .outcome").text == "Accepted"
     assert "https://example.com/auth" in browser.run("document.body.textContent")
 
 
-def test_page_asks_nobody_for_anything(browser: Browser, demo: Path, noted: Path) -> None:
+def test_page_asks_nobody_for_anything(
+    browser: Browser, demo: Path, noted: Path
+) -> None:
     """Nothing but the file is requested, and its policy stops nothing that it needs."""
     browser.requested()
     browser.complaints()
@@ -132,7 +138,11 @@ def test_apps_are_shown_without_power(browser: Browser, folder: Path) -> None:
         "<meta http-equiv=refresh content='0;url=http://example.com/c'>"
         "<a id=leave href='http://example.com/d'>leave</a>"
     )
-    content = {"uri": "ui://app/main", "mimeType": "text/html;profile=mcp-app", "text": hostile}
+    content = {
+        "uri": "ui://app/main",
+        "mimeType": "text/html;profile=mcp-app",
+        "text": hostile,
+    }
     read = rpc("resources/read", {"uri": content["uri"]})
     path = folder / "app.html"
     recorded = loaded(cassette_of((read, {"contents": [content]})), "app.json")
@@ -163,13 +173,17 @@ def test_pictures_of_results_are_shown(browser: Browser, folder: Path) -> None:
         )
     ]
     path = folder / "picture.html"
-    recorded = loaded(cassette_of((tool("draw"), {"content": contents})), "picture.json")
+    recorded = loaded(
+        cassette_of((tool("draw"), {"content": contents})), "picture.json"
+    )
     write_page(path, recorded)
     browser.requested()
     browser.complaints()
     browser.open(path)
     browser.one("#open-all").click()
-    widths = "[...document.querySelectorAll('.final img')].map(image => image.naturalWidth)"
+    widths = (
+        "[...document.querySelectorAll('.final img')].map(image => image.naturalWidth)"
+    )
     assert browser.run(widths) == [1]
     asked = {url for url in browser.requested() if not url.startswith("data:")}
     assert asked <= {path.as_uri(), "about:blank"}
@@ -262,7 +276,9 @@ def test_keyboard_is_enough(browser: Browser, demo: Path) -> None:
 
 def test_page_without_its_script_is_whole(browser: Browser, demo: Path) -> None:
     """Calls open and links lead to turns; tools that would do nothing are not shown."""
-    browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    browser.driver.execute_cdp_cmd(
+        "Emulation.setScriptExecutionDisabled", {"value": True}
+    )
     try:
         browser.open(demo, "#i12t2")
         assert not browser.one(".toolbar").is_displayed()
@@ -271,7 +287,9 @@ def test_page_without_its_script_is_whole(browser: Browser, demo: Path) -> None:
         browser.one("#i7 > summary").click()
         assert browser.one("#i7t1").is_displayed()
     finally:
-        browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+        browser.driver.execute_cdp_cmd(
+            "Emulation.setScriptExecutionDisabled", {"value": False}
+        )
 
 
 def test_page_prints_everything(browser: Browser, demo: Path) -> None:

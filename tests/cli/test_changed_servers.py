@@ -91,12 +91,16 @@ class Project:
 
     def replay(self, *calls: str, code: int = 0) -> str:
         """Play the cassette to a client that makes these calls; return what is told."""
-        return self.run("replay", "c.json", "--", sys.executable, "client.py", *calls, code=code)
+        return self.run(
+            "replay", "c.json", "--", sys.executable, "client.py", *calls, code=code
+        )
 
     def verify(self, build: str, *options: str, code: int = 0) -> str:
         """Hold a build of the server to the cassette; return what is told."""
         (self._folder / "build.txt").write_text(build)
-        return self.run("verify", "c.json", *options, "--", sys.executable, "server.py", code=code)
+        return self.run(
+            "verify", "c.json", *options, "--", sys.executable, "server.py", code=code
+        )
 
 
 @pytest.fixture
@@ -105,11 +109,15 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
 
 
-def test_what_is_recorded_over_stands_in_the_order_of_the_conversation(project: Project) -> None:
+def test_what_is_recorded_over_stands_in_the_order_of_the_conversation(
+    project: Project,
+) -> None:
     """The file, `inspect`, the page and `verify` have the read after the write that it needs now."""
     project.record("1", "get", "put=a")
     project.record("1", "put=a", "get")
-    calls = re.findall(r'^#\d+ tools/call "(\w+)"', project.run("inspect", "c.json"), re.MULTILINE)
+    calls = re.findall(
+        r'^#\d+ tools/call "(\w+)"', project.run("inspect", "c.json"), re.MULTILINE
+    )
     assert calls == ["put", "get"]
     project.run("view", "c.json")
     page = project.cassette.with_suffix(".html").read_text()
@@ -129,7 +137,9 @@ def test_a_changed_word_changes_the_lines_that_have_it(project: Project) -> None
     assert changed == ["text", "recorded_at", "recorders", "number"]
 
 
-def test_a_tool_that_is_gone_is_refused_with_the_words_of_the_server(project: Project) -> None:
+def test_a_tool_that_is_gone_is_refused_with_the_words_of_the_server(
+    project: Project,
+) -> None:
     """In the text, and in all reports with what was expected."""
     project.record("1", "discover", "put=a", "get")
     reports = []
@@ -140,7 +150,10 @@ def test_a_tool_that_is_gone_is_refused_with_the_words_of_the_server(project: Pr
     assert "Unknown tool: get" in told
     folder = project.cassette.parent
     (failure,) = ET.fromstring((folder / "report.xml").read_text()).iter("failure")
-    texts = [json.dumps(json.loads((folder / "report.json").read_text())), failure.text or ""]
+    texts = [
+        json.dumps(json.loads((folder / "report.json").read_text())),
+        failure.text or "",
+    ]
     texts.append((folder / "report.md").read_text())
     for text in texts:
         assert "Unknown tool: get" in text

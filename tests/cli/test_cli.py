@@ -58,7 +58,9 @@ from mrtr_cassette.errors import CassetteError
         (("frobnicate",), "No such command 'frobnicate'"),
     ],
 )  # fmt: skip
-def test_wrong_usage_is_2_and_said(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_wrong_usage_is_2_and_said(
+    tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
     """A wrong option or a wrong value is told in a line of one style, with 2, and nothing is made."""
     ended = run_here(*arguments, cwd=tmp_path)
     assert (ended.code, ended.out) == (2, "")
@@ -77,7 +79,12 @@ def test_every_subcommand_has_help(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("command", "program"),
-    [("record", "CLIENT"), ("replay", "CLIENT"), ("verify", "SERVER"), ("call", "SERVER")],
+    [
+        ("record", "CLIENT"),
+        ("replay", "CLIENT"),
+        ("verify", "SERVER"),
+        ("call", "SERVER"),
+    ],
 )
 def test_usage_says_what_stands_after_the_dashes(command: str, program: str) -> None:
     """A client is run by record and replay, and a server by verify and call."""
@@ -92,7 +99,9 @@ async def test_the_program_names_its_subcommands_and_version() -> None:
     assert ended.code == 0
     assert await run("--help") == ended
     listed = ended.out.partition("Commands:\n")[2].split("\n")
-    assert {line.split()[0] for line in listed if line.startswith("  ")} >= set(SUBCOMMANDS)
+    assert {line.split()[0] for line in listed if line.startswith("  ")} >= set(
+        SUBCOMMANDS
+    )
     assert "..." not in "".join(listed)
     groups = re.findall(r"^([A-Z].*):$", (await run("record", "-h")).out, re.MULTILINE)
     assert groups == ["Options", "What is kept", "Matching", "TLS", "Operation"]
@@ -136,16 +145,26 @@ async def test_a_damaged_cassette_is_3_and_explained(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("side", ["request", "response"])
 @looped
-async def test_a_cassette_with_a_withheld_body_is_never_played(tmp_path: Path, side: str) -> None:
+async def test_a_cassette_with_a_withheld_body_is_never_played(
+    tmp_path: Path, side: str
+) -> None:
     """No command and no program loads it, and each names the file, the place and the way out."""
     path = await pinged(tmp_path / "c.json")
     tree = without_digests(read(path))
     del tree["interactions"][0][side]["body"]
     tree["interactions"][0][side]["text"] = f"mrtr-withheld:40:{'0' * 64}"
     path.write_bytes(compact(tree))
-    why = f"{path}: at /interactions/0: a body was withheld by --strict-redaction, so it "
-    refused = Outcome(3, "", f"error: {why}can't be played; restore the file, or record it again\n")
-    for words in (("replay", path, "--port", 0), ("inspect", path), ("check", path, "--fix")):
+    why = (
+        f"{path}: at /interactions/0: a body was withheld by --strict-redaction, so it "
+    )
+    refused = Outcome(
+        3, "", f"error: {why}can't be played; restore the file, or record it again\n"
+    )
+    for words in (
+        ("replay", path, "--port", 0),
+        ("inspect", path),
+        ("check", path, "--fix"),
+    ):
         assert await run(*words) == refused
     with pytest.raises(CassetteError, match=re.escape(why)), mrtr_cassette.replay(path):
         raise AssertionError("unreachable because nothing is served")
@@ -168,7 +187,9 @@ def test_a_url_that_is_no_cassette_is_told_without_its_credentials() -> None:
         ended = run_here(name, "http://ann:hunter2@host/c.json?token=abcdef#sig=x")
         assert (ended.code, ended.out) == (2, "")
         assert "http://***@host/c.json?*** is the URL of a server" in ended.err
-        assert not any(secret in ended.err for secret in ("ann", "hunter2", "abcdef", "sig"))
+        assert not any(
+            secret in ended.err for secret in ("ann", "hunter2", "abcdef", "sig")
+        )
 
 
 # --- check ---
@@ -185,7 +206,9 @@ async def test_an_edit_is_refused_until_it_is_accepted(tmp_path: Path) -> None:
     path.write_bytes(data)
     refused = await run("check", path)
     assert refused.code == 3
-    assert refused.err.endswith(f"accept the edit with: mrtr-cassette check {path} --fix\n")
+    assert refused.err.endswith(
+        f"accept the edit with: mrtr-cassette check {path} --fix\n"
+    )
     assert path.read_bytes() == data
     accepted = await run("check", path, "--fix")
     assert accepted.code == 0
@@ -202,26 +225,34 @@ async def test_what_was_copied_by_hand_is_told(tmp_path: Path) -> None:
     tree["interactions"].append(tree["interactions"][0])
     path.write_text(json.dumps(tree))
     told = f"{path}: #3 was written by hand: `recording` has no digest to check it by\n"
-    assert (await run("check", path)).out == f"{path}: 3 interactions, all as recorded\n{told}"
+    assert (
+        await run("check", path)
+    ).out == f"{path}: 3 interactions, all as recorded\n{told}"
 
 
 def test_a_pointer_of_git_lfs_is_not_recorded_over(tmp_path: Path) -> None:
     """A cassette that is not fetched is no file to replace, and the error says how to fetch it."""
     path = tmp_path / "c.json"
-    path.write_bytes(pointer := b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
+    path.write_bytes(
+        pointer := b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n"
+    )
     for words in ("check",), ("record", *UPSTREAM, "--force", "-o"):
         ended = run_here(*words, path)
         assert (ended.code, "git lfs pull" in ended.err) == (3, True)
     assert path.read_bytes() == pointer
 
 
-def test_both_sides_of_a_conflict_are_merged_by_the_commands_of_the_error(tmp_path: Path) -> None:
+def test_both_sides_of_a_conflict_are_merged_by_the_commands_of_the_error(
+    tmp_path: Path,
+) -> None:
     """What two branches recorded into one file is in it after what the error says to run."""
     path = tmp_path / "two words.json"
 
     def git(*words: str) -> int:
         named = ("git", "-c", "user.name=a", "-c", "user.email=a@b.c", *words)
-        return subprocess.run(named, check=False, cwd=tmp_path, capture_output=True).returncode
+        return subprocess.run(
+            named, check=False, cwd=tmp_path, capture_output=True
+        ).returncode
 
     git("init", "--initial-branch=first")
     git("commit", "--allow-empty", "--message=first")
@@ -233,7 +264,9 @@ def test_both_sides_of_a_conflict_are_merged_by_the_commands_of_the_error(tmp_pa
     assert git("merge", "theirs") == 1
     refused = run_here("check", path)
     assert (refused.code, refused.out) == (3, "")
-    commands = refused.err.partition("both sides are merged by: ")[2].partition("; or ")[0]
+    commands = refused.err.partition("both sides are merged by: ")[2].partition(
+        "; or "
+    )[0]
     found = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": found}
     subprocess.run(commands, shell=True, cwd=tmp_path, check=True, env=environment)
@@ -245,11 +278,18 @@ async def test_a_secret_in_a_cassette_is_found(tmp_path: Path) -> None:
     """What the rules of redaction find is told by its place and its rule, never itself, with 1."""
     path = await recorded(tmp_path / "c.json")
     token = "ghp_" + "aB3dE5fG7h" * 3 + "123456"
-    path.write_bytes(edited(lambda t: final(t)["body"].update(note=token))(path.read_bytes()))
+    path.write_bytes(
+        edited(lambda t: final(t)["body"].update(note=token))(path.read_bytes())
+    )
     ended = await run("check", path, "--fix")
     assert ended.code == 1
-    assert f"{path}: #1, answer of turn 1, response: a secret by the rule 'github'\n" in ended.out
-    accept = f"replace them by hand and accept that with: mrtr-cassette check {path} --fix\n"
+    assert (
+        f"{path}: #1, answer of turn 1, response: a secret by the rule 'github'\n"
+        in ended.out
+    )
+    accept = (
+        f"replace them by hand and accept that with: mrtr-cassette check {path} --fix\n"
+    )
     assert ended.err.endswith(accept)
     assert token not in ended.err + ended.out
 
@@ -257,7 +297,9 @@ async def test_a_secret_in_a_cassette_is_found(tmp_path: Path) -> None:
 # --- inspect and schema ---
 
 
-def test_inspect_shows_a_cassette_in_short_whole_as_json_and_drawn(tmp_path: Path) -> None:
+def test_inspect_shows_a_cassette_in_short_whole_as_json_and_drawn(
+    tmp_path: Path,
+) -> None:
     """What each form says is a fact of the report; two of them at once are refused."""
     path = asyncio.run(recorded(tmp_path / "c.json"))
     short, whole, data, drawn, both = (
@@ -280,14 +322,19 @@ def test_inspect_shows_a_cassette_in_short_whole_as_json_and_drawn(tmp_path: Pat
     (tmp_path / "other.json").write_bytes(path.read_bytes())
     for words in (tmp_path,), (tmp_path / "*.json",), (path, tmp_path / "other.json"):
         listed = json.loads(run_here("inspect", *words, "--json").out)
-        assert [Path(each["cassette"]).name for each in listed] == ["c.json", "other.json"]
+        assert [Path(each["cassette"]).name for each in listed] == [
+            "c.json",
+            "other.json",
+        ]
         assert run_here("check", *words).out.count("all as recorded\n") == 2
 
 
 def test_the_schema_is_the_published_one() -> None:
     """`schema` prints what stands in docs."""
     docs = Path(mrtr_cassette.__file__).parents[1] / "docs"
-    assert run_here("schema") == Outcome(0, (docs / "cassette.schema.json").read_text(), "")
+    assert run_here("schema") == Outcome(
+        0, (docs / "cassette.schema.json").read_text(), ""
+    )
 
 
 # --- Size ---

@@ -23,7 +23,10 @@ from mrtr_cassette.shell.runs.running import in_thread
     ("options", "words"),
     [
         (("--accept", "not-reached"), "is no verdict that can be accepted"),
-        (("--accept", "text"), "'text' is no verdict that can be accepted; these are text-ch"),
+        (
+            ("--accept", "text"),
+            "'text' is no verdict that can be accepted; these are text-ch",
+        ),
         (("--accept", "same"), "question-changed, and all"),
         (("--review",), "--review needs a terminal"),
     ],
@@ -50,7 +53,9 @@ def saying(words: str) -> Any:
     return server
 
 
-def session(cassette: Path, words: str, *arguments: str, keys: str = "") -> tuple[int, str]:
+def session(
+    cassette: Path, words: str, *arguments: str, keys: str = ""
+) -> tuple[int, str]:
     """Verify a cassette with a server that says these words; with keys, at a terminal."""
     with in_thread(upstream(saying(words))) as server:
         command = ("verify", str(cassette), "--upstream", server.url, *arguments)
@@ -91,7 +96,9 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_cassette_is_updated_from_the_command_line(recorded: Path, tmp_path: Path) -> None:
+def test_a_cassette_is_updated_from_the_command_line(
+    recorded: Path, tmp_path: Path
+) -> None:
     """With 0, as everything that differs is accepted; without an option it is only read."""
     cassette = Path(shutil.copy(recorded, tmp_path / "call.json"))
     before = cassette.read_bytes()
@@ -121,7 +128,9 @@ def test_a_breakdown_is_taken_after_a_look_only(recorded: Path, tmp_path: Path) 
     assert "Broken" in cassette.read_text()
 
 
-def test_response_is_asked_about_with_all_its_changes(recorded: Path, tmp_path: Path) -> None:
+def test_response_is_asked_about_with_all_its_changes(
+    recorded: Path, tmp_path: Path
+) -> None:
     """Each with its place and both values, and none where `--accept` has all its verdicts."""
     cassette = Path(shutil.copy(recorded, tmp_path / "call.json"))
     code, shown = session(cassette, "new \x1b[2J!", "--review", keys="n")
@@ -143,16 +152,22 @@ def asking(key: str) -> Any:
 
     async def server(visit: Visit) -> None:
         asked, params = visit.request.json, visit.request.json["params"]
-        said: Any = text("answered" if key in params.get("inputResponses", {}) else "nothing")
+        said: Any = text(
+            "answered" if key in params.get("inputResponses", {}) else "nothing"
+        )
         if "inputResponses" not in params:
-            said = asks(key, state=STATE_OF.format(key), words=f"Sure? {STATE_OF.format(key)}")
+            said = asks(
+                key, state=STATE_OF.format(key), words=f"Sure? {STATE_OF.format(key)}"
+            )
         reply = result(said, id=asked["id"])
         await visit.send(response(compact(reply), "Content-Type: application/json"))
 
     return server
 
 
-def test_a_question_under_another_key_is_answered_and_accepted_by_itself(tmp_path: Path) -> None:
+def test_a_question_under_another_key_is_answered_and_accepted_by_itself(
+    tmp_path: Path,
+) -> None:
     """Its recorded answer goes under the key of today, to the server and into the cassette."""
     path = tmp_path / "call.json"
 
@@ -160,7 +175,10 @@ def test_a_question_under_another_key_is_answered_and_accepted_by_itself(tmp_pat
     async def record() -> None:
         async with taping(path, asking("ask_sure")) as tape:
             state = STATE_OF.format("ask_sure")
-            for answers in ({}, {"inputResponses": {"ask_sure": YES}, "requestState": state}):
+            for answers in (
+                {},
+                {"inputResponses": {"ask_sure": YES}, "requestState": state},
+            ):
                 await post(tape.url, tool_call("deploy", _meta=CAPABLE, **answers))
 
     record()

@@ -27,7 +27,9 @@ from mrtr_cassette.cli import main
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     """Give a server that asks."""
-    with listening((sys.executable, "-m", "mrtr_cassette.demo.server", "--port", "0")) as server:
+    with listening(
+        (sys.executable, "-m", "mrtr_cassette.demo.server", "--port", "0")
+    ) as server:
         yield server.url
 
 
@@ -45,11 +47,15 @@ def test_whole_conversation_is_printed_as_json(url: str, tmp_path: Path) -> None
     data = json.loads(ended.stdout)
     assert data["result"]["content"][0]["text"] == "Deployed to production"
     assert data["turns"][0]["answered_by"] == {"confirm": "call"}
-    events = [json.loads(line) for line in ended.stderr.splitlines() if line.startswith("{")]
+    events = [
+        json.loads(line) for line in ended.stderr.splitlines() if line.startswith("{")
+    ]
     assert [each["event"] for each in events] == ["answered", "ended", "concluded"]
     assert "warning: nothing asked for the answer 'spare'" in ended.stderr
     shown = run("inspect", str(tmp_path / "c.json")).stdout
-    assert "\n    Deploy to production? → confirm: yes → Deployed to production\n" in shown
+    assert (
+        "\n    Deploy to production? → confirm: yes → Deployed to production\n" in shown
+    )
     size = len(json.dumps(data["result"], separators=(",", ":")))
     assert size < int(re.findall(r"[(]([0-9]+) bytes", shown)[-1]) < size + 99
     again = run("call", url, "add", "a=1", "b=2", *record)
@@ -67,7 +73,10 @@ def test_nobody_is_asked_without_a_terminal(url: str) -> None:
 
 def test_unknown_tool_is_one_line(url: str, tmp_path: Path) -> None:
     """On a live server, on a cassette that has its tools or not, and where nothing listens."""
-    assert run("call", url, "add", "a=1", "b=2", "-o", str(tmp_path / "c.json")).exit_code == 0
+    assert (
+        run("call", url, "add", "a=1", "b=2", "-o", str(tmp_path / "c.json")).exit_code
+        == 0
+    )
     untold = cassette_of((tool("add"), text("3")))
     (tmp_path / "untold.json").write_bytes(encode_cassette(untold))
     no_tool = "error: the server has no tool 'nosuch'; it has add, deploy"
@@ -80,7 +89,10 @@ def test_unknown_tool_is_one_line(url: str, tmp_path: Path) -> None:
         (run("call", url, "nosuch"), no_tool),
         (known, no_tool),
         (unknown, " opens no session: HTTP 200, error -32010: miss: unknown-method"),
-        (away, "error: the upstream http://127.0.0.1:9 gave no response: connection refused"),
+        (
+            away,
+            "error: the upstream http://127.0.0.1:9 gave no response: connection refused",
+        ),
     ):
         (line,) = ended.stderr.splitlines()
         assert said in line
@@ -95,10 +107,22 @@ def test_unknown_tool_is_one_line(url: str, tmp_path: Path) -> None:
         (["call", "http://localhost:9/mcp", "a", "--", "b"], "call needs one server"),
         (["call", "a", "--upstream", "server"], "is no HTTP URL"),
         (["call", "http://localhost:9/mcp"], "there is nothing to call"),
-        (["call", "http://localhost:9/mcp", "deploy", "env"], "'env' has no name and value"),
-        (["call", "http://localhost:9/mcp", "a", "--answer", "b"], "'b' has no name and value"),
-        (["call", "http://localhost:9/mcp", "a", "--answers", "none.toml"], "can't read none.toml"),
-        (["call", "http://localhost:9/mcp", "a", "--append"], "--append need --output CASSETTE"),
+        (
+            ["call", "http://localhost:9/mcp", "deploy", "env"],
+            "'env' has no name and value",
+        ),
+        (
+            ["call", "http://localhost:9/mcp", "a", "--answer", "b"],
+            "'b' has no name and value",
+        ),
+        (
+            ["call", "http://localhost:9/mcp", "a", "--answers", "none.toml"],
+            "can't read none.toml",
+        ),
+        (
+            ["call", "http://localhost:9/mcp", "a", "--append"],
+            "--append need --output CASSETTE",
+        ),
         (["call", "http://localhost:9/mcp", "a", "--timeout", "0"], "invalid value"),
         (
             ["record", "--port", "abc"],
@@ -109,8 +133,14 @@ def test_unknown_tool_is_one_line(url: str, tmp_path: Path) -> None:
             "--ignore-from needs --force;",
         ),
         (["record", "--append", "--ignore-from", "i"], "--ignore-from needs --force;"),
-        (["record", "--stdio", "--answers", "a", "--", "x"], "--answers and --stdio don't go"),
-        (["replay", "c.json", "--stdio", "--stateless"], "--stateless and --stdio don't go"),
+        (
+            ["record", "--stdio", "--answers", "a", "--", "x"],
+            "--answers and --stdio don't go",
+        ),
+        (
+            ["replay", "c.json", "--stdio", "--stateless"],
+            "--stateless and --stdio don't go",
+        ),
     ],
 )
 def test_wrong_words_are_usage_errors(words: list[str], reason: str) -> None:
@@ -130,7 +160,9 @@ def test_no_server_is_told(tmp_path: Path) -> None:
     assert "rest.url of the answers file is no HTTP URL" in ended.stderr
 
 
-def test_answers_file_of_a_recording_gives_its_answers(url: str, tmp_path: Path) -> None:
+def test_answers_file_of_a_recording_gives_its_answers(
+    url: str, tmp_path: Path
+) -> None:
     """`answers from` writes rules by which the same call ends as it did."""
     cassette, file = str(tmp_path / "c.json"), tmp_path / "a.toml"
     call = ("call", url, "deploy", "env=production")
@@ -155,7 +187,9 @@ async def test_signal_cancels_the_task_of_a_call() -> None:
     async def server(visit: Visit) -> None:
         body = visit.request.json
         seen.append(body["method"])
-        await visit.send(json_response(result(replies.get(body["method"], {}), id=body["id"])))
+        await visit.send(
+            json_response(result(replies.get(body["method"], {}), id=body["id"]))
+        )
 
     async with upstream(server) as live, command("call", live.url, "build") as process:
         await process.said("task working: Half way\n")
@@ -174,10 +208,14 @@ async def test_signal_ends_a_call_with_one_line(tmp_path: Path) -> None:
     ]
     for number, options in cases:
         called = asyncio.Event()
-        pushing = PushingServer(message("ping", id=1), lambda _: {}, tools=[{"name": "build"}])
+        pushing = PushingServer(
+            message("ping", id=1), lambda _: {}, tools=[{"name": "build"}]
+        )
 
         async def server(
-            visit: Visit, pushing: PushingServer = pushing, called: asyncio.Event = called
+            visit: Visit,
+            pushing: PushingServer = pushing,
+            called: asyncio.Event = called,
         ) -> None:
             if b'"tools/call"' in visit.request.body:
                 called.set()
@@ -191,4 +229,7 @@ async def test_signal_ends_a_call_with_one_line(tmp_path: Path) -> None:
         ):
             await called.wait()
             ended = await process.stopped(number)
-        assert (ended.code, ended.err) == (128 + number, f"error: stopped by {number.name}\n")
+        assert (ended.code, ended.err) == (
+            128 + number,
+            f"error: stopped by {number.name}\n",
+        )

@@ -118,7 +118,11 @@ CALLS = [
     tool_call("ask", id=4, arguments={}, _meta=CAPABLE, inputResponses=yes("sure"), requestState="s" * 40),
 ]  # fmt: skip
 PUSHED = tool_call("push", id=5, arguments={}, _meta=CAPABLE)
-ANSWER = {"jsonrpc": "2.0", "id": "q1", "result": {"action": "accept", "content": {"sure": True}}}
+ANSWER = {
+    "jsonrpc": "2.0",
+    "id": "q1",
+    "result": {"action": "accept", "content": {"sure": True}},
+}
 
 
 @dataclass
@@ -138,11 +142,22 @@ class Project:
     @property
     def given(self) -> list[str]:
         """The options that give the headers."""
-        return [text for pair in self.headers.items() for text in ("--header", ": ".join(pair))]
+        return [
+            text
+            for pair in self.headers.items()
+            for text in ("--header", ": ".join(pair))
+        ]
 
     def server(self, kind: str) -> list[str]:
         """Return the end of a command line that starts the server."""
-        return ["--", sys.executable, str(self.folder / "server.py"), kind, "--api-key", ARGUMENT]
+        return [
+            "--",
+            sys.executable,
+            str(self.folder / "server.py"),
+            kind,
+            "--api-key",
+            ARGUMENT,
+        ]
 
     def client(self, *bodies: Any, **headers: str) -> list[str]:
         """Return the end of a command line that is a client."""
@@ -170,9 +185,18 @@ class Project:
     def check(self) -> None:
         """Make sure that no credential was told or written, as it is or in base64."""
         own = ("server.py", "client.py")
-        files = [path for path in self.folder.rglob("*") if path.is_file() and path.name not in own]
-        text = "\n".join([*self.told, *(path.read_text(errors="replace") for path in files)])
-        encoded = [CONFIG, *(b64encode(each.encode()).decode()[:-4] for each in SECRETS)]
+        files = [
+            path
+            for path in self.folder.rglob("*")
+            if path.is_file() and path.name not in own
+        ]
+        text = "\n".join(
+            [*self.told, *(path.read_text(errors="replace") for path in files)]
+        )
+        encoded = [
+            CONFIG,
+            *(b64encode(each.encode()).decode()[:-4] for each in SECRETS),
+        ]
         assert [secret for secret in (*SECRETS, *encoded) if secret in text] == []
 
 
@@ -205,10 +229,16 @@ def test_no_command_tells_what_it_gives_a_server_over_http(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     user = "bob:kq7x-password-4717@" if who == "user" else ""
-    headers = {name: text for name, text in HEADERS.items() if not user or name != "Authorization"}
+    headers = {
+        name: text
+        for name, text in HEADERS.items()
+        if not user or name != "Authorization"
+    }
     with project(tmp_path, user, headers) as made:
         upstream = ("--upstream", made.url, *made.given)
-        recorded = made.run("record", *upstream, "--output", "c.json", *made.client(*CALLS))
+        recorded = made.run(
+            "record", *upstream, "--output", "c.json", *made.client(*CALLS)
+        )
         assert recorded.exit_code == 0, recorded.output
         cassette = Path("c.json").read_text()
         assert "knows " in cassette
@@ -218,7 +248,13 @@ def test_no_command_tells_what_it_gives_a_server_over_http(
         appended = made.run(*append, *made.client(*CALLS, more))
         assert appended.exit_code == 0, appended.output
 
-        for words in (["say"], ["say", "--json"], ["refuse"], ["ask"], ["ask", "--json"]):
+        for words in (
+            ["say"],
+            ["say", "--json"],
+            ["refuse"],
+            ["ask"],
+            ["ask", "--json"],
+        ):
             called = made.run("call", made.url, *words, *made.given)
             assert "knows " in called.output, called.output
         taping = ("--answer", "sure:=true", "--record", "d.json")
@@ -232,13 +268,17 @@ def test_no_command_tells_what_it_gives_a_server_over_http(
         assert changed.exit_code == 1
         assert changed.output.count("now knows") >= 3
         declined = {"sure": {"action": "decline"}}
-        lost = tool_call("ask", id=9, arguments={}, inputResponses=declined, requestState="s" * 40)
+        lost = tool_call(
+            "ask", id=9, arguments={}, inputResponses=declined, requestState="s" * 40
+        )
         made.run(*append, *made.client(CALLS[2], lost))
         accepted = made.run("verify", "c.json", *upstream, "--accept", "all")
         assert "accepted" in accepted.output
         assert "now knows" in Path("c.json").read_text()
 
-        missed = tool_call("say", id=9, arguments={"key": SECRETS[0], "other": SECRETS[1]})
+        missed = tool_call(
+            "say", id=9, arguments={"key": SECRETS[0], "other": SECRETS[1]}
+        )
         client = made.client(missed, **{**HEADERS, "X-Api-Key": SECRETS[1]})
         played = made.run("replay", "c.json", "--report", "m.json", *client)
         assert played.exit_code == 1
@@ -260,7 +300,9 @@ def test_no_command_tells_what_it_gives_a_server_that_it_starts(
         more = tool_call("more", id=7, arguments={"key": VARIABLE})
         made.say(*record, "--append", *server, lines=[CALLS[0], more])
         # The client's own are the same when it is played.
-        played = made.say("replay", "--stdio", "c.json", *server, lines=[CALLS[0], more])
+        played = made.say(
+            "replay", "--stdio", "c.json", *server, lines=[CALLS[0], more]
+        )
         assert "played 2 of 5 interactions, no misses" in played
         missed = tool_call("more", id=8, arguments={"key": VARIABLE, "as": ARGUMENT})
         replay = ("replay", "--stdio", "c.json", "--report", "m.json")
@@ -270,14 +312,19 @@ def test_no_command_tells_what_it_gives_a_server_that_it_starts(
             called = made.run("call", *words, *server)
             assert "knows " in called.output, called.output
         for start in ("pipe", "{port}"):
-            same = made.run("verify", "c.json", "--only", "say", *REPORTS, *made.server(start))
+            same = made.run(
+                "verify", "c.json", "--only", "say", *REPORTS, *made.server(start)
+            )
             assert same.exit_code == 0, same.output
         made.drift()
         for start in ("pipe", "{port}"):
             changed = made.run("verify", "c.json", *REPORTS, *made.server(start))
             assert changed.exit_code == 1
             assert "now knows" in changed.output
-        assert "accepted" in made.run("verify", "c.json", "--accept", "all", *server).output
+        assert (
+            "accepted"
+            in made.run("verify", "c.json", "--accept", "all", *server).output
+        )
         made.check()
 
 
@@ -292,7 +339,9 @@ def test_secret_in_the_path_of_the_url_is_told_of(
         record = ("record", "--upstream", url, "--output", "c.json")
         kept = made.run(*record, *made.client(CALLS[0]))
         line = next(
-            line for line in kept.output.splitlines() if line.startswith("warning: the path")
+            line
+            for line in kept.output.splitlines()
+            if line.startswith("warning: the path")
         )
         assert secret not in line
         option = shlex.split(line.partition("record with ")[2])

@@ -28,18 +28,27 @@ def write(path: Path, *words: str) -> Path:
 
 def diff(*arguments: object) -> Result:
     """Run the command in this process."""
-    return CliRunner().invoke(main, ["diff", *map(str, arguments)], catch_exceptions=False)
+    return CliRunner().invoke(
+        main, ["diff", *map(str, arguments)], catch_exceptions=False
+    )
 
 
 def test_what_a_file_ignores_is_no_difference(tmp_path: Path) -> None:
     """`--ignore-from` leaves out of `diff`, and of what git is shown, what `verify` leaves out."""
-    old, new = write(tmp_path / "a.json", "x", "y"), write(tmp_path / "b.json", "x", "z")
+    old, new = (
+        write(tmp_path / "a.json", "x", "y"),
+        write(tmp_path / "b.json", "x", "z"),
+    )
     file = tmp_path / "ignored.toml"
     for_git = ("--git", "c.json", old, "0", "100644", new, "1", "100644")
     for call, differs in (("tool-1", False), ("tool-9", True)):
-        file.write_text(f"[[ignore]]\ncall = '{call}'\npointers = ['/content/0/text']\n")
+        file.write_text(
+            f"[[ignore]]\ncall = '{call}'\npointers = ['/content/0/text']\n"
+        )
         assert diff(old, new, "--ignore-from", file).exit_code == int(differs)
-        assert ("text-changed" in diff(*for_git, "--ignore-from", file).output) == differs
+        assert (
+            "text-changed" in diff(*for_git, "--ignore-from", file).output
+        ) == differs
         assert mrtr_cassette.diff(old, new, ignore_from=file).is_same != differs
     file.unlink()
     refused = diff(old, new, "--ignore-from", file)
@@ -48,7 +57,10 @@ def test_what_a_file_ignores_is_no_difference(tmp_path: Path) -> None:
 
 def test_the_exit_code_tells_whether_something_differs(tmp_path: Path) -> None:
     """0 where nothing does that counts, 1 where something does, 3 where a file can't be read."""
-    old, new = write(tmp_path / "a.json", "x", "y"), write(tmp_path / "b.json", "x", "z")
+    old, new = (
+        write(tmp_path / "a.json", "x", "y"),
+        write(tmp_path / "b.json", "x", "z"),
+    )
 
     same, other = diff(old, old), diff(old, new)
     assert (same.exit_code, other.exit_code) == (0, 1)
@@ -99,14 +111,20 @@ def said(path: Path, *results: Any, key: str = "ask_sure") -> Path:
 def listed(member: str, unit: str = "EUR") -> Any:
     """Return a result with three rows, which its text repeats as the SDKs have it."""
     rows = {"rows": [{member: number, "unit": unit} for number in range(3)]}
-    return {"structuredContent": rows, "content": [{"type": "text", "text": json.dumps(rows)}]}
+    return {
+        "structuredContent": rows,
+        "content": [{"type": "text", "text": json.dumps(rows)}],
+    }
 
 
 def test_what_changed_everywhere_is_told_once(tmp_path: Path) -> None:
     """A member of all rows, and the text that repeats it; such a place is ignored."""
     old = said(tmp_path / "a.json", listed("total"))
     new = said(tmp_path / "b.json", listed("total", "USD"), key="sure")
-    rows, text_ = "/structuredContent/rows/*", "and again at /content/0/text#json/rows/*"
+    rows, text_ = (
+        "/structuredContent/rows/*",
+        "and again at /content/0/text#json/rows/*",
+    )
     shown = diff(old, new).output
     assert [line.strip() for line in shown.splitlines()[2:-1]] == [
         '~ #1 tools/call "deploy": key-changed',
@@ -117,7 +135,9 @@ def test_what_changed_everywhere_is_told_once(tmp_path: Path) -> None:
         '+ "USD"',
     ]
     ignored = [f"{rows}/unit", "/content/*/text#json/rows/*/unit"]
-    left_out = diff(old, new, *(word for place in ignored for word in ("--ignore", place)))
+    left_out = diff(
+        old, new, *(word for place in ignored for word in ("--ignore", place))
+    )
     assert "1 of 2 interactions differs" in left_out.output
     assert left_out.stderr == ""
 
@@ -139,7 +159,9 @@ def test_wrong_usage_is_2(arguments: tuple[str, ...], words: str) -> None:
 
 
 @pytest.mark.parametrize(("no_color", "is_coloured"), [("", True), ("1", False)])
-def test_colour_is_for_terminals(tmp_path: Path, no_color: str, is_coloured: Any) -> None:
+def test_colour_is_for_terminals(
+    tmp_path: Path, no_color: str, is_coloured: Any
+) -> None:
     """A terminal gets colour, unless its user wants none."""
     old, new = write(tmp_path / "a.json", "x"), write(tmp_path / "b.json", "z")
     terminal, side = pty.openpty()
@@ -159,15 +181,22 @@ def test_colour_is_for_terminals(tmp_path: Path, no_color: str, is_coloured: Any
 
 def test_the_library_compares_with_typed_results(tmp_path: Path) -> None:
     """What the command shows, as values."""
-    old, new = write(tmp_path / "a.json", "x", "y"), write(tmp_path / "b.json", "x", "z")
+    old, new = (
+        write(tmp_path / "a.json", "x", "y"),
+        write(tmp_path / "b.json", "x", "z"),
+    )
     comparison = mrtr_cassette.diff(old, str(new))
 
     assert not comparison.is_same
     first, second = comparison.interactions
     assert (first.mark, second.mark, second.verdict) == ("=", "~", "text-changed")
     (change,) = [change for stage in second.stages for change in stage.changes]
-    assert change == mrtr_cassette.Change("text-changed", "/content/0/text", '"y"', '"z"')
+    assert change == mrtr_cassette.Change(
+        "text-changed", "/content/0/text", '"y"', '"z"'
+    )
     for spelled in ("/content", "/result/content"):
         assert mrtr_cassette.diff(old, new, ignore=[spelled]).is_same
-    with pytest.raises(mrtr_cassette.UsageError, match="ignore 'content' is no JSON Pointer"):
+    with pytest.raises(
+        mrtr_cassette.UsageError, match="ignore 'content' is no JSON Pointer"
+    ):
         mrtr_cassette.diff(old, new, ignore=["content"])

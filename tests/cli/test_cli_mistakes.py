@@ -41,11 +41,23 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["replay", "c.json", "npm", "test"], FORGOTTEN.format("npm", "npm test")),
         (["record", URL, "npm", "test"], FORGOTTEN.format("npm", "npm test")),
         (["record", "npm", "test"], FORGOTTEN.format("npm", "npm test")),
-        (["verify", "c.json", "python", "s.py"], FORGOTTEN.format("python", "python s.py")),
-        (["call", "say", "a=1", "python", "s.py"], FORGOTTEN.format("python", "python s.py")),
-        (["record", URL, "nothing"], "unexpected argument 'nothing'; a command stands after --"),
+        (
+            ["verify", "c.json", "python", "s.py"],
+            FORGOTTEN.format("python", "python s.py"),
+        ),
+        (
+            ["call", "say", "a=1", "python", "s.py"],
+            FORGOTTEN.format("python", "python s.py"),
+        ),
+        (
+            ["record", URL, "nothing"],
+            "unexpected argument 'nothing'; a command stands after --",
+        ),
         (["call", URL, "say", "--env=production"], NO_ARGUMENT),
-        (["record", URL, "--pot", "9000"], "no such option '--pot'; did you mean --port?"),
+        (
+            ["record", URL, "--pot", "9000"],
+            "no such option '--pot'; did you mean --port?",
+        ),
         (
             ["record", URL, "--watch"],
             "no such option '--watch'; what belongs to CLIENT stands after --",
@@ -60,7 +72,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ),
     ],
 )
-def test_mistake_is_told_with_its_place_and_way_out(words: list[str], told: str) -> None:
+def test_mistake_is_told_with_its_place_and_way_out(
+    words: list[str], told: str
+) -> None:
     """Nothing is called, and one line says what to write."""
     ended = CliRunner().invoke(main, words)
     assert ended.exit_code == 2, ended.output

@@ -57,7 +57,10 @@ def test_what_was_never_played_is_taken_out_and_told() -> None:
     checked = CliRunner().invoke(main, ["check", "c.json"])
     assert "2 interactions, all as recorded" in checked.stdout
     stale = prune()
-    assert (stale.exit_code, "is no JSON report of a replay of this" in stale.stderr) == (2, True)
+    assert (
+        stale.exit_code,
+        "is no JSON report of a replay of this" in stale.stderr,
+    ) == (2, True)
 
 
 def test_report_that_proves_nothing_changes_nothing() -> None:
@@ -67,7 +70,9 @@ def test_report_that_proves_nothing_changes_nothing() -> None:
     assert prune().stderr == "c.json: all was played; it stays as it is\n"
     other = cassette_of(*SCRIPT[:2], (tool("four"), text("four")))
     Path("other.json").write_bytes(encode_cassette(other))
-    assert "is no JSON report of a replay of this cassette" in prune("other.json").stderr
+    assert (
+        "is no JSON report of a replay of this cassette" in prune("other.json").stderr
+    )
     replayed()
     assert "played nothing" in prune().stderr
     player = replayed("one")

@@ -26,7 +26,16 @@ def recording(
 ) -> Outcome:
     """Record a client of a server with these replies, in this process."""
     with in_thread(upstream(answering(*replies))) as server:
-        words = ("record", "--port", 0, "--output", path, *options, "--upstream", server.url)
+        words = (
+            "record",
+            "--port",
+            0,
+            "--output",
+            path,
+            *options,
+            "--upstream",
+            server.url,
+        )
         return run_here(*words, "--", *client)
 
 
@@ -39,7 +48,9 @@ async def test_a_signal_ends_a_recording_in_good_order(tmp_path: Path) -> None:
     async with (
         upstream(asking) as server,
         command(
-            *("record", "--port", 0, "-o", path.name, server.url), program=[program], cwd=tmp_path
+            *("record", "--port", 0, "-o", path.name, server.url),
+            program=[program],
+            cwd=tmp_path,
         ) as process,
     ):
         url = await process.listening()
@@ -58,7 +69,9 @@ async def test_a_signal_ends_a_recording_in_good_order(tmp_path: Path) -> None:
 def test_an_upstream_that_is_away_is_told_and_survived(tmp_path: Path) -> None:
     """A recording in which the upstream never answered says so, writes nothing and ends with 4."""
     program = [sys.executable, "-c", SWALLOWING]
-    ended = run_here("record", "--port", 0, *UPSTREAM, "--output", tmp_path / "c", "--", *program)
+    ended = run_here(
+        "record", "--port", 0, *UPSTREAM, "--output", tmp_path / "c", "--", *program
+    )
     assert ended.code == 4
     assert "gave no response" in ended.err
     assert ended.err.splitlines()[-1] == "nothing was recorded, no cassette was written"
@@ -103,7 +116,11 @@ def test_a_report_has_what_a_recording_came_to(tmp_path: Path) -> None:
     ended = recording(path, PONG, client=client, options=("--report", str(report)))
     assert ended.code == 0
     facts = read(report)
-    assert (facts["cassette"], facts["interactions"], facts["exchanges"]) == (str(path), 1, 1)
+    assert (facts["cassette"], facts["interactions"], facts["exchanges"]) == (
+        str(path),
+        1,
+        1,
+    )
     calls = [{"interaction": 1, "call": 'tools/call "login"'}]
     assert facts["redacted"] == [{"rule": "password", "count": 1, "calls": calls}]
     assert '  redacted: password ×1 (#1 tools/call "login")' in ended.err.splitlines()
@@ -165,11 +182,21 @@ async def test_a_signal_ends_the_command_and_the_recording(
     After SIGINT a second one does: a terminal would have sent the first to the command as well.
     """
     path = tmp_path / "c.json"
-    waits = caller("ping", then="import signal; print('done', flush=True); signal.pause()")
+    waits = caller(
+        "ping", then="import signal; print('done', flush=True); signal.pause()"
+    )
     async with (
         upstream(answering(PONG)) as server,
         command(
-            "record", "--port", 0, "--output", path, "--upstream", server.url, "--", *waits
+            "record",
+            "--port",
+            0,
+            "--output",
+            path,
+            "--upstream",
+            server.url,
+            "--",
+            *waits,
         ) as process,
     ):
         await process.listening()
@@ -201,7 +228,9 @@ def test_force_replaces_what_exists_but_not_by_nothing(tmp_path: Path) -> None:
     before = path.stat().st_mtime_ns, path.read_bytes()
     again = recording(path, PONG, client=caller("ping"), options=("--force",))
     assert (path.stat().st_mtime_ns, path.read_bytes()) == before
-    assert again.err.endswith(f"{path}: 1 interaction, same, kept, 1 exchange recorded\n")
+    assert again.err.endswith(
+        f"{path}: 1 interaction, same, kept, 1 exchange recorded\n"
+    )
 
 
 @looped
@@ -212,10 +241,19 @@ async def test_append_adds_what_is_missing(tmp_path: Path) -> None:
     async with upstream(asking) as server:
         for _ in range(2):
             async with command(
-                "record", "--port", 0, "--output", path, "--upstream", server.url, "--append"
+                "record",
+                "--port",
+                0,
+                "--output",
+                path,
+                "--upstream",
+                server.url,
+                "--append",
             ) as process:
                 url = await process.listening()
-                assert (await run("inspect", path)).err == ""  # no note of a living recorder
+                assert (
+                    await run("inspect", path)
+                ).err == ""  # no note of a living recorder
                 await post(url, message("ping"))
                 await conversation(url)
                 ended = await process.stopped()
@@ -242,13 +280,23 @@ async def test_append_that_cannot_be_led_exits_with_1(tmp_path: Path) -> None:
     async with (
         upstream(script) as server,
         command(
-            "record", "--port", 0, "--output", path, "--upstream", server.url, "--append"
+            "record",
+            "--port",
+            0,
+            "--output",
+            path,
+            "--upstream",
+            server.url,
+            "--append",
         ) as process,
     ):
         await conversation(await process.listening())
         ended = await process.stopped()
     assert ended.code == 1
-    assert "\nmiss: unrecorded: the live server asks nothing in turn 1: HTTP 200\n" in ended.err
+    assert (
+        "\nmiss: unrecorded: the live server asks nothing in turn 1: HTTP 200\n"
+        in ended.err
+    )
     assert ended.err.endswith(
         f"{path} stays as it is, 0 exchanges recorded, 1 played, 2 could not be recorded\n"
     )
@@ -316,7 +364,9 @@ async def test_a_killed_recording_is_recovered(tmp_path: Path) -> None:
     assert [one.name for one in tmp_path.iterdir()] == ["c.json"]
     async with command("replay", path, "--port", 0) as process:
         assert len(await conversation(await process.listening())) == 3
-        assert (await process.stopped()).err == "played 2 of 2 interactions, no misses\n"
+        assert (
+            await process.stopped()
+        ).err == "played 2 of 2 interactions, no misses\n"
     # Killed between the two steps of publishing: the cassette has all of it.
     journal.write_bytes(kept)
     (tmp_path / f".mrtr-cassette-{sha256(b'c.json').hexdigest()[:8]}-left").touch()
@@ -331,7 +381,9 @@ async def test_a_killed_recording_is_recovered(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_dangling", [False, True])
-def test_a_link_is_not_followed_out_of_its_folder(tmp_path: Path, *, is_dangling: bool) -> None:
+def test_a_link_is_not_followed_out_of_its_folder(
+    tmp_path: Path, *, is_dangling: bool
+) -> None:
     """No file elsewhere is written, read or removed by a link that came with a stranger's folder."""
     folder, path = tmp_path / "theirs", tmp_path / "theirs" / "c.json"
     folder.mkdir()
@@ -345,9 +397,14 @@ def test_a_link_is_not_followed_out_of_its_folder(tmp_path: Path, *, is_dangling
         link = folder / name
         link.symlink_to(Path("..") / outside.name)
         ended = (
-            run_here(*words) if words else recording(path, client=caller(), options=("--force",))
+            run_here(*words)
+            if words
+            else recording(path, client=caller(), options=("--force",))
         )
-        assert (ended.code, "link that leads out of its folder" in ended.err) == (3, True)
+        assert (ended.code, "link that leads out of its folder" in ended.err) == (
+            3,
+            True,
+        )
         assert (link.is_symlink(), outside.exists()) == (True, not is_dangling)
         link.unlink()
 
@@ -373,9 +430,16 @@ async def test_what_was_killed_beside_a_cassette_is_recovered_as_it_was_meant(
     note = f"mrtr-cassette recover {path} (or delete the journal)"
     shown = await run("inspect", path)
     assert (shown.code, shown.err.count(note)) == (0, 1)
-    assert shown.err.startswith(f"note: {path}.journal: an earlier recording ended before it was")
-    told = await run("replay", path, "--port", 0, "--log-format", "json", "--", *caller("ping"))
-    assert next(json.loads(line)["event"] for line in told.err.splitlines()) == "unpublished"
+    assert shown.err.startswith(
+        f"note: {path}.journal: an earlier recording ended before it was"
+    )
+    told = await run(
+        "replay", path, "--port", 0, "--log-format", "json", "--", *caller("ping")
+    )
+    assert (
+        next(json.loads(line)["event"] for line in told.err.splitlines())
+        == "unpublished"
+    )
     kept = journal.read_bytes()
     assert await run("recover", path) == Outcome(
         0, "", f"wrote {path}: 3 interactions, 3 exchanges recorded\n"
@@ -399,7 +463,10 @@ async def test_recover_ends_a_recording_as_record_would_have(tmp_path: Path) -> 
     first = ""
     told, texts = [], []
     for number, is_killed in ((1, False), (2, False), (2, True)):
-        replies = [json_response(result({"at": number})), json_response(result({"of": number}))]
+        replies = [
+            json_response(result({"at": number})),
+            json_response(result({"of": number})),
+        ]
         options = ("-o", path, "--force", "--ignore", "/result/at")
         async with (
             upstream(answering(*replies)) as server,

@@ -70,7 +70,11 @@ def pinged_path(tmp_path: Path) -> Path:
     ],
 )
 def test_a_command_is_served_and_its_code_passed_on(
-    pinged_path: Path, options: tuple[str, ...], methods: tuple[str, ...], code: int, expected: int
+    pinged_path: Path,
+    options: tuple[str, ...],
+    methods: tuple[str, ...],
+    code: int,
+    expected: int,
 ) -> None:
     """`replay -- CLIENT` ends with the command's code, else with 1 on a miss or without a client.
 
@@ -97,7 +101,9 @@ def test_a_command_is_served_and_its_code_passed_on(
     is_silent = {"event": "no_client", "command": sys.executable} in events
     assert is_silent == (not methods)
     tree = json.loads(report.read_bytes())
-    assert tree["interactions"][0]["outcome"] == ("played" if "ping" in methods else "never played")
+    assert tree["interactions"][0]["outcome"] == (
+        "played" if "ping" in methods else "never played"
+    )
     missed = [one["reason"] for one in tree["misses"]]
     assert missed == [
         *["unknown-method"] * (len(set(methods) - {"ping"})),
@@ -131,7 +137,10 @@ async def test_a_miss_is_1_and_explained(tmp_path: Path) -> None:
     assert answer.reason == "unknown-name"
     assert (ended.code, ended.out) == (1, "")
     assert answer.json["error"]["message"] in ended.err
-    assert f"record this call too with mrtr-cassette record --append --output {path} " in ended.err
+    assert (
+        f"record this call too with mrtr-cassette record --append --output {path} "
+        in ended.err
+    )
     assert ended.err.splitlines()[-3:] == [
         "played 0 of 2 interactions, 1 miss (unknown-name 1)",
         '  never played: #1 tools/call "deploy"',
@@ -173,24 +182,39 @@ def test_misses_are_annotations_in_github_actions(
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     ended = run_here("replay", pinged_path, "--", *caller("tools/list"))
     (line,) = [line for line in ended.out.splitlines() if line.startswith("::")]
-    assert line.startswith(f"::error file={pinged_path},title=miss%3A unknown-method::miss: unkn")
+    assert line.startswith(
+        f"::error file={pinged_path},title=miss%3A unknown-method::miss: unkn"
+    )
     assert "%0A  fix:" in line
 
 
 @looped
-async def test_a_hostile_cassette_steers_neither_terminal_nor_runner(tmp_path: Path) -> None:
+async def test_a_hostile_cassette_steers_neither_terminal_nor_runner(
+    tmp_path: Path,
+) -> None:
     """Whatever stands in a cassette, what is printed and reported of it is obeyed by nobody."""
     path = await pinged(tmp_path / "c.json")
     tree = without_digests(read(path))
     tree["upstream"] = f"http://h/{HOSTILE}?{HOSTILE}"
     tree["recording"] |= {"recorded_at": HOSTILE, "tool": HOSTILE}
-    tree["interactions"][0]["request"]["body"] = tool_call(HOSTILE, a=HOSTILE, **{HOSTILE: HOSTILE})
+    tree["interactions"][0]["request"]["body"] = tool_call(
+        HOSTILE, a=HOSTILE, **{HOSTILE: HOSTILE}
+    )
     tree["interactions"][0]["request"]["http"]["path"] = f"/{HOSTILE}"
     path.write_bytes(compact(tree))
     reports = {"text": tmp_path / "r.xml", "json": tmp_path / "r.json"}
     runs = [await run("inspect", path), await run("inspect", path, "--json")]
     for log_format, report in reports.items():
-        replay = ("replay", path, "--port", 0, "--log-format", log_format, "--report", report)
+        replay = (
+            "replay",
+            path,
+            "--port",
+            0,
+            "--log-format",
+            log_format,
+            "--report",
+            report,
+        )
         runs.append(await run(*replay, "--", *caller("tools/call", HOSTILE)))
     runs.append(await run("check", path))
     tree["interactions"][0][HOSTILE] = HOSTILE
@@ -213,7 +237,9 @@ async def test_options_that_match_nothing_are_told(tmp_path: Path) -> None:
     ignored = [word for pointer in pointers for word in ("--ignore", pointer)]
     reads = ("--reads", "tools/list", "--reads", "tpyo")
     async with command("replay", path, "--port", 0, *ignored, *reads) as process:
-        await post(await process.listening(), message("tools/list", {"at": 2, "now": 3}))
+        await post(
+            await process.listening(), message("tools/list", {"at": 2, "now": 3})
+        )
         ended = await process.stopped()
     assert ended.code == 0
     assert ended.err.splitlines()[-3:] == [
@@ -232,7 +258,9 @@ async def test_the_log_can_be_json(tmp_path: Path) -> None:
     options = ("--port", 0, "--log-format", "json")
     async with (
         upstream(asking) as server,
-        command("record", *options, "--output", path, "--upstream", server.url) as process,
+        command(
+            "record", *options, "--output", path, "--upstream", server.url
+        ) as process,
     ):
         await conversation(await process.listening())
         told = (await process.stopped()).err
@@ -243,7 +271,9 @@ async def test_the_log_can_be_json(tmp_path: Path) -> None:
     assert not any(word in told for word in (STATE, "accept", "decline"))
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+@pytest.mark.skipif(
+    shutil.which("openssl") is None, reason="openssl makes the certificate"
+)
 @looped
 async def test_a_tls_upstream_is_verified(tmp_path: Path) -> None:
     """A TLS upstream is refused unless its certificate is known, or the user waives that."""

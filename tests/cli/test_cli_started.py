@@ -47,8 +47,18 @@ def recorded(name: str = "c.json") -> Any:
 @looped
 async def recording_of(server: Sequence[str]) -> None:
     """Record what a client asks a server at its own path."""
-    words = ("record", "--upstream", shlex.join(server), "--path", "/api/mcp", "-o", "r.json")
-    async with command(*words, "--", *caller("server/discover", "tools/list")) as process:
+    words = (
+        "record",
+        "--upstream",
+        shlex.join(server),
+        "--path",
+        "/api/mcp",
+        "-o",
+        "r.json",
+    )
+    async with command(
+        *words, "--", *caller("server/discover", "tools/list")
+    ) as process:
         ended = await process.ended()
     assert ended.code == 0, ended.err
 
@@ -56,11 +66,15 @@ async def recording_of(server: Sequence[str]) -> None:
 def test_server_at_any_path_is_started_by_each_command(server: list[str]) -> None:
     """The user says where it is once: from then on, the cassette knows."""
     started = ("--", *server, "{port}")
-    said = good("call", "put", "word=a", "--path", "/api/mcp", "--record", "c.json", *started)
+    said = good(
+        "call", "put", "word=a", "--path", "/api/mcp", "--record", "c.json", *started
+    )
     assert "a\n" in said
     assert recorded()["upstream"] == "http://localhost/api/mcp"
     assert "3 same" in good("verify", "c.json", *started)
-    assert "nothing\n" in good("call", "get", "--record", "c.json", "--append", *started)
+    assert "nothing\n" in good(
+        "call", "get", "--record", "c.json", "--append", *started
+    )
     assert "nothing\n" in good("call", "get", "--path", "/api/mcp", *started)
     recording_of([*server, "{port}"])
     assert "2 same" in good("verify", "r.json", *started)
@@ -76,12 +90,20 @@ def test_wrong_path_is_one_line(server: list[str]) -> None:
     told = f"error: {program} server.py '{{port}}' has nothing at /mcp (HTTP 404)"
     assert verified.output == f"{told}; name its path with --path\n"
     called = run("call", "put", "word=a", "--answer", "confirm=yes", *started)
-    assert (called.exit_code, called.stderr) == (4, f"{told}; name its path with --path\n")
+    assert (called.exit_code, called.stderr) == (
+        4,
+        f"{told}; name its path with --path\n",
+    )
     recording = run("call", "put", "word=a", "-o", "d.json", *started)
     assert recording.exit_code == 4
-    assert "has nothing at /mcp (HTTP 404); name its path with --path\n" in recording.stderr
+    assert (
+        "has nothing at /mcp (HTTP 404); name its path with --path\n"
+        in recording.stderr
+    )
     refused = run("call", "put", "--path", "api", *started)
-    assert refused.stderr.startswith("error: --path 'api' is no path; it begins with a slash")
+    assert refused.stderr.startswith(
+        "error: --path 'api' is no path; it begins with a slash"
+    )
     needless = run("call", "http://localhost:1/mcp", "put", "--path", "/x")
     assert needless.exit_code == 2
     assert "the path of another one is part of its URL" in needless.stderr
@@ -99,7 +121,9 @@ def test_each_call_that_started_a_server_is_verified_with_one_of_its_own(
     assert "5 interactions: 5 same" in good("verify", "c.json", "--", *server, *port)
 
 
-def test_cassette_says_by_which_command_its_server_was_started(server: list[str]) -> None:
+def test_cassette_says_by_which_command_its_server_was_started(
+    server: list[str],
+) -> None:
     """Program and script, and no URL that leads nowhere; the page says so too."""
     good("call", "get", "--record", "c.json", "--", *server)
     named = f"recorded from {Path(server[0]).name} server.py"
@@ -110,7 +134,9 @@ def test_cassette_says_by_which_command_its_server_was_started(server: list[str]
     assert recorded()["upstream"] == "http://localhost/mcp"
 
 
-def test_what_an_appended_run_had_played_is_brought_to_its_server(server: list[str]) -> None:
+def test_what_an_appended_run_had_played_is_brought_to_its_server(
+    server: list[str],
+) -> None:
     """A call that was recorded after a played write is verified after that write."""
     command = [*server, "{port}"]
     with mrtr_cassette.record(command, "c.json", upstream_path="/api/mcp") as first:

@@ -31,12 +31,23 @@ def assert_one_line(ended: Outcome, code: int, text: str) -> None:
 
 @pytest.mark.parametrize("closed", ["2>/dev/full", "<&- 2>&-"])
 @looped
-async def test_stderr_that_takes_nothing_changes_nothing(tmp_path: Path, closed: str) -> None:
+async def test_stderr_that_takes_nothing_changes_nothing(
+    tmp_path: Path, closed: str
+) -> None:
     """The exit code is the run's own, and what was recorded is published."""
     path = tmp_path / "c.json"
     program = shell(f'exec "$@" {closed}')
     async with upstream(pong) as server:
-        recording = ("record", "--port", 0, "--output", path, "--upstream", server.url, "--")
+        recording = (
+            "record",
+            "--port",
+            0,
+            "--output",
+            path,
+            "--upstream",
+            server.url,
+            "--",
+        )
         assert (await run(*recording, *caller("ping"), program=program)).code == 0
         assert len(read(path)["interactions"]) == 1
         again = (*recording[:-1], "--append", "--", *caller("ping", code=7))
@@ -52,7 +63,12 @@ async def test_full_disk_behind_stdout_is_one_line(tmp_path: Path) -> None:
     """With the exit code of files."""
     path = await pinged(tmp_path / "c.json")
     program = shell('unset PYTHONUNBUFFERED; exec "$@" >/dev/full')
-    for arguments in (("inspect", path), ("schema",), ("--help",), ("replay", path, "--port", 0)):
+    for arguments in (
+        ("inspect", path),
+        ("schema",),
+        ("--help",),
+        ("replay", path, "--port", 0),
+    ):
         ended = await run(*arguments, program=program)
         assert_one_line(ended, 3, "no space left on the device")
 
@@ -86,7 +102,8 @@ async def test_run_that_is_to_survive_its_terminal_does(tmp_path: Path) -> None:
     async with (
         upstream(pong) as server,
         command(
-            *("record", "--port", 0, "--output", path, "--upstream", server.url), program=program
+            *("record", "--port", 0, "--output", path, "--upstream", server.url),
+            program=program,
         ) as process,
     ):
         url = await process.listening()

@@ -62,7 +62,9 @@ def server(project: Path, said: str) -> tuple[str, ...]:
     return "--", sys.executable, str(project / "server.py"), said
 
 
-def test_folder_is_verified_and_reported(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_is_verified_and_reported(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every cassette in it, with exit codes, reports in three formats, and annotations."""
     monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
     same = invoke(project / "cassettes", *server(project, "one"))
@@ -88,7 +90,11 @@ def test_folder_is_verified_and_reported(project: Path, monkeypatch: pytest.Monk
         0,
     )
     root = ET.fromstring(reports[1].read_text())
-    assert [root.get(name) for name in ("tests", "failures", "skipped")] == ["2", "2", "0"]
+    assert [root.get(name) for name in ("tests", "failures", "skipped")] == [
+        "2",
+        "2",
+        "0",
+    ]
     assert len(list(root.iter("failure"))) == 2
     markdown = reports[2].read_text()
     assert '-       "one"\n+       "two | `x`"\n' in markdown
@@ -100,12 +106,17 @@ def test_a_failing_run_offers_what_works(project: Path) -> None:
     path = project / "cassettes/a.json"
     ended = invoke(path, "--learn", rules, *server(project, "two"))
     lines = ended.output.splitlines()
-    assert "not called twice: tools/call say: the server does not mark it readOnlyHint" in lines
+    assert (
+        "not called twice: tools/call say: the server does not mark it readOnlyHint"
+        in lines
+    )
     assert f"note: nothing was learned, so {rules} stays as it is" in lines
     assert not rules.exists()
 
     assert "--accept text-changed" in lines[-1]
-    assert invoke(path, "--accept", "text-changed", *server(project, "two")).exit_code == 0
+    assert (
+        invoke(path, "--accept", "text-changed", *server(project, "two")).exit_code == 0
+    )
     assert invoke(path, *server(project, "two")).exit_code == 0
 
 
@@ -170,7 +181,9 @@ for line in sys.stdin:
 """A server on pipes that is only ready during its first call, and logs that."""
 
 
-def test_a_log_of_the_start_that_comes_during_the_first_call_is_no_change(tmp_path: Path) -> None:
+def test_a_log_of_the_start_that_comes_during_the_first_call_is_no_change(
+    tmp_path: Path,
+) -> None:
     """What it says is another process in every run."""
     (tmp_path / "server.py").write_text(STARTING)
     started = server(tmp_path, "")
@@ -190,11 +203,19 @@ def test_a_log_of_the_start_that_comes_during_the_first_call_is_no_change(tmp_pa
         (("{c}", "--upstream", "server"), 2, "is no HTTP URL"),
         (("{c}", "--ignore", "a", "--", "x"), 2, "--ignore 'a' is no JSON Pointer"),
         (("{c}", "--fail-on", "b", "--", "x"), 2, "--fail-on 'b' is no verdict"),
-        (("{c}", "--ignore-from", "/none", "--", "x"), 2, "--ignore-from: there is no file /none"),
+        (
+            ("{c}", "--ignore-from", "/none", "--", "x"),
+            2,
+            "--ignore-from: there is no file /none",
+        ),
         (("{d}", "--", "x"), 2, "there is no cassette in"),
         (("{c}/none.json", "--", "x"), 3, "there is no such cassette"),
         (("{c}", "--report", "/none/x.json", "--", "x"), 3, "there is no directory"),
-        (("{c}", "--report", "{c}/a.json", "--", "x"), 2, "a.json exists and is no report or page"),
+        (
+            ("{c}", "--report", "{c}/a.json", "--", "x"),
+            2,
+            "a.json exists and is no report or page",
+        ),
         (("{c}/**/*.json", "http://127.0.0.1:1/mcp"), 4, "nothing was compared"),
         (("{c}/*.none", "--", "x"), 2, "there is no cassette in"),
         (("{c}", "--", "/none/server"), 4, "can't run the server"),
@@ -227,8 +248,16 @@ def test_server_of_a_stopped_run_does_not_stay(project: Path) -> None:
     noted = project / "noted"
     os.mkfifo(noted)
     server_command = (sys.executable, "-c", DEAF, "{port}", str(noted))
-    command = (sys.executable, "-m", "mrtr_cassette", "verify", str(project / "cassettes/a.json"))
-    with subprocess.Popen((*command, "--", *server_command), stderr=subprocess.PIPE) as process:
+    command = (
+        sys.executable,
+        "-m",
+        "mrtr_cassette",
+        "verify",
+        str(project / "cassettes/a.json"),
+    )
+    with subprocess.Popen(
+        (*command, "--", *server_command), stderr=subprocess.PIPE
+    ) as process:
         server_process = int(noted.read_text())
         process.send_signal(signal.SIGTERM)
         assert process.stderr is not None
@@ -249,7 +278,9 @@ async def holding(path: Path) -> None:
         asked = visit.request.json
         held.extend(["A"] if asked["params"]["name"] == "put" else [])
         result = {"content": [{"type": "text", "text": f"{held}"}]}
-        await visit.send(json_response({"jsonrpc": "2.0", "id": asked["id"], "result": result}))
+        await visit.send(
+            json_response({"jsonrpc": "2.0", "id": asked["id"], "result": result})
+        )
 
     async with taping(path, script) as tape:
         for name in ("get", "put", "get"):
@@ -270,9 +301,14 @@ for line in sys.stdin:
 """
 
 
-def test_an_unchanged_server_with_a_destructive_tool_is_the_same_or_skipped(tmp_path: Path) -> None:
+def test_an_unchanged_server_with_a_destructive_tool_is_the_same_or_skipped(
+    tmp_path: Path,
+) -> None:
     """What comes after a call that is not sent is not compared; the way to send it is told."""
-    path, command = tmp_path / "c.json", ("--", sys.executable, str(tmp_path / "server.py"))
+    path, command = (
+        tmp_path / "c.json",
+        ("--", sys.executable, str(tmp_path / "server.py")),
+    )
     (tmp_path / "server.py").write_text(HOLDING)
     holding(path)
     withheld = invoke(path, *command)
@@ -290,7 +326,9 @@ def test_a_value_that_a_text_repeats_is_learned_in_both_places(tmp_path: Path) -
     program.write_text(TIMES)
     path, rules = tmp_path / "c.json", tmp_path / "ignore.toml"
     command = ("--", sys.executable, str(program))
-    recorded = CliRunner().invoke(main, ["call", "now", "--record", str(path), *command, "one-1"])
+    recorded = CliRunner().invoke(
+        main, ["call", "now", "--record", str(path), *command, "one-1"]
+    )
     assert recorded.exit_code == 0, recorded.output
     learning = invoke(path, "--learn", rules, *command, "two-2")
     assert learning.exit_code == 0, learning.output

@@ -56,7 +56,12 @@ async def test_view_writes_a_page(tmp_path: Path) -> None:
 async def test_view_shows_a_report_of_a_replay(tmp_path: Path) -> None:
     """With a report, misses stand beside the nearest recorded requests."""
     ended = await run(
-        "view", cassette(tmp_path), "-o", tmp_path / "p.html", "--report", report(tmp_path)
+        "view",
+        cassette(tmp_path),
+        "-o",
+        tmp_path / "p.html",
+        "--report",
+        report(tmp_path),
     )
     assert ended.code == 0
     made = page(tmp_path / "p.html")
@@ -68,7 +73,9 @@ async def test_view_compares_with_another_cassette(tmp_path: Path) -> None:
     """The page shows what differs from the cassette after --against, but for what is left out."""
     path = cassette(tmp_path)
     changed = tmp_path / "changed.json"
-    changed.write_bytes(encode_cassette(cassette_of(SCRIPT[0], (SCRIPT[1][0], text("gone")))))
+    changed.write_bytes(
+        encode_cassette(cassette_of(SCRIPT[0], (SCRIPT[1][0], text("gone"))))
+    )
     compared = ("view", changed, "--against", path)
     ended = await run(*compared, cwd=tmp_path)
     assert (ended.code, ended.err) == (0, "wrote changed.html\n")
@@ -76,14 +83,19 @@ async def test_view_compares_with_another_cassette(tmp_path: Path) -> None:
     assert made.one("h1").text == "deploy.json and changed.json"
     assert [cell.text for cell in made.by_id("c1").every("td")] == ['"done"', '"gone"']
     rules = tmp_path / "ignore.toml"
-    rules.write_text('[[ignore]]\ncall = "deploy"\npointers = ["/result/content/0/text"]\n')
+    rules.write_text(
+        '[[ignore]]\ncall = "deploy"\npointers = ["/result/content/0/text"]\n'
+    )
     for option in (("--ignore-from", rules), ("--ignore", "/result/content/0/text")):
         await run(*compared, *option, cwd=tmp_path)
         differences = page(tmp_path / "changed.html").by_id("differences")
         assert differences.one("h2").text == "No differences"
         (tmp_path / "changed.html").unlink()
     refused = await run("view", path, changed, "--against", path, cwd=tmp_path)
-    assert (refused.code, "--against are about one cassette" in refused.err) == (2, True)
+    assert (refused.code, "--against are about one cassette" in refused.err) == (
+        2,
+        True,
+    )
     needless = await run("view", path, "--ignore-from", rules, cwd=tmp_path)
     assert (needless.code, "--ignore-from needs --against" in needless.err) == (2, True)
 

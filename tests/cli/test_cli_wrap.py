@@ -52,7 +52,9 @@ def test_wrapped_server_is_recorded_then_replayed_then_itself(config: Path) -> N
     assert config.with_name("config.json.mrtr-backup").read_bytes() == before
 
 
-def test_server_that_is_started_again_is_recorded_into_the_next_file(config: Path) -> None:
+def test_server_that_is_started_again_is_recorded_into_the_next_file(
+    config: Path,
+) -> None:
     """Nothing is lost, and no start fails; two within seconds are one recording."""
     cassette = config.with_name("c.json")
     assert run_here("wrap", config, "lines", "--record", cassette).code == 0

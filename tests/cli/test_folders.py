@@ -41,7 +41,9 @@ def journal(name: str, recorder: str) -> None:
     """Write the journal of a killed recording."""
     (exchange,) = converse((tool(recorder), text("x")))
     header = replace(JOURNAL_HEADER, recorder=recorder.zfill(32))
-    Path(name).write_bytes(encode_header(header) + encode_line(replace(exchange, number=1)))
+    Path(name).write_bytes(
+        encode_header(header) + encode_line(replace(exchange, number=1))
+    )
 
 
 def run(*words: str) -> Result:
@@ -55,7 +57,11 @@ def test_cassettes_of_two_folders_are_compared_by_name() -> None:
     assert done.exit_code == 1
     marks = [line for line in done.stdout.splitlines() if line[:1] in tuple("-+~=")]
     assert marks == [
-        *("- old/changed.json", "+ new/changed.json", '~ #1 tools/call "say": text-changed'),
+        *(
+            "- old/changed.json",
+            "+ new/changed.json",
+            '~ #1 tools/call "say": text-changed',
+        ),
         *("- /dev/null", "+ new/come.json", '+ #1 tools/call "say"'),
         *("- old/gone.json", "+ /dev/null", '- #1 tools/call "say"'),
     ]
@@ -64,7 +70,10 @@ def test_cassettes_of_two_folders_are_compared_by_name() -> None:
     assert len(json.loads(run("diff", "old", "new", "--json").stdout)) == 4
     assert run("diff", "old", "old").stdout == "0 of 3 cassettes differ\n"
     refused = run("diff", "old", "new/come.json")
-    assert (refused.exit_code, "new/come.json is no folder" in refused.stderr) == (2, True)
+    assert (refused.exit_code, "new/come.json is no folder" in refused.stderr) == (
+        2,
+        True,
+    )
 
 
 def test_each_cassette_of_a_folder_has_a_page() -> None:
@@ -113,7 +122,10 @@ def test_a_folder_and_its_files_are_checked_alike(project: Path) -> None:
         checked = run("check", *words)
         assert checked.exit_code == 0, checked.output
         assert checked.stdout.count("all as recorded") == 3
-        assert checked.stderr == "note: old/other.json is no cassette, and was not checked\n"
+        assert (
+            checked.stderr
+            == "note: old/other.json is no cassette, and was not checked\n"
+        )
     for raw in (b"", b"[1, 2", Path("old/gone.json").read_bytes()[:300]):
         Path("old/other.json").write_bytes(raw)
         for words in (["old"], names):

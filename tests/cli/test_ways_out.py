@@ -119,13 +119,19 @@ def shell(tmp_path: Path) -> Shell:
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     """Give a server over HTTP."""
-    with listening((sys.executable, "-m", "mrtr_cassette.demo.server", "--port", "0")) as server:
+    with listening(
+        (sys.executable, "-m", "mrtr_cassette.demo.server", "--port", "0")
+    ) as server:
         yield server.url
 
 
-def test_missed_call_is_recorded_by_the_command_that_is_told(shell: Shell, url: str) -> None:
+def test_missed_call_is_recorded_by_the_command_that_is_told(
+    shell: Shell, url: str
+) -> None:
     """Over HTTP, with the file, the server and the client; replay and client tell it once."""
-    shell.run(f"mrtr-cassette call {url} add a=1 b=2 -o 'my calls.json' --log-format json")
+    shell.run(
+        f"mrtr-cassette call {url} add a=1 b=2 -o 'my calls.json' --log-format json"
+    )
     replay = "mrtr-cassette replay 'my calls.json' -- mrtr-cassette call add"
     missed = shell.run(f"{replay} a=1 b=3", code=1)
     assert missed.count("miss: ") == missed.count(" fix: ") == 1
@@ -135,7 +141,9 @@ def test_missed_call_is_recorded_by_the_command_that_is_told(shell: Shell, url: 
         assert f"\n{1 + sum_}\n" in shell.run(f"{replay} a=1 b={sum_}")
 
 
-def test_missed_call_on_pipes_is_recorded_by_the_command_that_is_told(shell: Shell) -> None:
+def test_missed_call_on_pipes_is_recorded_by_the_command_that_is_told(
+    shell: Shell,
+) -> None:
     """It takes the place of the replay in the client's command."""
     record = f"mrtr-cassette record --stdio -o c.json -- {shell.server}"
     shell.run(f"mrtr-cassette call set to=1 -- {record}")
@@ -145,10 +153,14 @@ def test_missed_call_on_pipes_is_recorded_by_the_command_that_is_told(shell: She
     server = told(missed, "mrtr-cassette record --stdio --append .*")
     shell.run(f"mrtr-cassette call set to=2 -- {server}")
     for value in (1, 2):
-        assert f"\n{value}\n" in shell.run(f"mrtr-cassette call set to={value} -- {replay}")
+        assert f"\n{value}\n" in shell.run(
+            f"mrtr-cassette call set to={value} -- {replay}"
+        )
 
 
-@pytest.mark.parametrize("port", ["", " '{port}' --path /api/mcp"], ids=["pipes", "http"])
+@pytest.mark.parametrize(
+    "port", ["", " '{port}' --path /api/mcp"], ids=["pipes", "http"]
+)
 def test_missed_call_of_a_started_server_is_recorded_by_the_command_that_is_told(
     shell: Shell, port: str
 ) -> None:
@@ -189,18 +201,24 @@ YES = "mrtr-cassette call ask --answer ok=yes --answer '#2.ok=yes'"
 NO = "mrtr-cassette call ask --answer ok=no --answer '#2.ok=no'"
 
 
-def test_started_server_that_asks_otherwise_is_recorded_again_as_told(shell: Shell) -> None:
+def test_started_server_that_asks_otherwise_is_recorded_again_as_told(
+    shell: Shell,
+) -> None:
     """By the command that starts it now, with the client that got nothing."""
     server = f"--upstream {shlex.quote(shell.server)}"
     shell.run(f"mrtr-cassette record -o c.json {server} -- {YES}")
     changed = f"--upstream {shlex.quote(f'{shell.server} more')}"
-    failed = shell.run(f"mrtr-cassette record --append -o c.json {changed} -- {NO}", code=1)
+    failed = shell.run(
+        f"mrtr-cassette record --append -o c.json {changed} -- {NO}", code=1
+    )
     shell.run(told(failed, AGAIN))
     shell.run(f"mrtr-cassette replay c.json -- {NO}")
     shell.run(f"mrtr-cassette replay c.json -- {YES}", code=1)
 
 
-def test_server_on_pipes_that_asks_otherwise_is_recorded_again_as_told(shell: Shell) -> None:
+def test_server_on_pipes_that_asks_otherwise_is_recorded_again_as_told(
+    shell: Shell,
+) -> None:
     """The command takes the place of the recorder in the client's."""
     shell.run(f"{YES} -- mrtr-cassette record --stdio -o c.json -- {shell.server}")
     adding = f"mrtr-cassette record --stdio --append -o c.json -- {shell.server} more"
@@ -209,7 +227,9 @@ def test_server_on_pipes_that_asks_otherwise_is_recorded_again_as_told(shell: Sh
     shell.run(f"{NO} -- mrtr-cassette replay --stdio c.json")
 
 
-def test_server_at_a_url_that_says_otherwise_is_recorded_again_as_told(shell: Shell) -> None:
+def test_server_at_a_url_that_says_otherwise_is_recorded_again_as_told(
+    shell: Shell,
+) -> None:
     """It kept what the recording had told it, and a second write like that is another one."""
     (shell.folder / "server.py").write_text(KEEPING)
     client = "sh -c 'mrtr-cassette call put word=a && mrtr-cassette call get'"
@@ -222,7 +242,9 @@ def test_server_at_a_url_that_says_otherwise_is_recorded_again_as_told(shell: Sh
     shell.run(f"mrtr-cassette replay c.json -- {client}")
 
 
-def test_reads_are_held_to_their_writes_by_the_option_that_is_told(shell: Shell) -> None:
+def test_reads_are_held_to_their_writes_by_the_option_that_is_told(
+    shell: Shell,
+) -> None:
     """A read after other writes than recorded is played, and with the option it is a miss."""
     (shell.folder / "server.py").write_text(KEEPING)
     client = "sh -c 'mrtr-cassette call put word=a && mrtr-cassette call get'"
@@ -265,7 +287,9 @@ def test_what_differs_by_itself_is_left_out_by_the_option_that_is_told(
     if option == "--learn":
         way = way.replace("--learn", "--ignore-from")
     shell.run(f"{verify} {way} -- {shell.server}")
-    assert "/content/0/text" in shell.run(f"{verify} {way} -- {shell.server} more", code=1)
+    assert "/content/0/text" in shell.run(
+        f"{verify} {way} -- {shell.server} more", code=1
+    )
 
 
 def test_tool_that_was_renamed_is_not_offered_to_be_left_out(shell: Shell) -> None:
@@ -317,11 +341,17 @@ def test_journal_is_published_by_the_command_that_is_told(shell: Shell) -> None:
     shell.run(replay)
 
 
-def test_journal_that_adds_is_published_by_the_command_that_is_told(shell: Shell) -> None:
+def test_journal_that_adds_is_published_by_the_command_that_is_told(
+    shell: Shell,
+) -> None:
     """The cassette that it adds to can be merged then."""
     server = f"--upstream {shlex.quote(shell.server)}"
-    shell.run(f"mrtr-cassette record -o 'my c.json' {server} -- mrtr-cassette call set to=1")
-    shell.run(f"mrtr-cassette record --append -o 'my c.json' {server} -- {KILLED}; true")
+    shell.run(
+        f"mrtr-cassette record -o 'my c.json' {server} -- mrtr-cassette call set to=1"
+    )
+    shell.run(
+        f"mrtr-cassette record --append -o 'my c.json' {server} -- {KILLED}; true"
+    )
     refused = shell.run("mrtr-cassette merge 'my c.json.journal' -o both.json", code=3)
     shell.run(told(refused, "mrtr-cassette recover .*", end=", and merge"))
     shell.run("mrtr-cassette merge 'my c.json' -o both.json")
@@ -352,13 +382,19 @@ def test_report_is_written_by_the_command_that_is_told(shell: Shell) -> None:
     shell.run("mrtr-cassette view 'my c.json' --report r.json")
 
 
-def test_sides_of_a_conflict_are_merged_by_the_commands_that_are_told(shell: Shell) -> None:
+def test_sides_of_a_conflict_are_merged_by_the_commands_that_are_told(
+    shell: Shell,
+) -> None:
     """From any folder of the repository, the calls recorded on two branches are one cassette."""
     git = "git -c user.name=a -c user.email=a@example.org"
-    shell.run(f"git init -q -b main && {git} commit -q --allow-empty -m empty && mkdir 'my c'")
+    shell.run(
+        f"git init -q -b main && {git} commit -q --allow-empty -m empty && mkdir 'my c'"
+    )
     for branch in ("ours", "theirs"):
         shell.run(f"git checkout -q -b {branch} main && mkdir -p 'my c'")
-        shell.run(f"mrtr-cassette call set -o 'my c/c.json' to={branch} -- {shell.server}")
+        shell.run(
+            f"mrtr-cassette call set -o 'my c/c.json' to={branch} -- {shell.server}"
+        )
         shell.run(f"git add 'my c' && {git} commit -q -m {branch}")
     shell.run(f"{git} merge ours", code=1)
     replay = "mrtr-cassette replay 'my c/c.json' -- mrtr-cassette call set"
@@ -379,9 +415,13 @@ def test_wrapped_server_is_unwrapped_by_the_command_that_is_told(shell: Shell) -
     shell.run(f"{wrap} --replay c.json")
 
 
-def test_tool_that_may_destroy_is_called_with_the_option_that_is_told(shell: Shell) -> None:
+def test_tool_that_may_destroy_is_called_with_the_option_that_is_told(
+    shell: Shell,
+) -> None:
     """Its result is compared then."""
-    (shell.folder / "my server.py").write_text(SERVER.replace("readOnlyHint", "destructiveHint"))
+    (shell.folder / "my server.py").write_text(
+        SERVER.replace("readOnlyHint", "destructiveHint")
+    )
     record = f"mrtr-cassette record --stdio -o c.json -- {shell.server}"
     shell.run(f"mrtr-cassette call now -- {record}")
     verify = "mrtr-cassette verify c.json"
@@ -392,9 +432,13 @@ def test_tool_that_may_destroy_is_called_with_the_option_that_is_told(shell: She
 def test_secret_in_a_path_is_redacted_by_the_option_that_is_told(shell: Shell) -> None:
     """There is nothing to warn of then, and it is not in the cassette."""
     secret = "q7ZrT2mWx9KbLp4VnYc8HdJ3"
-    (shell.folder / "server.py").write_text(KEEPING.replace("/api/mcp", f"/{secret}/mcp"))
+    (shell.folder / "server.py").write_text(
+        KEEPING.replace("/api/mcp", f"/{secret}/mcp")
+    )
     command = [sys.executable, "server.py", "{port}"]
-    with in_thread(running_command(command, shell.folder, path=f"/{secret}/mcp")) as server:
+    with in_thread(
+        running_command(command, shell.folder, path=f"/{secret}/mcp")
+    ) as server:
         record = f"mrtr-cassette record --force -o c.json --upstream {server.url}"
         client = "-- mrtr-cassette call put word=a"
         warned = shell.run(f"{record} {client}")
@@ -411,9 +455,23 @@ def test_every_way_out_is_tried() -> None:
     here |= {"history_strict", "record_again", "record_pipe_again", "record_pipe_too"}
     here |= {"record_started_again", "record_started_too", "record_too"}
     of_misses = {"history_order", "reads_tool", "repeat_always"}
-    parts = {"given", "client", "command", "kept", "kept_sealed", "kept_verbatim", "path"}
+    parts = {
+        "given",
+        "client",
+        "command",
+        "kept",
+        "kept_sealed",
+        "kept_verbatim",
+        "path",
+    }
     parts |= {"pointers", "rules", "started", "test", "tool", "upstream", "verdicts"}
     words = {"accept_gzip", "append", "cassette", "header_form", "record", "replace"}
     assert here | of_misses | parts | words == {*WAYS_OUT}
-    commands = {"accept_edit", "merge_sides", "publish_journal", "report_replay", "unwrap_server"}
+    commands = {
+        "accept_edit",
+        "merge_sides",
+        "publish_journal",
+        "report_replay",
+        "unwrap_server",
+    }
     assert commands == {*COMMANDS}

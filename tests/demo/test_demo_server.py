@@ -24,7 +24,9 @@ async def test_answers_are_compact_json_with_the_callers_id() -> None:
     """An answer is compact UTF-8 JSON; `_meta` may be left out, and a notification is accepted."""
     async with demo_server() as url:
         pong = await post(url, '{"jsonrpc":"2.0","method":"ping","id":"é-1"}'.encode())
-        assert pong.body.startswith('{"jsonrpc":"2.0","id":"é-1","result":{"resultType"'.encode())
+        assert pong.body.startswith(
+            '{"jsonrpc":"2.0","id":"é-1","result":{"resultType"'.encode()
+        )
         told = await post(url, {"jsonrpc": "2.0", "method": "notifications/cancelled"})
         assert (told.status, told.body) == (202, b"")
         assert (await http("GET", url)).status == 405
@@ -41,8 +43,16 @@ async def test_bad_requests_are_refused() -> None:
             (message("tools/nothing", {}), 404, -32601),
             (message("tools/call", {"name": "nothing"}), 400, -32602),
             (message("tools/call", {"name": "deploy", "arguments": {}}), 400, -32602),
-            (message("tools/call", {"name": "wipe-cache", "requestState": "x"}), 400, -32602),
-            (message("tools/call", {"name": "everything", "requestState": state}), 400, -32602),
+            (
+                message("tools/call", {"name": "wipe-cache", "requestState": "x"}),
+                400,
+                -32602,
+            ),
+            (
+                message("tools/call", {"name": "everything", "requestState": state}),
+                400,
+                -32602,
+            ),
         ):
             refused = await post(url, body)
             assert (refused.status, refused.error["code"]) == (status, code)
@@ -60,11 +70,16 @@ def test_process_announces_itself_and_ends_quietly() -> None:
         async def ping_and_signal() -> None:
             # The connection stays open, so that the end is quick in spite of it.
             async with ClientSession() as session:
-                async with session.post(url, data=json.dumps(message("ping", {}))) as response:
+                async with session.post(
+                    url, data=json.dumps(message("ping", {}))
+                ) as response:
                     assert response.status == 200
                     await response.read()
                 server.send_signal(signal.SIGTERM)
-                assert await asyncio.to_thread(server.communicate, timeout=HANGS_S) == ("", "")
+                assert await asyncio.to_thread(server.communicate, timeout=HANGS_S) == (
+                    "",
+                    "",
+                )
 
         asyncio.run(ping_and_signal())
         assert server.returncode == 0

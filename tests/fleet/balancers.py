@@ -41,7 +41,9 @@ def missing(what: str) -> NoReturn:
 def program(balancer: Balancer) -> str:
     """Return the path of a load balancer, or skip."""
     # Debian installs them where only root looks.
-    return shutil.which(balancer, path=f"{os.environ['PATH']}:/usr/sbin") or missing(balancer)
+    return shutil.which(balancer, path=f"{os.environ['PATH']}:/usr/sbin") or missing(
+        balancer
+    )
 
 
 def address(name: str) -> str:
@@ -138,23 +140,34 @@ def _localized(text: str, fleet: Fleet) -> str:
         # nginx has addresses where it tells by them who has answered, also within patterns.
         for dot in (".", r"\."):
             old = f"192.0.2.{NAMES.index(name) + 1}".replace(".", dot)
-            text = text.replace(f"{old}:8722", f"{address(name).replace('.', dot)}:{fleet.port}")
+            text = text.replace(
+                f"{old}:8722", f"{address(name).replace('.', dot)}:{fleet.port}"
+            )
     text = text.replace("port 9722", f"port {fleet.admin_port}")
     # A replica that has been added is seen at once.
-    text = text.replace("inter 1s", "inter 100ms").replace("fail_timeout=2s", "fail_timeout=1s")
+    text = text.replace("inter 1s", "inter 100ms").replace(
+        "fail_timeout=2s", "fail_timeout=1s"
+    )
     text = text.replace(
         "backend replicas\n",
         "backend replicas\n    http-response set-header X-Replica %si:%sp\n",
     )
-    return text.replace("location / {", "location / {\nadd_header X-Replica $upstream_addr;")
+    return text.replace(
+        "location / {", "location / {\nadd_header X-Replica $upstream_addr;"
+    )
 
 
 @contextmanager
-def balancing(balancer: Balancer, config: str, fleet: Fleet, folder: Path) -> Iterator[Listening]:
+def balancing(
+    balancer: Balancer, config: str, fleet: Fleet, folder: Path
+) -> Iterator[Listening]:
     """Run a load balancer with a shipped configuration before a fleet."""
     text = _localized((DEPLOY / config).read_text(), fleet)
     path = folder / config
-    with socket.create_server(("127.0.0.1", 0), backlog=512) as listener, ExitStack() as stack:
+    with (
+        socket.create_server(("127.0.0.1", 0), backlog=512) as listener,
+        ExitStack() as stack,
+    ):
         # nginx takes it as it is, and would wait in vain where another of its workers was faster.
         listener.setblocking(False)
         port: int = listener.getsockname()[1]
@@ -174,7 +187,10 @@ def balancing(balancer: Balancer, config: str, fleet: Fleet, folder: Path) -> It
             environment = {**os.environ, "NGINX": f"{listener.fileno()};"}
         process = stack.enter_context(
             subprocess.Popen(
-                command, env=environment, pass_fds=[listener.fileno()], stderr=subprocess.DEVNULL
+                command,
+                env=environment,
+                pass_fds=[listener.fileno()],
+                stderr=subprocess.DEVNULL,
             )
         )
         stack.callback(process.terminate)

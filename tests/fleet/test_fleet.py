@@ -57,7 +57,12 @@ def fleet(cassette):
     ("balancer", "dies", "comes"), [("haproxy", "a", "d"), ("nginx", "b", "a")]
 )
 def test_replicas_die_and_come_and_no_answer_is_wrong(
-    fleet: Fleet, cassette: Path, tmp_path: Path, balancer: Balancer, dies: str, comes: str
+    fleet: Fleet,
+    cassette: Path,
+    tmp_path: Path,
+    balancer: Balancer,
+    dies: str,
+    comes: str,
 ) -> None:
     """A request is lost only on a connection that died, so at most one for each client."""
 

@@ -37,7 +37,9 @@ SECTION = "Cassettes in an object store"
 @pytest.fixture(scope="module", autouse=True)
 def s3() -> Iterator[Any]:
     """A server that speaks S3 with an empty bucket, and an environment in which the driver finds it."""
-    server = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server = moto_server.ThreadedMotoServer(
+        ip_address="127.0.0.1", port=0, verbose=False
+    )
     server.start()
     host, port = server.get_host_and_port()
     with pytest.MonkeyPatch.context() as patch:
@@ -100,7 +102,9 @@ def test_a_recording_is_put_and_replaces_nothing(s3: Any, here: Path) -> None:
             await post(tape.url, message("ping"))
             s3.pipe_file(output.url, b"another recorder's")
 
-    with pytest.raises(CassetteError, match=r"once.json: the cassette exists; .* recover s3://"):
+    with pytest.raises(
+        CassetteError, match=r"once.json: the cassette exists; .* recover s3://"
+    ):
         asyncio.run(race())
     assert output.read_bytes() == b"another recorder's"
     s3.rm(output.url)

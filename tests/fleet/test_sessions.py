@@ -17,7 +17,9 @@ SESSIONS = 12
 CONFIG = {"haproxy": "haproxy-sessions.cfg", "nginx": "nginx-sessions.conf"}
 
 
-PUSHED = Conversation(read_case(DATA / "conversations" / "pushed-under-the-id-of-the-call.case"))
+PUSHED = Conversation(
+    read_case(DATA / "conversations" / "pushed-under-the-id-of-the-call.case")
+)
 
 
 async def held(url: str) -> str:
@@ -71,5 +73,7 @@ async def test_session_of_a_dead_replica_is_led_to_no_other(
         assert opened.startswith("b.")
         told = 503
         while told == 503:  # HAProxy takes it for alive until its first check
-            told = (await http("GET", proxy.url, "Mcp-Session-Id: a.mrtr-session:1")).status
+            told = (
+                await http("GET", proxy.url, "Mcp-Session-Id: a.mrtr-session:1")
+            ).status
         assert told == status

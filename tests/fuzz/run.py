@@ -32,9 +32,13 @@ def laws() -> dict[str, Callable[[bytes], object]]:
     from fuzz.targets import TARGETS_BY_NAME
     from seams import test_laws
 
-    made_up = {name: getattr(law, "hypothesis", None) for name, law in vars(test_laws).items()}
+    made_up = {
+        name: getattr(law, "hypothesis", None) for name, law in vars(test_laws).items()
+    }
     return TARGETS_BY_NAME | {
-        name: handle.fuzz_one_input for name, handle in made_up.items() if handle is not None
+        name: handle.fuzz_one_input
+        for name, handle in made_up.items()
+        if handle is not None
     }
 
 
@@ -63,14 +67,20 @@ def fuzz(target: str, seconds: int) -> None:
 def main() -> int:
     """Fuzz each target, in a process of its own, for its share of the time."""
     parser = argparse.ArgumentParser(description="Fuzz the core, guided by coverage.")
-    parser.add_argument("--seconds", type=int, default=180, help="time for all targets together")
-    parser.add_argument("--target", action="append", choices=sorted(laws()), help="may be repeated")
+    parser.add_argument(
+        "--seconds", type=int, default=180, help="time for all targets together"
+    )
+    parser.add_argument(
+        "--target", action="append", choices=sorted(laws()), help="may be repeated"
+    )
     options = parser.parse_args()
     if importlib.util.find_spec("atheris") is None:
         sys.exit("the fuzzer needs atheris: pip install atheris")
     targets = options.target or list(laws())
     seconds = str(max(1, options.seconds // len(targets)))
-    commands = [[sys.executable, __file__, "--child", each, seconds] for each in targets]
+    commands = [
+        [sys.executable, __file__, "--child", each, seconds] for each in targets
+    ]
     return max(subprocess.run(command, check=False).returncode for command in commands)
 
 

@@ -45,7 +45,12 @@ from mrtr_cassette.core.replay.order import Repeat
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.report.events import harmless_event, missed_event, played_events
-from mrtr_cassette.core.report.runs import error_body, miss_report, report_of_replay, summary_text
+from mrtr_cassette.core.report.runs import (
+    error_body,
+    miss_report,
+    report_of_replay,
+    summary_text,
+)
 from mrtr_cassette.core.report.text import inspection_data, inspection_text
 from mrtr_cassette.core.wire.http import Headers, Request
 from mrtr_cassette.core.wire.jsonbytes import canonical
@@ -103,7 +108,9 @@ def _check_readable(read: CassetteModel, player: Player) -> None:
     with suppress(CassetteError):
         Player(loaded(read, PATH), stateless=True)
     added = assembled(
-        [exchange(ASKED, {"content": []})], request_state=read.request_state, earlier=read
+        [exchange(ASKED, {"content": []})],
+        request_state=read.request_state,
+        earlier=read,
     )
     assert len(added.interactions) == len(read.interactions) + 1
     assert decode_cassette(encode_cassette(added), PATH) == added
@@ -219,16 +226,24 @@ def _question(body: bytes) -> Any:
     if not isinstance(params, dict):
         return [tree["method"], params]
     answers = _without_null(params.get("inputResponses"))
-    kept = {k: v for k, v in params.items() if k not in {"_meta", "requestState", "inputResponses"}}
+    kept = {
+        k: v
+        for k, v in params.items()
+        if k not in {"_meta", "requestState", "inputResponses"}
+    }
     if tree["method"] in {"tools/call", "prompts/get", "resources/read"}:
-        kept |= {member: kept.get(member) or None for member in ("arguments", "name", "uri")}
+        kept |= {
+            member: kept.get(member) or None for member in ("arguments", "name", "uri")
+        }
     if tree["method"] == "initialize":
         for member in ("capabilities", "clientInfo", "protocolVersion"):
             kept.pop(member, None)
     if isinstance(answers, list) and all(
         isinstance(one, dict) and isinstance(one.get("id"), str) for one in answers
     ):
-        by_id = {one["id"]: {k: v for k, v in one.items() if k != "id"} for one in answers}
+        by_id = {
+            one["id"]: {k: v for k, v in one.items() if k != "id"} for one in answers
+        }
         answers = ["array", by_id]
     if answers == {} and params.get("requestState") is not None:
         answers = None
@@ -244,7 +259,9 @@ def _number(text: str) -> tuple[str, Decimal]:
 
 def _without_null(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _without_null(one) for key, one in value.items() if one is not None}
+        return {
+            key: _without_null(one) for key, one in value.items() if one is not None
+        }
     return [_without_null(one) for one in value] if isinstance(value, list) else value
 
 

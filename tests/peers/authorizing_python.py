@@ -44,7 +44,10 @@ class Browser:
             self.location = (await http.get(url)).headers["Location"]
 
     async def returned(self) -> AuthorizationCodeResult:
-        told = {name: one for name, (one,) in parse_qs(urlsplit(self.location).query).items()}
+        told = {
+            name: one
+            for name, (one,) in parse_qs(urlsplit(self.location).query).items()
+        }
         return AuthorizationCodeResult(**told)
 
 
@@ -52,9 +55,12 @@ async def main(url: str) -> None:
     """Call a tool, and print what it says."""
     browser = Browser()
     metadata = OAuthClientMetadata(
-        client_name="authorizing-python", redirect_uris=["http://localhost:3030/callback"]
+        client_name="authorizing-python",
+        redirect_uris=["http://localhost:3030/callback"],
     )
-    provider = OAuthClientProvider(url, metadata, Storage(), browser.open, browser.returned)
+    provider = OAuthClientProvider(
+        url, metadata, Storage(), browser.open, browser.returned
+    )
     async with (
         httpx2.AsyncClient(auth=provider) as http,
         Client(streamable_http_client(url, http_client=http)) as client,

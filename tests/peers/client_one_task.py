@@ -21,7 +21,9 @@ async def decline(message: str, kind: Any, params: Any, _: Any) -> ElicitResult[
 async def main(_: str = "--", *command: str) -> None:
     """Call the tool that asks."""
     program, *arguments = command or ("",)
-    server: Any = os.environ.get("MRTR_CASSETTE_URL") or StdioTransport(program, arguments)
+    server: Any = os.environ.get("MRTR_CASSETTE_URL") or StdioTransport(
+        program, arguments
+    )
     async with Client(server, elicitation_handler=decline) as client:
         task = await call_tool_task(client, "book", {"seats": 2})
         print((await task.result()).data)

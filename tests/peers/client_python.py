@@ -90,19 +90,25 @@ def quoted(value: object) -> str:
 
 def show_result(result: Result) -> None:
     """Print the part of a result that MCP gives a meaning; a false `isError` is an absent one."""
-    shown = result.model_dump(mode="json", by_alias=True, exclude_none=True, include=SHOWN)
+    shown = result.model_dump(
+        mode="json", by_alias=True, exclude_none=True, include=SHOWN
+    )
     if not shown.get("isError"):
         shown.pop("isError", None)
     say("result", quoted(shown))
 
 
-async def show_progress(progress: float, total: float | None, message: str | None) -> None:
+async def show_progress(
+    progress: float, total: float | None, message: str | None
+) -> None:
     """Print one progress notification."""
     of_total = "" if total is None else f"/{total:g}"
     say(f"progress {progress:g}{of_total} {quoted(message)}")
 
 
-async def elicit(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+async def elicit(
+    context: ClientRequestContext, params: ElicitRequestParams
+) -> ElicitResult:
     """Accept or decline a form or a URL, by its message."""
     if not isinstance(params, ElicitRequestFormParams):
         say("ask url", quoted(params.message), params.url)
@@ -113,7 +119,9 @@ async def elicit(context: ClientRequestContext, params: ElicitRequestParams) -> 
     await RENDEZVOUS.wait()
     if params.message in DECLINED:
         return ElicitResult(action="decline")
-    return ElicitResult(action="accept", content={name: ANSWERS[name] for name in fields})
+    return ElicitResult(
+        action="accept", content={name: ANSWERS[name] for name in fields}
+    )
 
 
 async def sample(
@@ -131,7 +139,9 @@ async def sample(
 async def list_roots(context: ClientRequestContext) -> ListRootsResult:
     """Offer one root."""
     say("ask roots")
-    return ListRootsResult(roots=[Root(uri=FileUrl("file:///workspace"), name="workspace")])
+    return ListRootsResult(
+        roots=[Root(uri=FileUrl("file:///workspace"), name="workspace")]
+    )
 
 
 async def list_all(client: Client) -> None:
@@ -198,7 +208,9 @@ if LEGACY:
 
 
 @asynccontextmanager
-async def reaching(server: str | list[str], headers: dict[str, str]) -> AsyncIterator[Any]:
+async def reaching(
+    server: str | list[str], headers: dict[str, str]
+) -> AsyncIterator[Any]:
     """Give the transport to a URL, or to a server that a command starts."""
     if isinstance(server, str):
         async with httpx2.AsyncClient(headers=headers, timeout=None) as http:
@@ -207,7 +219,9 @@ async def reaching(server: str | list[str], headers: dict[str, str]) -> AsyncIte
         yield stdio_client(StdioServerParameters(command=server[0], args=server[1:]))
 
 
-async def run_flows(server: str | list[str], names: Iterable[str], headers: dict[str, str]) -> int:
+async def run_flows(
+    server: str | list[str], names: Iterable[str], headers: dict[str, str]
+) -> int:
     """Run the named flows on one connection and return how many ended in an error."""
     errors = 0
     async with (
@@ -222,7 +236,9 @@ async def run_flows(server: str | list[str], names: Iterable[str], headers: dict
         ) as client,
     ):
         if client.protocol_version != PROTOCOL_VERSION and not LEGACY:
-            sys.exit(f"negotiated {client.protocol_version}, expected {PROTOCOL_VERSION}")
+            sys.exit(
+                f"negotiated {client.protocol_version}, expected {PROTOCOL_VERSION}"
+            )
         for name in names:
             say("==", name)
             try:
@@ -252,9 +268,13 @@ def main() -> int:
     """Run the flows of the command line; exit status 1 tells that one of them failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("url", nargs="?", default=os.environ.get("MRTR_CASSETTE_URL"))
-    parser.add_argument("--flow", nargs="+", action="extend", choices=FLOWS, metavar="NAME")
+    parser.add_argument(
+        "--flow", nargs="+", action="extend", choices=FLOWS, metavar="NAME"
+    )
     parser.add_argument("--decline", action="append", default=[], metavar="MESSAGE")
-    parser.add_argument("--headers", nargs="+", action="extend", default=[], metavar="'N: v'")
+    parser.add_argument(
+        "--headers", nargs="+", action="extend", default=[], metavar="'N: v'"
+    )
     parser.add_argument("--sessions", type=int, default=1)
     parser.add_argument("--legacy", action="store_true")
     arguments, command = sys.argv[1:], []
@@ -268,7 +288,9 @@ def main() -> int:
     DECLINED.update(options.decline)
     headers = dict(header.split(": ", 1) for header in options.headers)
     flows = options.flow or list(FLOWS)
-    return 1 if asyncio.run(run_sessions(options.sessions, server, flows, headers)) else 0
+    return (
+        1 if asyncio.run(run_sessions(options.sessions, server, flows, headers)) else 0
+    )
 
 
 if __name__ == "__main__":

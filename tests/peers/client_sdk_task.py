@@ -20,7 +20,9 @@ async def answer(_: Any, params: ElicitRequestParams) -> ElicitResult:
 async def main() -> None:
     """Call the tool that asks, as if it were no task."""
     extension = TasksClientExtension(answer)
-    async with Client(os.environ["MRTR_CASSETTE_URL"], extensions=[extension]) as client:
+    async with Client(
+        os.environ["MRTR_CASSETTE_URL"], extensions=[extension]
+    ) as client:
         result = await client.call_tool("book", {"seats": 2})
         print(result.content[0].text)
 

@@ -33,7 +33,11 @@ async def begun(client: Client[Any], name: str, /, **arguments: Any) -> ToolTask
 
 async def talk(client: Client[Any], polls: int) -> None:
     """Have tasks that ask, are cancelled, fail and are left; poll each some times more than needed."""
-    for name, arguments in (("book", {"seats": 2}), ("count", {"words": "one two"}), ("fail", {})):
+    for name, arguments in (
+        ("book", {"seats": 2}),
+        ("count", {"words": "one two"}),
+        ("fail", {}),
+    ):
         task = await begun(client, name, **arguments)
         for _ in range(polls):
             await task.status()

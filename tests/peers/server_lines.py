@@ -20,10 +20,16 @@ import time
 def main() -> None:
     """Serve until stdin ends, and beyond where that is wanted."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--deaf", action="store_true", help="ignore SIGTERM and the end of stdin")
-    parser.add_argument("--child", action="store_true", help="have a child that ignores SIGTERM")
+    parser.add_argument(
+        "--deaf", action="store_true", help="ignore SIGTERM and the end of stdin"
+    )
+    parser.add_argument(
+        "--child", action="store_true", help="have a child that ignores SIGTERM"
+    )
     parser.add_argument("--code", type=int, default=0, help="the exit code")
-    parser.add_argument("--last", default="", help="what is said after the end of stdin")
+    parser.add_argument(
+        "--last", default="", help="what is said after the end of stdin"
+    )
     parser.add_argument("--mark", default="", help="nothing, but children have it too")
     options = parser.parse_args()
     if options.deaf:

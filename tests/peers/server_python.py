@@ -36,7 +36,9 @@ server = MCPServer("releases", version="1.0.0", log_level="WARNING")
 def form(key: str, message: str, kind: str = "string") -> ElicitRequest:
     """Ask for one field, named like the key of the question."""
     schema = {"type": "object", "properties": {key: {"type": kind}}, "required": [key]}
-    return ElicitRequest(params=ElicitRequestFormParams(message=message, requested_schema=schema))
+    return ElicitRequest(
+        params=ElicitRequestFormParams(message=message, requested_schema=schema)
+    )
 
 
 def ask(state: str | None = None, **forms: ElicitRequest) -> InputRequiredResult:
@@ -86,7 +88,9 @@ async def tag_release(tag: str, ctx: Context) -> CallToolResult | InputRequiredR
 async def provision(ctx: Context) -> str | InputRequiredResult:
     """Provision a database."""
     if ctx.input_responses is None:
-        return ask(name=form("name", "Database name?"), region=form("region", "Which region?"))
+        return ask(
+            name=form("name", "Database name?"), region=form("region", "Which region?")
+        )
     return f"Provisioned {accepted(ctx, 'name')} in {accepted(ctx, 'region')}"
 
 
@@ -138,7 +142,9 @@ async def release_train(version: str, ctx: Context) -> str | InputRequiredResult
 async def everything(ctx: Context) -> str | InputRequiredResult:
     """Ask every kind of question in one round."""
     if ctx.input_responses is None:
-        prompt = SamplingMessage(role="user", content=TextContent(text="Summarize the diff"))
+        prompt = SamplingMessage(
+            role="user", content=TextContent(text="Summarize the diff")
+        )
         signin = ElicitRequestURLParams(
             message="Sign in to continue", url="https://example.com/auth"
         )
@@ -167,7 +173,11 @@ async def everything(ctx: Context) -> str | InputRequiredResult:
 @server.tool("build", structured_output=False)
 async def build(target: str, ctx: Context) -> str | InputRequiredResult:
     """Build a target, which takes a second call."""
-    return f"Built {target}" if ctx.request_state else InputRequiredResult(request_state="started")
+    return (
+        f"Built {target}"
+        if ctx.request_state
+        else InputRequiredResult(request_state="started")
+    )
 
 
 @server.tool("count", structured_output=False)
@@ -183,7 +193,9 @@ async def ask_late(steps: int, ctx: Context) -> str | InputRequiredResult:
     await report_steps(ctx, steps)
     if ctx.input_responses is None:
         return ask(confirm=form("confirm", f"Finish after {steps}?", "boolean"))
-    return f"Done after {steps}" if accepted(ctx, "confirm") else f"Stopped after {steps}"
+    return (
+        f"Done after {steps}" if accepted(ctx, "confirm") else f"Stopped after {steps}"
+    )
 
 
 @server.prompt("release-notes")
@@ -198,7 +210,9 @@ async def release_notes(version: str, ctx: Context) -> str | InputRequiredResult
 async def deployment(name: str, ctx: Context) -> str | InputRequiredResult:
     """Show a configuration after the operator confirms."""
     if ctx.input_responses is None:
-        return ask(confirm=form("confirm", f"Reveal the {name} configuration?", "boolean"))
+        return ask(
+            confirm=form("confirm", f"Reveal the {name} configuration?", "boolean")
+        )
     return "replicas: 3" if accepted(ctx, "confirm") else "withheld"
 
 

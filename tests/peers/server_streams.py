@@ -30,7 +30,9 @@ class Events(EventStore):
         self._events.append((stream_id, message))
         return f"event-{len(self._events)}"
 
-    async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> str:
+    async def replay_events_after(
+        self, last_event_id: str, send_callback: EventCallback
+    ) -> str:
         place = int(last_event_id.removeprefix("event-"))
         stream, _ = self._events[place - 1]
         for number, (of, message) in enumerate(self._events[place:], place + 1):
@@ -71,8 +73,12 @@ def main() -> None:
     app = server.streamable_http_app(event_store=Events(), retry_interval=10)
     app = server.sse_app() if options.sse else app
     listener = socket.create_server(("127.0.0.1", 0))
-    print(f"listening on http://127.0.0.1:{listener.getsockname()[1]}/{path}", flush=True)
-    config = uvicorn.Config(of_2025(app), log_level="critical", timeout_graceful_shutdown=0)
+    print(
+        f"listening on http://127.0.0.1:{listener.getsockname()[1]}/{path}", flush=True
+    )
+    config = uvicorn.Config(
+        of_2025(app), log_level="critical", timeout_graceful_shutdown=0
+    )
     uvicorn.Server(config).run(sockets=[listener])
 
 

@@ -25,7 +25,10 @@ def ask(**fields: str) -> InputRequiredResult:
         key: ElicitRequest(
             params=ElicitRequestFormParams(
                 message=message,
-                requested_schema={"type": "object", "properties": {key: {"type": "string"}}},
+                requested_schema={
+                    "type": "object",
+                    "properties": {key: {"type": "string"}},
+                },
             )
         )
         for key, message in fields.items()
@@ -84,7 +87,9 @@ def main() -> None:
         return
     listener = socket.create_server(("127.0.0.1", options.port))
     print(f"listening on http://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)
-    config = uvicorn.Config(server.http_app(), log_level="critical", timeout_graceful_shutdown=0)
+    config = uvicorn.Config(
+        server.http_app(), log_level="critical", timeout_graceful_shutdown=0
+    )
     AtOnce(config).run(sockets=[listener])
 
 

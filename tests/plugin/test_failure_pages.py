@@ -54,6 +54,8 @@ def test_pages_are_for_failed_tests_that_want_them(suite, recorded):
     body = "deploy(mrtr_cassette.url, confirm=False)"
     suite.write("test_page.py", FAILS.format(cassette=str(recorded), body=body))
     suite.run(failed=1)
-    suite.write("test_page.py", FAILS.format(cassette=str(recorded), body="pytest.skip()"))
+    suite.write(
+        "test_page.py", FAILS.format(cassette=str(recorded), body="pytest.skip()")
+    )
     suite.run("--mrtr-view=failed", skipped=1)
     assert not (suite.path / "mrtr-view").exists()

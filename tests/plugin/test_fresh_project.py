@@ -64,11 +64,15 @@ def test_the_wheel_has_what_a_user_needs(wheel):
         (entry_points,) = [name for name in names if name.endswith("entry_points.txt")]
         text = file.read(entry_points).decode()
     assert "mrtr_cassette/py.typed" in names
-    assert {f"mrtr_cassette/core/report/page.{kind}" for kind in ("css", "html", "js")} <= names
+    assert {
+        f"mrtr_cassette/core/report/page.{kind}" for kind in ("css", "html", "js")
+    } <= names
     assert "mrtr-cassette = mrtr_cassette.pytest_plugin" in text
     assert "mrtr-cassette = mrtr_cassette.cli:main" in text
     assert any(name.endswith("/licenses/LICENSE") for name in names)
-    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"mrtr_cassette"}
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == {
+        "mrtr_cassette"
+    }
 
 
 def test_a_fresh_project_records_replays_and_fails(tmp_path, programs):
@@ -95,11 +99,18 @@ def test_a_fresh_project_records_replays_and_fails(tmp_path, programs):
     recorded = cassette.read_bytes()
 
     (tmp_path / "server.py").unlink()
-    declines = TEST.replace('action="accept", content={"confirm": True}', 'action="decline"')
-    declines = declines.replace("upstream=[", '"test_deploy/test_deploy.json", upstream=[')
+    declines = TEST.replace(
+        'action="accept", content={"confirm": True}', 'action="decline"'
+    )
+    declines = declines.replace(
+        "upstream=[", '"test_deploy/test_deploy.json", upstream=['
+    )
     (tmp_path / "tests/test_declines.py").write_text(declines)
     code, printed = run(*tests)
     assert (code, "1 failed, 1 passed" in printed) == (1, True), printed
     assert "FAILED tests/test_declines.py" in printed
-    assert '/inputResponses/confirm/action: recorded "accept", received "decline"' in printed
+    assert (
+        '/inputResponses/confirm/action: recorded "accept", received "decline"'
+        in printed
+    )
     assert cassette.read_bytes() == recorded

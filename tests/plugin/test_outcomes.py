@@ -61,7 +61,9 @@ def suite(suite, monkeypatch):
 def table():
     """Return the table of the guide, by kind of cassette, outcome and mode."""
     rows = [
-        line for line in GUIDE.read_text().splitlines() if line.startswith(("| own", "| shared"))
+        line
+        for line in GUIDE.read_text().splitlines()
+        if line.startswith(("| own", "| shared"))
     ]
     cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
     return {
@@ -76,7 +78,10 @@ def test_guide_says_what_becomes_of_cassettes(suite, monkeypatch):
     """Each cell of the table is what a run does, and two modes leave all cassettes alone."""
     folder = suite.path / "cassettes"
     places = {
-        **{("own", each): folder / f"test_{each}/test_it-mrtr_cassette.json" for each in ENDS},
+        **{
+            ("own", each): folder / f"test_{each}/test_it-mrtr_cassette.json"
+            for each in ENDS
+        },
         **{("shared", each): folder / f"test_{each}.json" for each in ENDS},
     }
 
@@ -87,13 +92,19 @@ def test_guide_says_what_becomes_of_cassettes(suite, monkeypatch):
     found = {}
     said = run("once")
     for key, path in places.items():
-        warns = ", warns" * (f"Warning: {path} was not written: the test was {key[1]}, and" in said)
-        found[*key, "once, no file"] = ("written" if path.exists() else "not written") + warns
+        warns = ", warns" * (
+            f"Warning: {path} was not written: the test was {key[1]}, and" in said
+        )
+        found[*key, "once, no file"] = (
+            "written" if path.exists() else "not written"
+        ) + warns
         path.unlink(missing_ok=True)
     monkeypatch.setenv("CALM", "")
     run("once")
     monkeypatch.delenv("CALM")
-    recorded = {key: (path.read_bytes(), lasting_part(path)) for key, path in places.items()}
+    recorded = {
+        key: (path.read_bytes(), lasting_part(path)) for key, path in places.items()
+    }
     for mode in {*MODES, "none", "verify"} - {"once, no file"}:
         if mode in ("append", "all"):
             monkeypatch.setenv("MORE", "")
@@ -103,7 +114,9 @@ def test_guide_says_what_becomes_of_cassettes(suite, monkeypatch):
             before, lasting = recorded[key]
             warns = ", warns" * (f"Warning: {path} was not written" in said)
             changed = "added to" if mode == "append" else "replaced"
-            found[*key, mode] = ("as it was" if path.read_bytes() == before else changed) + warns
+            found[*key, mode] = (
+                "as it was" if path.read_bytes() == before else changed
+            ) + warns
             if path.read_bytes() != before:
                 assert lasting_part(path) != lasting
             path.write_bytes(before)

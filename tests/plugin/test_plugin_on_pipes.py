@@ -48,8 +48,12 @@ def test_once_records_and_then_replays_without_the_server(project):
     project.run()
     before = project.cassette(CASSETTE)
     project.run("--mrtr-mode=all").stdout.fnmatch_lines(["mrtr-cassette: 1 same, kept"])
-    project.run("--mrtr-mode=verify").stdout.fnmatch_lines(["mrtr-cassette: 1 the same"])
-    project.write("test_one.py", ONE_TEST.replace("upstream=SERVER", 'upstream=["gone"]'))
+    project.run("--mrtr-mode=verify").stdout.fnmatch_lines(
+        ["mrtr-cassette: 1 the same"]
+    )
+    project.write(
+        "test_one.py", ONE_TEST.replace("upstream=SERVER", 'upstream=["gone"]')
+    )
     project.run("--mrtr-mode=none")
 
     assert project.cassettes() == [f"cassettes/{CASSETTE}"]

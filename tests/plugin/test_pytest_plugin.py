@@ -146,7 +146,9 @@ def test_a_mode_that_does_not_exist_is_refused(suite, monkeypatch):
     monkeypatch.setenv("MRTR_CASSETTE_MODE", "sometimes")
     result = suite.pytester.runpytest()
     result.stderr.fnmatch_lines(
-        ["*the environment variable MRTR_CASSETTE_MODE is 'sometimes', and not one of none, once,*"]
+        [
+            "*the environment variable MRTR_CASSETTE_MODE is 'sometimes', and not one of none, once,*"
+        ]
     )
 
 
@@ -175,7 +177,9 @@ def test_an_application_is_an_upstream(suite):
     for given in ((imported, application), ("", "object()")):
         suite.write("test_app.py", APPLICATIONS.format(*given))
         suite.run(passed=2)
-    assert suite.cassettes() == [f"cassettes/test_app/test_{name}.json" for name in ("one", "two")]
+    assert suite.cassettes() == [
+        f"cassettes/test_app/test_{name}.json" for name in ("one", "two")
+    ]
 
 
 def test_the_fixture_is_asked_only_when_recording(suite):
@@ -183,7 +187,10 @@ def test_the_fixture_is_asked_only_when_recording(suite):
     suite.write("test_one.py", ONE_TEST.replace("upstream=APPLICATION", ""))
     suite.write("conftest.py", FIXTURE_OF_UPSTREAM)
     assert "the server is started" in suite.run("-s").stdout.str()
-    assert suite.cassette("test_one/test_deploy.json")["upstream"] == "http://localhost/mcp"
+    assert (
+        suite.cassette("test_one/test_deploy.json")["upstream"]
+        == "http://localhost/mcp"
+    )
     assert "the server is started" not in suite.run("-s").stdout.str()
 
 
@@ -192,10 +199,17 @@ def test_without_an_upstream_nothing_is_recorded(suite):
     suite.write("test_one.py", ONE_TEST.replace("upstream=APPLICATION", ""))
     result = suite.run(errors=1)
     result.stdout.fnmatch_lines(
-        ["there is nothing to record */test_deploy.json from; name an upstream in the marker*"]
+        [
+            "there is nothing to record */test_deploy.json from; name an upstream in the marker*"
+        ]
     )
-    suite.write("test_one.py", ONE_TEST.replace("=APPLICATION", '="serve --port {port}"'))
-    assert "a command is a list: ['serve', '--port', '{port}']" in suite.run(errors=1).stdout.str()
+    suite.write(
+        "test_one.py", ONE_TEST.replace("=APPLICATION", '="serve --port {port}"')
+    )
+    assert (
+        "a command is a list: ['serve', '--port', '{port}']"
+        in suite.run(errors=1).stdout.str()
+    )
     assert suite.cassettes() == []
 
 
@@ -232,9 +246,14 @@ def test_an_upstream_that_dies_fails_the_test(suite):
     )
     result = suite.run(passed=1, failed=1, errors=2)
     result.stdout.fnmatch_lines(
-        ["*the upstream did not answer * request*", "*/test_swallows.json was not written"]
+        [
+            "*the upstream did not answer * request*",
+            "*/test_swallows.json was not written",
+        ]
     )
-    result.stdout.fnmatch_lines(["*mrtr-cassette: output of the upstream*", "out of memory"])
+    result.stdout.fnmatch_lines(
+        ["*mrtr-cassette: output of the upstream*", "out of memory"]
+    )
     assert suite.cassettes() == []
 
 
@@ -260,7 +279,8 @@ def test_several_cassettes_in_one_test(suite):
     suite.write("test_both.py", text.replace("upstream=APPLICATION", ""))
     suite.run()
     suite.write(
-        "test_both.py", text.replace('deploy(there.url, "there")', 'deploy(there.url, "x")')
+        "test_both.py",
+        text.replace('deploy(there.url, "there")', 'deploy(there.url, "x")'),
     )
     result = suite.run(failed=1)
     result.stdout.fnmatch_lines(["miss: arguments-differ*", "*sub/there.json"])
@@ -279,7 +299,8 @@ def test_several_cassettes_in_one_test(suite):
 def test_what_a_factory_can_not_do(suite, call, text):
     """A wrong call fails the test, with one line for a reason."""
     suite.write(
-        "test_x.py", f"from agent import APPLICATION\ndef test_x(mrtr_cassettes):\n    {call}\n"
+        "test_x.py",
+        f"from agent import APPLICATION\ndef test_x(mrtr_cassettes):\n    {call}\n",
     )
     suite.run(failed=1).stdout.fnmatch_lines([text])
     assert suite.cassettes() == []
@@ -326,14 +347,18 @@ def test_a_swallowed_miss_fails_the_test_at_teardown(suite, recorded):
 def test_a_miss_without_an_upstream_names_one(suite, names_upstream):
     """What is told works: the marker has the recorded server, unless the suite's fixture has one."""
     suite.write("conftest.py", FIXTURE_OF_UPSTREAM if names_upstream else "")
-    marked = "import pytest\nfrom agent import deploy\n@pytest.mark.mrtr_cassette('c'{})\n"
+    marked = (
+        "import pytest\nfrom agent import deploy\n@pytest.mark.mrtr_cassette('c'{})\n"
+    )
     test = "def test_x(mrtr_cassette):\n    deploy(mrtr_cassette.url{})\n"
     with in_thread(serving_application(create_app())) as url:
         suite.write("test_x.py", marked.format(f", upstream={url!r}") + test.format(""))
         suite.run()
         suite.write("test_x.py", marked.format("") + test.format(", confirm=False"))
         missed = suite.run("--mrtr-mode=none", failed=1).stdout.str()
-        (way,) = set(re.findall("(?m)^ +or: +record this answer too with (.*)$", missed))
+        (way,) = set(
+            re.findall("(?m)^ +or: +record this answer too with (.*)$", missed)
+        )
         pytest_line = "pytest test_x.py::test_x --mrtr-mode=append"
         if names_upstream:
             assert way == pytest_line
@@ -400,7 +425,9 @@ def test_no_teardown_hides_a_miss(suite, recorded, ending, told):
         """,
     )
     result = suite.run(passed=1, errors=1)
-    result.stdout.fnmatch_lines([*told, "*miss: answers-differ: *", "ERROR test_miss.py::*"])
+    result.stdout.fnmatch_lines(
+        [*told, "*miss: answers-differ: *", "ERROR test_miss.py::*"]
+    )
 
 
 def test_an_interrupted_run_publishes_nothing(suite):
@@ -423,7 +450,9 @@ def test_the_journal_of_a_killed_run_is_not_passed_over(suite):
     for mode in ("once", "none", "all"):
         result = suite.run(f"--mrtr-mode={mode}", errors=1)
         result.stdout.fnmatch_lines(
-            ["*.journal: an earlier recording ended before it was published; publish it with: *"]
+            [
+                "*.journal: an earlier recording ended before it was published; publish it with: *"
+            ]
         )
     journal.unlink()
     suite.run()

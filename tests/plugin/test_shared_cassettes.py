@@ -41,18 +41,27 @@ def suite(suite):
 
 def write(suite, *parts, name=""):
     """Write the test file."""
-    suite.write("test_it.py", HEAD.format(name=f'"{name}", ' if name else "") + "".join(parts))
+    suite.write(
+        "test_it.py", HEAD.format(name=f'"{name}", ' if name else "") + "".join(parts)
+    )
 
 
 def envs(suite, name):
     """Return what the calls of a cassette deploy to, in their order."""
-    bodies = [each["request"]["body"]["params"] for each in suite.cassette(name)["interactions"]]
+    bodies = [
+        each["request"]["body"]["params"]
+        for each in suite.cassette(name)["interactions"]
+    ]
     return [each["arguments"]["env"] for each in bodies if "arguments" in each]
 
 
 def test_each_test_that_names_a_cassette_adds_to_it(suite):
     """It plays what those before it recorded, and records what is missing."""
-    write(suite, NAMED.replace('"b")', '"a"); deploy(mrtr_cassette, "b")'), name="shared.json")
+    write(
+        suite,
+        NAMED.replace('"b")', '"a"); deploy(mrtr_cassette, "b")'),
+        name="shared.json",
+    )
     for mode in ("once", "all", "append", "none"):
         suite.run(f"--mrtr-mode={mode}", passed=2)
         assert envs(suite, "shared.json") == ["a", "b"]
@@ -62,7 +71,9 @@ def test_shared_cassettes_are_recorded_by_one_process_and_played_by_several(suit
     """Workers of pytest-xdist are told the way out."""
     write(suite, PAIR)
     refused = suite.run("-n", "2", errors=2).stdout
-    refused.fnmatch_lines(["*test_it.json is shared by tests*; record it with pytest -n 0; *"])
+    refused.fnmatch_lines(
+        ["*test_it.json is shared by tests*; record it with pytest -n 0; *"]
+    )
     assert suite.cassettes() == []
     suite.run(passed=2)
     played = suite.run("-n", "2", passed=2)
@@ -80,9 +91,13 @@ def test_mode_all_does_not_replace_a_whole_by_a_part(suite, test, name):
     before = path.read_bytes()
     for options in (("-k", "test_a"), ("test_it.py::test_a",), ()):
         if not options:
-            skipping = test.replace("    def test_b", "    @pytest.mark.skip\n    def test_b")
+            skipping = test.replace(
+                "    def test_b", "    @pytest.mark.skip\n    def test_b"
+            )
             write(suite, skipping, name=name)
-        result = suite.run("--mrtr-mode=all", *options, passed=1, skipped=int(not options))
+        result = suite.run(
+            "--mrtr-mode=all", *options, passed=1, skipped=int(not options)
+        )
         assert result.ret == pytest.ExitCode.TESTS_FAILED
         result.stdout.fnmatch_lines(
             [f"{path} was not replaced: this run has not recorded*", "*append*"]
@@ -123,7 +138,9 @@ def test_one_cassette_serves_a_whole_run(suite):
     assert envs(suite, "session.json") == ["a", "b"]
     suite.run("--mrtr-mode=none", "unit/test_b.py")
     suite.run("--mrtr-mode=none", "--mrtr-orphans=fail", passed=2)
-    (suite.path / "unit/test_b.py").write_text("def test_b(mrtr_cassette_session): wrong\n")
+    (suite.path / "unit/test_b.py").write_text(
+        "def test_b(mrtr_cassette_session): wrong\n"
+    )
     suite.run("--mrtr-mode=all", passed=1, failed=1)
     assert envs(suite, "session.json") == ["a", "b"]
 

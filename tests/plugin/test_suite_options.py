@@ -14,7 +14,9 @@ pytest_plugins = ["pytester"]
 
 def test_the_ini_moves_all_cassettes_into_one_folder(suite):
     """Test files of one name in two folders have cassettes of their own there too."""
-    suite.write("pytest.ini", "[pytest]\nmrtr_cassette_dir = data/tapes\npythonpath = .\n")
+    suite.write(
+        "pytest.ini", "[pytest]\nmrtr_cassette_dir = data/tapes\npythonpath = .\n"
+    )
     suite.write("unit/test_one.py", ONE_TEST)
     suite.write(
         "slow/test_one.py",
@@ -51,7 +53,10 @@ ORPHAN = "cassettes/test_one/test_gone.json"
 
 def test_orphans_are_listed_or_fail_a_run(with_orphan):
     """Cassettes that no collected test uses are named; other files, and those in use, are not."""
-    for action, code in (("list", pytest.ExitCode.OK), ("fail", pytest.ExitCode.TESTS_FAILED)):
+    for action, code in (
+        ("list", pytest.ExitCode.OK),
+        ("fail", pytest.ExitCode.TESTS_FAILED),
+    ):
         result = with_orphan.run(f"--mrtr-orphans={action}", passed=2)
         listed = [line for line in result.outlines if line.startswith("cassettes/")]
         assert (listed, result.ret) == ([ORPHAN], code)
@@ -61,7 +66,9 @@ def test_orphans_are_listed_or_fail_a_run(with_orphan):
     assert result.ret == 0
 
 
-def test_cassette_that_any_process_of_the_run_opened_is_no_orphan(with_orphan, recorded):
+def test_cassette_that_any_process_of_the_run_opened_is_no_orphan(
+    with_orphan, recorded
+):
     """Tests that use the library, or start a program that does, use their cassettes too."""
     for name in ("library.json", "program.json"):
         (with_orphan.path / "cassettes" / name).write_bytes(recorded.read_bytes())
@@ -84,7 +91,9 @@ def test_cassette_that_any_process_of_the_run_opened_is_no_orphan(with_orphan, r
         """,
     )
     result = with_orphan.run("--mrtr-orphans=list", "-n", "2", passed=4)
-    assert [line for line in result.outlines if line.startswith("cassettes/")] == [ORPHAN]
+    assert [line for line in result.outlines if line.startswith("cassettes/")] == [
+        ORPHAN
+    ]
 
 
 def test_renamed_test_is_told_of_its_old_cassette(with_orphan):
@@ -97,7 +106,9 @@ def test_renamed_test_is_told_of_its_old_cassette(with_orphan):
     old.rename(folder / "test_deploys.json")
     result = with_orphan.run("--mrtr-mode=none", "test_one.py", failed=1)
     old = folder / "test_deploys.json"
-    result.stdout.fnmatch_lines([f"no test uses {old}; if this one was renamed: mv {old} {new}"])
+    result.stdout.fnmatch_lines(
+        [f"no test uses {old}; if this one was renamed: mv {old} {new}"]
+    )
 
 
 # --- What is said of a run ---
@@ -130,7 +141,8 @@ def test_run_says_its_mode_and_what_became_of_its_cassettes(suite):
 def test_run_says_what_was_redacted(suite):
     """The summary names the cassette, the rule, and the calls in which it was replaced."""
     suite.write(
-        "test_one.py", ONE_TEST.replace("APPLICATION)", "APPLICATION, redact=['release-train'])")
+        "test_one.py",
+        ONE_TEST.replace("APPLICATION)", "APPLICATION, redact=['release-train'])"),
     )
     path = "cassettes/test_one/test_deploy.json"
     redacted = f"mrtr-cassette: {path}: redacted: custom-1 ×1 (#2 tools/list)"
@@ -148,10 +160,14 @@ def test_old_cassette_is_recorded_anew_or_told(suite):
     path.write_text(json.dumps(tree))
     suite.write("pytest.ini", "[pytest]\nfilterwarnings = default\npythonpath = .\n")
     suite.run("--mrtr-mode=none").stdout.no_fnmatch_line("*days old*")
-    marked = ONE_TEST.replace("upstream=APPLICATION", "upstream=APPLICATION, max_age=30")
+    marked = ONE_TEST.replace(
+        "upstream=APPLICATION", "upstream=APPLICATION, max_age=30"
+    )
     suite.write("test_one.py", marked)
     warned = suite.run("--mrtr-mode=none", passed=1, warnings=1)
-    warned.stdout.fnmatch_lines(["*test_deploy.json is * days old; record it anew with *"])
+    warned.stdout.fnmatch_lines(
+        ["*test_deploy.json is * days old; record it anew with *"]
+    )
     assert old.encode() in path.read_bytes()
     suite.follow(warned).stdout.fnmatch_lines(["mrtr-cassette: 1 recorded"])
     assert old.encode() not in path.read_bytes()
@@ -170,15 +186,22 @@ def recorded_at(path, date):
 
 def test_adding_to_a_cassette_does_not_make_it_younger(suite):
     """What mode append adds leaves the date of what the cassette had before, so it grows old."""
-    suite.write("test_one.py", ONE_TEST.replace("APPLICATION)", "APPLICATION, max_age=30)"))
+    suite.write(
+        "test_one.py", ONE_TEST.replace("APPLICATION)", "APPLICATION, max_age=30)")
+    )
     suite.run()
     path = suite.path / "cassettes/test_one/test_deploy.json"
     recorded_at(path, "2001-01-01T00:00:00+00:00")
     text = (suite.path / "test_one.py").read_text()
-    more = """\n    assert deploy(mrtr_cassette.url, env="more") == "Deployed to more"\n"""
+    more = (
+        """\n    assert deploy(mrtr_cassette.url, env="more") == "Deployed to more"\n"""
+    )
     (suite.path / "test_one.py").write_text(text.rstrip() + more)
     suite.run("--mrtr-mode=append").stdout.fnmatch_lines(["mrtr-cassette: 1 added to"])
-    assert suite.cassette("test_one/test_deploy.json")["recording"]["recorded_at"][:4] == "2001"
+    assert (
+        suite.cassette("test_one/test_deploy.json")["recording"]["recorded_at"][:4]
+        == "2001"
+    )
 
 
 @pytest.mark.parametrize(
@@ -189,11 +212,15 @@ def test_failing_to_renew_an_old_cassette_names_its_age(suite, upstream):
     suite.write("test_one.py", ONE_TEST)
     suite.run()
     recorded_at(suite.path / "cassettes/test_one/test_deploy.json", "2001-01-01")
-    marked = ONE_TEST.replace("upstream=APPLICATION", f"upstream={upstream}, max_age=30")
+    marked = ONE_TEST.replace(
+        "upstream=APPLICATION", f"upstream={upstream}, max_age=30"
+    )
     suite.write("test_one.py", marked.replace("import pytest", "import pytest, sys"))
     result = suite.pytester.runpytest("--mrtr-mode=once", "test_one.py")
     assert result.parseoutcomes().keys() <= {"failed", "errors"}
-    text = "*test_deploy.json is * days old, max_age is 30, so mode once recorded it anew*"
+    text = (
+        "*test_deploy.json is * days old, max_age is 30, so mode once recorded it anew*"
+    )
     result.stdout.fnmatch_lines([text])
 
 
@@ -203,7 +230,9 @@ def test_a_date_that_is_none_is_an_error_where_age_counts(suite):
     suite.run()
     recorded_at(suite.path / "cassettes/test_one/test_deploy.json", "yesterday")
     suite.run("--mrtr-mode=none")
-    suite.write("test_one.py", ONE_TEST.replace("APPLICATION)", "APPLICATION, max_age=30)"))
+    suite.write(
+        "test_one.py", ONE_TEST.replace("APPLICATION)", "APPLICATION, max_age=30)")
+    )
     result = suite.run("--mrtr-mode=none", errors=1)
     text = "*test_deploy.json: /recording/recorded_at is 'yesterday', which is no date*"
     result.stdout.fnmatch_lines([text])
@@ -244,7 +273,9 @@ def test_a_cassette_opened_before_the_file_system_is_faked_is_played(suite):
     """The order of the fixtures is the way out that the failure names."""
     suite.write("test_one.py", ONE_TEST)
     suite.run("--mrtr-mode=once")
-    suite.write("test_one.py", ONE_TEST.replace("(mrtr_cassette)", "(mrtr_cassette, fs)"))
+    suite.write(
+        "test_one.py", ONE_TEST.replace("(mrtr_cassette)", "(mrtr_cassette, fs)")
+    )
     suite.run("--mrtr-mode=none")
 
 
@@ -285,7 +316,11 @@ def test_what_recording_takes_the_suite_takes(suite):
     ("ini", "config", "text"),
     [
         ("mrtr_cassette_ignore = a", "{}", "ignore 'a' is no JSON Pointer*"),
-        ("", "{'retpeat': 1}", "the fixture mrtr_cassette_config has no option 'retpeat'; did *"),
+        (
+            "",
+            "{'retpeat': 1}",
+            "the fixture mrtr_cassette_config has no option 'retpeat'; did *",
+        ),
         ("", "5", "the fixture mrtr_cassette_config returns 5, and not a dict"),
     ],
 )
@@ -317,8 +352,12 @@ def test_a_wrong_value_names_its_place(suite, recorded, ini, config, text):
 
 def test_options_of_replays_alone_do_not_keep_a_test_from_being_recorded(suite):
     """What is played, and when, counts where the cassette is played."""
-    options = "reads=['deploy'], history='order', repeat='always', ignore=['/arguments/x']"
-    marked = ONE_TEST.replace("upstream=APPLICATION", f"upstream=APPLICATION, {options}")
+    options = (
+        "reads=['deploy'], history='order', repeat='always', ignore=['/arguments/x']"
+    )
+    marked = ONE_TEST.replace(
+        "upstream=APPLICATION", f"upstream=APPLICATION, {options}"
+    )
     suite.write("test_one.py", marked)
     for mode in ("once", "append", "all", "none", "verify"):
         suite.run(f"--mrtr-mode={mode}")
@@ -328,7 +367,9 @@ def test_options_of_replays_alone_do_not_keep_a_test_from_being_recorded(suite):
 def test_what_is_said_to_read_and_matches_in_no_test_is_told(suite, workers):
     """A name that one test of the run calls is no mistake in the others."""
     options = "reads=['deploy', 'tpyo']"
-    marked = ONE_TEST.replace("upstream=APPLICATION", f"upstream=APPLICATION, {options}")
+    marked = ONE_TEST.replace(
+        "upstream=APPLICATION", f"upstream=APPLICATION, {options}"
+    )
     suite.write("test_one.py", marked)
     suite.run()
     ended = suite.run("--mrtr-mode=none", *workers)

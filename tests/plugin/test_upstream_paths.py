@@ -23,10 +23,15 @@ def test_path_of_a_server_is_named_once(suite):
     suite.write("server.py", SERVER)
     suite.write("test_one.py", TEST.format(more=""))
     refused = suite.run(failed=1, errors=1)
-    refused.stdout.fnmatch_lines(["*is the path /mcp right? name another one with upstream_path"])
+    refused.stdout.fnmatch_lines(
+        ["*is the path /mcp right? name another one with upstream_path"]
+    )
     suite.write("test_one.py", TEST.format(more=', upstream_path="/api/mcp"'))
     suite.run()
-    assert suite.cassette("test_one/test_put.json")["upstream"] == "http://localhost/api/mcp"
+    assert (
+        suite.cassette("test_one/test_put.json")["upstream"]
+        == "http://localhost/api/mcp"
+    )
     suite.write("test_one.py", TEST.format(more=""))
     for mode in ("all", "append", "verify", "none"):
         suite.run(f"--mrtr-mode={mode}")

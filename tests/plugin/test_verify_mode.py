@@ -91,7 +91,10 @@ def test_a_marked_test_is_held_to_its_cassette(talk):
     """It runs against its server, passes where all is the same, and fails with what differs."""
     write(talk, 'assert say(mrtr_cassette) == "Deployed to Ada"', 'mode="verify", ')
     missing = shown(talk, failed=1)
-    assert "test_say.json: there is no such cassette, and in mode verify no new one" in missing
+    assert (
+        "test_say.json: there is no such cassette, and in mode verify no new one"
+        in missing
+    )
     assert "record it with pytest --mrtr-mode=once" in missing
     talk.run("--mrtr-mode=once")
     assert "1 the same" in shown(talk)
@@ -99,7 +102,10 @@ def test_a_marked_test_is_held_to_its_cassette(talk):
     changed = shown(talk, failed=1)
     verdict = 'question-changed: tools/call "deploy"'
     assert f"FAILED test_say.py::test_say - Failed: {verdict}\n" in changed
-    assert changed.count("turn 1 /inputRequests/confirm/params/message: question-changed") == 1
+    assert (
+        changed.count("turn 1 /inputRequests/confirm/params/message: question-changed")
+        == 1
+    )
     assert '- "Say it to Ada?"' in changed
     assert '+ "Really to Ada?"' in changed
     renew = "record what happens now with pytest test_say.py::test_say --mrtr-mode=all"
@@ -161,7 +167,10 @@ def test_a_call_that_a_fixture_makes_late_is_no_missing_one(talk):
     shown(talk, "--mrtr-mode=verify")
     talk.write("test_say.py", late.format(late="pass"))
     missing = shown(talk, "--mrtr-mode=verify", passed=1, errors=1)
-    assert 'ERROR test_say.py::test_say - Failed: not called: tools/call "deploy", and' in missing
+    assert (
+        'ERROR test_say.py::test_say - Failed: not called: tools/call "deploy", and'
+        in missing
+    )
 
 
 def test_what_is_ignored_makes_no_difference(talk):
@@ -173,7 +182,9 @@ def test_what_is_ignored_makes_no_difference(talk):
     changed = shown(talk, "--mrtr-mode=verify", failed=1)
     assert f"response {text}: text-changed" in changed
     assert "ignore=" not in changed
-    (talk.path / "ignored.toml").write_text(f"[[ignore]]\ncall='add'\npointers=['{text}']\n")
+    (talk.path / "ignored.toml").write_text(
+        f"[[ignore]]\ncall='add'\npointers=['{text}']\n"
+    )
     for options in (
         f"ignore=['{at}', '{text}'], ",
         f"ignore=['{at}'], ignore_from='ignored.toml', ",
@@ -197,10 +208,15 @@ def test_a_test_that_fails_or_is_skipped_is_not_compared(talk):
     (talk.path / "said.txt").write_text("Really to")
     write(talk, "assert not say(mrtr_cassette)")
     failed = shown(talk, "--mrtr-mode=verify", failed=1)
-    assert 'FAILED test_say.py::test_say - question-changed: tools/call "deploy"\n' in failed
+    assert (
+        'FAILED test_say.py::test_say - question-changed: tools/call "deploy"\n'
+        in failed
+    )
     assert "1 different" in failed
     write(talk, "pytest.skip(say(mrtr_cassette))")
-    assert "1 not compared (test skipped)" in shown(talk, "--mrtr-mode=verify", skipped=1)
+    assert "1 not compared (test skipped)" in shown(
+        talk, "--mrtr-mode=verify", skipped=1
+    )
     talk.write("test_say.py", "def test_say(mrtr_cassette):\n    pass")
     assert "there is nothing to hold to" in shown(talk, "--mrtr-mode=verify", errors=1)
 

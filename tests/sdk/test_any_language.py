@@ -36,5 +36,7 @@ def test_suite_is_recorded_and_replayed_without_the_server(
     interactions = json.loads(cassette.read_bytes())["interactions"]
     assert len([one for one in interactions if one["elicitation_turns"]]) == 2
     assert "no misses" in replayed.stderr
-    outcomes = [one["outcome"] for one in json.loads(report.read_bytes())["interactions"]]
+    outcomes = [
+        one["outcome"] for one in json.loads(report.read_bytes())["interactions"]
+    ]
     assert set(outcomes) == {"played"}

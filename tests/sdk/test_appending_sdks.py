@@ -5,7 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from processes import Run, RunClient, StartServer, listening, record_command, replay_command
+from processes import (
+    Run,
+    RunClient,
+    StartServer,
+    listening,
+    record_command,
+    replay_command,
+)
 
 FLOW = ("--flow", "release-train")
 """Three rounds; each ask has a state that only the running server can read."""
@@ -48,7 +55,9 @@ def test_declined_round_is_appended_to_an_accepted_one(
     assert len(added["elicitation_turns"]) > 2
 
     whole = cassette.read_bytes()
-    with listening(record_command("http://127.0.0.1:9/mcp", cassette, "--append")) as proxy:
+    with listening(
+        record_command("http://127.0.0.1:9/mcp", cassette, "--append")
+    ) as proxy:
         assert flow(run_client, proxy.url, *decline) == declined
     assert proxy.code == 0, proxy.stderr
     assert "stays as it is, 0 exchanges recorded" in proxy.stderr

@@ -11,7 +11,13 @@ from typing import Any, Literal
 import pytest
 from harness import looped
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
-from mcp_types import CreateMessageResult, ElicitResult, ListRootsResult, Root, TextContent
+from mcp_types import (
+    CreateMessageResult,
+    ElicitResult,
+    ListRootsResult,
+    Root,
+    TextContent,
+)
 from processes import listening
 from pydantic import FileUrl
 
@@ -76,13 +82,18 @@ async def called(url: Any, era: Era, answer: Any = elicit) -> list[str]:
 def told(run: Recording | Replay) -> list[tuple[Any, ...]]:
     """Return what is shown of the calls of tools: their turns, without keys, and how they ended."""
     calls = [each for each in run.interactions if each.call.startswith("tools/call")]
-    return [(each.call, each.arguments, *_turns(each), _outcome(each)) for each in calls]
+    return [
+        (each.call, each.arguments, *_turns(each), _outcome(each)) for each in calls
+    ]
 
 
 def _turns(interaction: Interaction) -> list[tuple[Any, Any]]:
     return [
         (
-            [(request.kind, request.message) for request in turn.input_requests.values()],
+            [
+                (request.kind, request.message)
+                for request in turn.input_requests.values()
+            ],
             list((turn.answered or {}).values()),
         )
         for turn in interaction.turns
@@ -131,31 +142,41 @@ async def test_wrong_answer_is_told_by_its_question_in_both_eras(
     assert (failed, added) == (miss.text, "3")
     assert miss.nearest is not None
     assert (miss.nearest.call, miss.nearest.turn) == ('tools/call "plan"', 1)
-    assert [question.partition(" ")[2] for question in miss.questions] == ['(form) "Which plan?"']
+    assert [question.partition(" ")[2] for question in miss.questions] == [
+        '(form) "Which plan?"'
+    ]
     differing = {each.pointer.rpartition("/")[2]: each[1:] for each in miss.differences}
     assert differing["action"] == ('"accept"', '"decline"')
 
 
 @looped
-async def test_questions_of_a_server_on_pipes_reach_a_client_over_http(tmp_path: Path) -> None:
+async def test_questions_of_a_server_on_pipes_reach_a_client_over_http(
+    tmp_path: Path,
+) -> None:
     """Its client of the 2025 era has a session, and is asked during calls at the same time too."""
     path = tmp_path / "c.json"
     server = (sys.executable, str(SERVER), "--stdio")
     said = ["Write the plan alpha: done in file:///work", "3"]
     async with recording(server, path) as session:
-        assert await asyncio.gather(*(called(session.url, "legacy") for _ in "ab")) == [said, said]
+        assert await asyncio.gather(*(called(session.url, "legacy") for _ in "ab")) == [
+            said,
+            said,
+        ]
     assert session.outcome.unreachable == 0
     async with replay(path, log=None) as played:
         assert [await called(played.url, "legacy") for _ in "ab"] == [said, said]
 
 
 @looped
-async def test_recording_of_a_server_on_pipes_behind_a_url_plays_on_pipes(tmp_path: Path) -> None:
+async def test_recording_of_a_server_on_pipes_behind_a_url_plays_on_pipes(
+    tmp_path: Path,
+) -> None:
     """What one client did in its session over HTTP is a server that another one starts."""
     path = tmp_path / "c.json"
     async with recording((sys.executable, str(SERVER), "--stdio"), path) as session:
         said = await called(session.url, "legacy")
     command = StdioServerParameters(
-        command=sys.executable, args=["-m", "mrtr_cassette", "replay", "--stdio", str(path)]
+        command=sys.executable,
+        args=["-m", "mrtr_cassette", "replay", "--stdio", str(path)],
     )
     assert await called(stdio_client(command), "legacy") == said

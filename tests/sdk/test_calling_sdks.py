@@ -13,11 +13,25 @@ from typing import Any
 
 import pytest
 from harness import looped
-from processes import SIDES, Listening, RunClient, Side, StartServer, peer, replay_command, run_all
+from processes import (
+    SIDES,
+    Listening,
+    RunClient,
+    Side,
+    StartServer,
+    peer,
+    replay_command,
+    run_all,
+)
 
 import mrtr_cassette
 from mrtr_cassette.core.answers.fulfilment import AnswerSources
-from mrtr_cassette.core.answers.written import GivenAnswers, answers_of, read_pairs, wanted_of
+from mrtr_cassette.core.answers.written import (
+    GivenAnswers,
+    answers_of,
+    read_pairs,
+    wanted_of,
+)
 from mrtr_cassette.core.report.runs import CallResult
 from mrtr_cassette.options import CallOptions
 from mrtr_cassette.shell.files.log import Announcer
@@ -25,7 +39,11 @@ from mrtr_cassette.shell.runs.calling import call
 
 FLOWS: dict[str, tuple[Sequence[str], int, str]] = {
     "deploy": (["deploy", "env=production"], 0, "Deployed to production"),
-    "tag-release": (["tag-release", "tag=v2.1.0"], 1, "Tagging cancelled by the operator"),
+    "tag-release": (
+        ["tag-release", "tag=v2.1.0"],
+        1,
+        "Tagging cancelled by the operator",
+    ),
     "provision": (["provision"], 0, "Provisioned analytics in eu-west-1"),
     "everything": (
         ["everything"],
@@ -37,7 +55,12 @@ FLOWS: dict[str, tuple[Sequence[str], int, str]] = {
 }
 """Each flow's call, exit code and text."""
 
-ACCEPTED = {"name": "analytics", "region": "eu-west-1", "scope": "sessions", "confirm": True}
+ACCEPTED = {
+    "name": "analytics",
+    "region": "eu-west-1",
+    "scope": "sessions",
+    "confirm": True,
+}
 SUMMARY = {
     "role": "assistant",
     "content": {"type": "text", "text": "Two commits"},
@@ -82,7 +105,9 @@ class Server:
 
 
 @pytest.fixture(scope="module", params=SIDES)
-def server(request: pytest.FixtureRequest, start_server: StartServer) -> Iterator[Server]:
+def server(
+    request: pytest.FixtureRequest, start_server: StartServer
+) -> Iterator[Server]:
     """Give a server, which all tests of this module share."""
     peer_: Listening
     with start_server(request.param, 0) as peer_:
@@ -90,12 +115,18 @@ def server(request: pytest.FixtureRequest, start_server: StartServer) -> Iterato
 
 
 async def flow(
-    server: Server, name: str, sources: AnswerSources, cassette: Path | None = None, **more: Any
+    server: Server,
+    name: str,
+    sources: AnswerSources,
+    cassette: Path | None = None,
+    **more: Any,
 ) -> CallResult:
     """Call one flow."""
     options = CallOptions(existing="append")
     wanted = wanted_of(FLOWS[name][0])
-    return await call(server.url, wanted, sources, options, Announcer(), cassette=cassette, **more)
+    return await call(
+        server.url, wanted, sources, options, Announcer(), cassette=cassette, **more
+    )
 
 
 RULED = AnswerSources(file=answers_of({"rule": RULES}, "a.toml"))
@@ -114,7 +145,9 @@ async def test_each_flow_is_answered_by_the_call_and_by_rules(server: Server) ->
         for kind, sources in (("call", own), ("rule", RULED)):
             ended = await flow(server, name, sources)
             assert (ended.exit_code, ended.text) == (code, text), (kind, name)
-            answered_by = {each for turn in ended.turns for each in turn.answered_by.values()}
+            answered_by = {
+                each for turn in ended.turns for each in turn.answered_by.values()
+            }
             assert all(each.startswith(kind) for each in answered_by)
 
 
@@ -133,7 +166,10 @@ def test_recorded_calls_play_to_both_clients(
 
     record()
     flows = [option for name in names for option in ("--flow", name)]
-    commands = [replay_command(cassette, "--", *peer("client", client), *flows) for client in SIDES]
+    commands = [
+        replay_command(cassette, "--", *peer("client", client), *flows)
+        for client in SIDES
+    ]
     held = mrtr_cassette.verify(cassette, server.url)
     assert (held.compared, held.failures) == (8, ())
     for client, replayed in zip(SIDES, run_all(commands), strict=True):

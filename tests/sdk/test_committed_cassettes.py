@@ -56,7 +56,10 @@ def test_cassette_is_valid_by_the_published_schema(
     cassette: Path, validator: Draft202012Validator
 ) -> None:
     """A cassette is valid by the JSON Schema that `mrtr-cassette schema` prints."""
-    problems = [error.message for error in validator.iter_errors(json.loads(cassette.read_bytes()))]
+    problems = [
+        error.message
+        for error in validator.iter_errors(json.loads(cassette.read_bytes()))
+    ]
     assert problems == []
 
 
@@ -76,7 +79,9 @@ def test_recording_a_replay_leaves_the_cassette_alone(
     shutil.copy(committed(name), cassette)
     with (
         listening(replay_command(committed(name)), signal.SIGINT) as replay,
-        listening(record_command(replay.url, cassette, "--force"), signal.SIGINT) as proxy,
+        listening(
+            record_command(replay.url, cassette, "--force"), signal.SIGINT
+        ) as proxy,
     ):
         transcript = converse(name, proxy.url)
     assert cassette.read_bytes() == committed(name).read_bytes()

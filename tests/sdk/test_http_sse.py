@@ -14,7 +14,10 @@ CLIENT = ("node", str(PEERS / "client_sse.mjs"))
 def test_progress_comes_before_the_response(tmp_path: Path) -> None:
     """A client that handles responses first has progress all the same, unless it is too busy to read."""
     path = tmp_path / "c.json"
-    with listening(SERVER) as server, listening(record_command(server.url, path)) as proxy:
+    with (
+        listening(SERVER) as server,
+        listening(record_command(server.url, path)) as proxy,
+    ):
         assert run((*CLIENT, proxy.url)).code == 0
     with listening(replay_command(path)) as replay:
         told = run((*CLIENT, replay.url))
@@ -23,7 +26,9 @@ def test_progress_comes_before_the_response(tmp_path: Path) -> None:
     assert whole & {*told.stdout.splitlines()}, told
 
 
-def test_an_unchanged_server_is_the_same_and_a_changed_one_is_told(tmp_path: Path) -> None:
+def test_an_unchanged_server_is_the_same_and_a_changed_one_is_told(
+    tmp_path: Path,
+) -> None:
     """Each call is posted where the stream of today says; what it says is held to the recording."""
     path = tmp_path / "c.json"
     with listening(SERVER) as server:

@@ -23,7 +23,11 @@ from processes import PEERS, run
 VERSION = "2025-11-25"
 INITIALIZE = rpc(
     "initialize",
-    {"protocolVersion": VERSION, "capabilities": {}, "clientInfo": {"name": "recorded"}},
+    {
+        "protocolVersion": VERSION,
+        "capabilities": {},
+        "clientInfo": {"name": "recorded"},
+    },
 )
 OPENED = {
     "protocolVersion": VERSION,
@@ -45,7 +49,8 @@ async def test_new_client_talks_to_the_recording_of_an_old_server(
 ) -> None:
     """What it asks first, and what else it sends by itself, is harmless: it falls back and works."""
     opened = Answer(
-        (answer(INITIALIZE, OPENED),), (*JSON_HEADERS, ("Mcp-Session-Id", IN_SESSION[1]))
+        (answer(INITIALIZE, OPENED),),
+        (*JSON_HEADERS, ("Mcp-Session-Id", IN_SESSION[1])),
     )
     cassette = cassette_of(
         (INITIALIZE, opened),

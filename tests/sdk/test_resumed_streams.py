@@ -27,7 +27,9 @@ async def worked(url: str, *rounds: str) -> dict[str, list[str]]:
     told: dict[str, list[str]] = {}
 
     async def work(session: ClientSession, on: str) -> None:
-        async def progressed(_done: float, _total: float | None, message: str | None) -> None:
+        async def progressed(
+            _done: float, _total: float | None, message: str | None
+        ) -> None:
             told[on].append(str(message))
 
         told[on] = []
@@ -86,7 +88,9 @@ async def test_appended_call_is_followed(tmp_path: Path) -> None:
     path = tmp_path / "c.json"
     for rounds in (["a"], ["a", "b"]):
         with listening(SERVER) as server:
-            options = RecordOptions(existing="append") if rounds[1:] else RecordOptions()
+            options = (
+                RecordOptions(existing="append") if rounds[1:] else RecordOptions()
+            )
             async with recording(server.url, path, options) as session:
                 assert await worked(session.url, *rounds) == expected("".join(rounds))
             assert session.problem is None

@@ -28,7 +28,10 @@ from processes import (
 from mrtr_cassette.core.cassette.model import CassetteModel
 
 MISS_CODE = -32010
-PAIRS: tuple[tuple[Side, Side], ...] = (("python", "typescript"), ("typescript", "python"))
+PAIRS: tuple[tuple[Side, Side], ...] = (
+    ("python", "typescript"),
+    ("typescript", "python"),
+)
 TRANSCRIPT = TRANSCRIPTS / "python-sdk.txt"
 DECLINES = {
     "deploy": "Deploy to production?",
@@ -73,7 +76,9 @@ def all_played(cassette: Path) -> str:
 def flows_of(transcript: str) -> dict[str, list[str]]:
     """Return the lines of each flow."""
     sections = transcript.removeprefix("== ").split("\n== ")
-    return {lines[0]: lines[1:] for lines in (section.splitlines() for section in sections)}
+    return {
+        lines[0]: lines[1:] for lines in (section.splitlines() for section in sections)
+    }
 
 
 def miss_in(line: str) -> str:
@@ -97,12 +102,16 @@ def recorded(
     cassette = tmp_path_factory.mktemp("recorded") / "cassette.json"
     with start_server(server, 0) as upstream:
         live = run_client(client, upstream.url)
-        ended = run(record_command(upstream.url, cassette, "--", *peer("client", client)))
+        ended = run(
+            record_command(upstream.url, cassette, "--", *peer("client", client))
+        )
         through = Run(ended.code, after_announcement(ended.stdout), "")
     return Recorded(client, cassette, upstream.url, live, through, ended)
 
 
-def test_live_transcript_is_the_same_for_every_server_and_client(recorded: Recorded) -> None:
+def test_live_transcript_is_the_same_for_every_server_and_client(
+    recorded: Recorded,
+) -> None:
     """Every client sees the same from every server, so one transcript can stand for all."""
     assert (recorded.live.code, recorded.live.stderr) == (0, "")
     assert recorded.live.stdout == TRANSCRIPT.read_text()
@@ -124,16 +133,22 @@ def test_replay_needs_no_server(recorded: Recorded) -> None:
     assert replayed.code == 0
 
 
-def test_another_answer_is_a_miss_and_no_other(recorded: Recorded, run_client: RunClient) -> None:
+def test_another_answer_is_a_miss_and_no_other(
+    recorded: Recorded, run_client: RunClient
+) -> None:
     """A decline where an accept was recorded is an error that says so, and fails the replay."""
     player: Side = "typescript" if recorded.client == "python" else "python"
-    declining = [option for message in DECLINES.values() for option in ("--decline", message)]
+    declining = [
+        option for message in DECLINES.values() for option in ("--decline", message)
+    ]
     with listening(replay_command(recorded.cassette), signal.SIGINT) as replay:
         declined = run_client(player, replay.url, *declining)
     expected = flows_of(recorded.live.stdout)
     received = flows_of(declined.stdout)
     assert received.keys() == expected.keys()
-    assert {flow for flow in expected if received[flow] != expected[flow]} == DECLINES.keys()
+    assert {
+        flow for flow in expected if received[flow] != expected[flow]
+    } == DECLINES.keys()
     for flow, message in DECLINES.items():
         *before, last = received[flow]
         assert before == expected[flow][: len(before)]
@@ -172,5 +187,7 @@ def test_recording_again_changes_the_recording_block_only(
             (before.echoed_state_sha256, after.echoed_state_sha256),
         ):
             assert hashes[0] != hashes[1] or hashes == (None, None)
-    issued = [facts for facts in first.exchanges if facts.request_state_sha256 is not None]
+    issued = [
+        facts for facts in first.exchanges if facts.request_state_sha256 is not None
+    ]
     assert len(issued) >= 5

@@ -22,7 +22,10 @@ from processes import (
 
 pytestmark = pytest.mark.usefixtures("typescript_sdk")
 
-PAIRS: tuple[tuple[Side, Side], ...] = (("python", "typescript"), ("typescript", "python"))
+PAIRS: tuple[tuple[Side, Side], ...] = (
+    ("python", "typescript"),
+    ("typescript", "python"),
+)
 TRANSCRIPT = (TRANSCRIPTS / "python-sdk.txt").read_text()
 
 
@@ -50,7 +53,9 @@ def steady(transcript: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def cassettes(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[Side, Side], Path]:
+def cassettes(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[tuple[Side, Side], Path]:
     """Record each SDK's server with the other SDK's client."""
     folder = tmp_path_factory.mktemp("stdio")
     made = {}
@@ -95,7 +100,9 @@ def test_recording_of_pipes_plays_over_http(
     with listening(replay_command(cassettes[of, by])) as replay:
         played = run((*peer("client", "python"), replay.url))
 
-    assert (played.code, steady(played.stdout)) == (0, steady(TRANSCRIPT)), replay.stderr
+    assert (played.code, steady(played.stdout)) == (0, steady(TRANSCRIPT)), (
+        replay.stderr
+    )
 
 
 @pytest.mark.parametrize("side", SIDES)

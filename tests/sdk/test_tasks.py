@@ -79,7 +79,9 @@ def recorded(way: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("way", ["http"], indirect=True)
-def test_tasks_are_recorded_and_recorded_again(recorded: Path, way: str, tmp_path: Path) -> None:
+def test_tasks_are_recorded_and_recorded_again(
+    recorded: Path, way: str, tmp_path: Path
+) -> None:
     """Each is one interaction; at another pace of polls no line of the cassette differs."""
     first = recorded.read_bytes()
     cassette = load(first, "f")
@@ -89,7 +91,9 @@ def test_tasks_are_recorded_and_recorded_again(recorded: Path, way: str, tmp_pat
         *("book", "count", "fail", "wait"),
         *("count", "count", "wait"),
     ]
-    states = [step.state.status if step.state else "" for one in calls for step in one.steps]
+    states = [
+        step.state.status if step.state else "" for one in calls for step in one.steps
+    ]
     assert [each for each in states if each != "working"] == [
         *("input_required", "", "input_required", "", "completed"),
         *("completed", "completed", "", "cancelled", "completed", "completed"),
@@ -124,7 +128,11 @@ def test_declined_task_is_a_miss(recorded: Path, way: str) -> None:
     """A client that declines what was accepted gets the error that says so."""
     done = played(recorded, way, *OTHER_CLIENT)
     assert done.code == 1
-    for words in ("miss: answers-differ", '(form) "Whose name?"', 'recorded "accept", received'):
+    for words in (
+        "miss: answers-differ",
+        '(form) "Whose name?"',
+        'recorded "accept", received',
+    ):
         assert words in done.stderr
 
 

@@ -50,10 +50,15 @@ def test_changed_question_of_a_task_is_not_answered(tmp_path: Path) -> None:
         done = run((*PROGRAM, "call", *book, "--record", str(cassette)))
         assert (done.code, done.stdout) == (0, "2 seats, soup\n")
         assert "answered by rule 3" in done.stderr
-        edited = cassette.read_text().replace("Which meal for Ada?", "Which drink for Ada?")
+        edited = cassette.read_text().replace(
+            "Which meal for Ada?", "Which drink for Ada?"
+        )
         cassette.write_text(edited)
         assert run((*PROGRAM, "check", str(cassette), "--fix")).code == 0
         verified = run((*PROGRAM, "verify", str(cassette), server.url))
     assert verified.code == 1
     assert 'tools/call "book": question-changed' in verified.stdout
-    assert "turn 2 /inputRequests/task:1/params/message: question-changed" in verified.stdout
+    assert (
+        "turn 2 /inputRequests/task:1/params/message: question-changed"
+        in verified.stdout
+    )

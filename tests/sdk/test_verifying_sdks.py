@@ -63,7 +63,10 @@ async def test_server_on_pipes_is_the_same(tmp_path: Path) -> None:
     path = tmp_path / "c.json"
     record = (*PROGRAM, "record", "--stdio", "--output", str(path), "--", *ON_PIPES)
     async with pipe_upstream(record, 2**20, Recorder(seals=True).was_given) as piped:
-        assert await planned(LiveServer(piped, "the recorder"), LEGACY, on_pipe=True) == PLANNED
+        assert (
+            await planned(LiveServer(piped, "the recorder"), LEGACY, on_pipe=True)
+            == PLANNED
+        )
     verification = await verify_cassette(path, ON_PIPES, VerifyOptions())
     assert verification.is_good, verification
     assert verification.counts == {"same": 3}
@@ -73,7 +76,9 @@ async def test_server_on_pipes_is_the_same(tmp_path: Path) -> None:
 async def test_what_was_recorded_over_http_is_held_to_a_server_on_pipes() -> None:
     """What was said counts, and not how it was framed; the SDK's keys name the module of a tool."""
     path = CASSETTES / "python-sdk.json"
-    verification = await verify_cassette(path, on_pipes("server_python"), VerifyOptions())
+    verification = await verify_cassette(
+        path, on_pipes("server_python"), VerifyOptions()
+    )
     assert verification.counts == {"same": 18, "key-changed": 1}
     (failure,) = verification.failures
     assert [change.pointer for _, change in failure.changes] == [
@@ -90,7 +95,11 @@ def record_habits(path: Path) -> list[str]:
 
     A page is searched, and opened by its id; the last call never ends, and is cancelled.
     """
-    client = {"protocolVersion": LEGACY, "capabilities": {"roots": {}}, "clientInfo": {"name": "c"}}
+    client = {
+        "protocolVersion": LEGACY,
+        "capabilities": {"roots": {}},
+        "clientInfo": {"name": "c"},
+    }
     client["clientInfo"]["version"] = "1"
     with piped(recorder(path, *HABITS)) as server:
         server.say(compact(message("initialize", client, id=0)) + b"\n")

@@ -129,7 +129,10 @@ class Server:
         asked: Json = {}
         for question in self.build.rounds[turn]:
             asked |= question.asked
-        return {**asks(state=own if self.build.has_states else None), "inputRequests": asked}
+        return {
+            **asks(state=own if self.build.has_states else None),
+            "inputRequests": asked,
+        }
 
     def _turn_after(self, given: Json) -> int:
         for turn, asked in enumerate(self.build.rounds, start=1):
@@ -141,7 +144,9 @@ class Server:
         agreed = self.tasks[identity]
         if len(agreed) < len(self.build.job):
             question = self.build.job[len(agreed)]
-            return state(identity, "input_required", inputRequests=question.asked_by(identity))
+            return state(
+                identity, "input_required", inputRequests=question.asked_by(identity)
+            )
         result = self._said("done" if all(agreed) else "not done")
         return state(identity, "completed", result=result)
 
@@ -185,8 +190,12 @@ class Client:
             asked = self.server.build.rounds[turn]
             if not self._knows(asked):
                 return
-            given = {question.key: operation.given(question.about) for question in asked}
-            again = retry(request, given, state=response.get("requestState"), number=turn + 2)
+            given = {
+                question.key: operation.given(question.about) for question in asked
+            }
+            again = retry(
+                request, given, state=response.get("requestState"), number=turn + 2
+            )
             response = self.sends(again)
             turn += 1
 
@@ -195,7 +204,9 @@ class Client:
         for known in self.known.rounds:
             keys = {question.key for question in known}
             words = {question.words for question in known}
-            if all(question.key in keys or question.words in words for question in asked):
+            if all(
+                question.key in keys or question.words in words for question in asked
+            ):
                 return True
         return False
 
@@ -229,7 +240,9 @@ def held(
     cassette: Cassette, server: Server, accepts: Accepts | None = None
 ) -> list[VerifiedInteraction]:
     """Return what comes of a cassette with a live server."""
-    verifier = Verifier(cassette, "/mcp", lambda _call: (), token_of=token_of, accepts=accepts)
+    verifier = Verifier(
+        cassette, "/mcp", lambda _call: (), token_of=token_of, accepts=accepts
+    )
     verified = []
     for plan in planned(cassette):
         repeated = verifier.begin(plan)
@@ -275,7 +288,9 @@ def builds(draw: Callable[[st.SearchStrategy[Any]], Any]) -> tuple[Build, Build]
     """Return two builds, of which the later one has changed in any way."""
     asked_by_job = draw(st.sampled_from([(A,), (A, B)]))
     had_states = draw(st.booleans())
-    old = Build(draw(st.sampled_from(OLD_ROUNDS)), job=asked_by_job, has_states=had_states)
+    old = Build(
+        draw(st.sampled_from(OLD_ROUNDS)), job=asked_by_job, has_states=had_states
+    )
     rounds = []
     for asked in old.rounds:
         kept = [question for question in asked if draw(st.integers(0, 5))]
@@ -285,7 +300,9 @@ def builds(draw: Callable[[st.SearchStrategy[Any]], Any]) -> tuple[Build, Build]
         rounds.insert(draw(st.integers(0, len(rounds))), (added,))
     rounds = draw(st.permutations(rounds)) if draw(st.booleans()) else rounds
     names = frozenset(name for name in sorted(old.names) if draw(st.integers(0, 4)))
-    job = [draw(new_question(question)) for question in old.job if draw(st.integers(0, 3))]
+    job = [
+        draw(new_question(question)) for question in old.job if draw(st.integers(0, 3))
+    ]
     if draw(st.booleans()):
         job.insert(draw(st.integers(0, len(job))), added)
     prefix = draw(st.sampled_from(["", "v2: "]))
@@ -341,6 +358,8 @@ def test_no_read_is_taken_after_a_write_that_is_not(
     rows = zip(*(each.interactions for each in (cassette, updated, fresh)), strict=True)
     for before, now, live in rows:
         if before.exchanges[0].call.name == "get":
-            assert ending(now) == ending(before) or (is_live and ending(now) == ending(live))
+            assert ending(now) == ending(before) or (
+                is_live and ending(now) == ending(live)
+            )
         else:
             is_live = is_live and ending(now) == ending(live)

@@ -86,7 +86,9 @@ class Server:
 
     def opens(self, body: bytes) -> Answer:
         """Return the response that opens a session."""
-        return Answer((answer(body, {}),), (*JSON_HEADERS, ("Mcp-Session-Id", self.session)))
+        return Answer(
+            (answer(body, {}),), (*JSON_HEADERS, ("Mcp-Session-Id", self.session))
+        )
 
     def reads(self) -> Json:
         """Return the result of `get`."""
@@ -105,7 +107,9 @@ class Server:
         return text(f"{self.build.prefix}{'kept' if all(are_agreed) else 'left'}")
 
 
-LOG = compact(message("notifications/message", {"level": "info", "data": "thinking"}, id=None))
+LOG = compact(
+    message("notifications/message", {"level": "info", "data": "thinking"}, id=None)
+)
 
 
 class Operation(NamedTuple):
@@ -191,11 +195,15 @@ class Live:
             elif call.method == "initialize":
                 show(observation, self.server.opens)
             else:
-                show(observation, self.server.reads() if call.name == "get" else ACCEPTED)
+                show(
+                    observation, self.server.reads() if call.name == "get" else ACCEPTED
+                )
             steps.responded(observation)
 
     def _puts(self, steps: Any, observation: Any) -> None:
-        value = json.loads(observation.call.request.body)["params"]["arguments"]["value"]
+        value = json.loads(observation.call.request.body)["params"]["arguments"][
+            "value"
+        ]
         observation.response_started(200, STREAM_HEADERS)
         talking = self.server.talks(value)
         said: Any = next_of(talking)
@@ -214,7 +222,9 @@ class Live:
                 reply = json.loads(posted.call.request.body)
                 agrees = reply["result"]["action"] == "accept"
             said = next_of(talking, agrees)
-        observation.response_bytes(sse(answer(observation.call.request.body, said)), 0.0)
+        observation.response_bytes(
+            sse(answer(observation.call.request.body, said)), 0.0
+        )
         observation.response_ended(0.0)
 
 
@@ -222,7 +232,9 @@ def held(
     cassette: Cassette, live: Live, accepts: Accepts | None = None
 ) -> list[VerifiedInteraction]:
     """Return what comes of a cassette with a live server."""
-    verifier = Verifier(cassette, "/mcp", lambda _call: (), token_of=token_of, accepts=accepts)
+    verifier = Verifier(
+        cassette, "/mcp", lambda _call: (), token_of=token_of, accepts=accepts
+    )
     verified = []
     for plan in planned(cassette):
         repeated = verifier.begin(plan)
@@ -255,7 +267,9 @@ def waits_for_answers(interaction: RecordedInteraction) -> bool:
             said = posted.exchange.call.message
             if said is None or said.id != request.message.id:
                 return False
-            if pieces[request.piece].after >= number or any(after < number for after in later):
+            if pieces[request.piece].after >= number or any(
+                after < number for after in later
+            ):
                 return False
     return True
 
@@ -264,14 +278,17 @@ SUBJECTS = [Question(name, f"About {name}?") for name in "ab"]
 
 
 @st.composite
-def changes(draw: Callable[[st.SearchStrategy[Any]], Any]) -> tuple[list[Operation], Build, Build]:
+def changes(
+    draw: Callable[[st.SearchStrategy[Any]], Any],
+) -> tuple[list[Operation], Build, Build]:
     """Return what a client does, and two builds, of which the later one has changed in any way."""
     agrees = st.tuples(st.booleans(), st.booleans(), st.booleans())
     puts = st.builds(Operation, st.just("put"), st.sampled_from("AB"), agrees)
     calls = st.lists(st.one_of(puts, st.just(Operation("get"))), min_size=1, max_size=5)
     run = draw(calls)
     old = Build(
-        tuple(draw(st.sampled_from([SUBJECTS[:1], SUBJECTS]))), logs=draw(st.integers(0, 1))
+        tuple(draw(st.sampled_from([SUBJECTS[:1], SUBJECTS]))),
+        logs=draw(st.integers(0, 1)),
     )
     questions = []
     for question in old.questions:
@@ -279,7 +296,9 @@ def changes(draw: Callable[[st.SearchStrategy[Any]], Any]) -> tuple[list[Operati
             words = draw(st.sampled_from([question.words, f"Really {question.about}?"]))
             questions.append(question._replace(words=words))
     if draw(st.booleans()):
-        questions.insert(draw(st.integers(0, len(questions))), Question("c", "Something else?"))
+        questions.insert(
+            draw(st.integers(0, len(questions))), Question("c", "Something else?")
+        )
     prefix = draw(st.sampled_from(["", "v2: "]))
     return run, old, Build(tuple(questions), prefix, draw(st.integers(0, 2)))
 

@@ -33,7 +33,10 @@ from mrtr_cassette.core.wire.http import Request
 
 LIST = rpc("tools/list")
 HINTED = {
-    "tools": [{"name": name, "annotations": {"readOnlyHint": True}} for name in ("rows", "count")]
+    "tools": [
+        {"name": name, "annotations": {"readOnlyHint": True}}
+        for name in ("rows", "count")
+    ]
 }
 NAMES = ("inc", "add", "rows", "count", "total", "book", "cancel")
 
@@ -47,7 +50,9 @@ class Operation(NamedTuple):
 
     @property
     def request(self) -> bytes:
-        arguments = {"item": self.item} if self.name in {"add", "book", "cancel"} else {}
+        arguments = (
+            {"item": self.item} if self.name in {"add", "book", "cancel"} else {}
+        )
         return tool(self.name, **arguments)
 
     def retry(self, state: str | None) -> bytes:
@@ -80,7 +85,9 @@ class Store:
         answers = params.get("inputResponses")
         if name in {"book", "cancel"} and answers is None:
             self.asked += 1
-            return asks("sure", state=self.state(self.asked) if name == "book" else None)
+            return asks(
+                "sure", state=self.state(self.asked) if name == "book" else None
+            )
         if name == "book" and params.get("requestState") not in self.issued():
             return text("unknown state")
         is_agreed = answers is None or answers["sure"]["action"] == "accept"
@@ -112,7 +119,10 @@ class Store:
 def told(send: Any, operation: Operation) -> str | None:
     """Have a client make a call; return the text of its result, or None where it was refused."""
     response = send(operation.request)
-    if response is not None and result_of(response).get("resultType") == "input_required":
+    if (
+        response is not None
+        and result_of(response).get("resultType") == "input_required"
+    ):
         response = send(operation.retry(result_of(response).get("requestState")))
     return None if response is None else str(result_of(response)["content"][0]["text"])
 
@@ -150,7 +160,9 @@ class AppendingRun:
         self.talk = Conversation()
         self.player = Player(loaded(self.earlier), strict=True, history=self.history)
         self.asked = LiveAsks()
-        self.appending = Appending(self.player, self.talk.recorder, self.asked, Recorder)
+        self.appending = Appending(
+            self.player, self.talk.recorder, self.asked, Recorder
+        )
 
     def send(self, body: bytes) -> bytes | None:
         request = as_request(body)
@@ -158,7 +170,9 @@ class AppendingRun:
         decision = self.appending.received(request)
         if isinstance(decision, Play):
             return sent_now(decision)
-        sent = decision if isinstance(decision, Miss) else self._brought(request, decision)
+        sent = (
+            decision if isinstance(decision, Miss) else self._brought(request, decision)
+        )
         if isinstance(sent, Miss):
             self.refused.append(sent)
             return None
@@ -187,7 +201,9 @@ class AppendingRun:
         return assembled(self.talk.exchanges, earlier=self.earlier)
 
 
-OPERATION = st.builds(Operation, st.sampled_from(NAMES), st.sampled_from("ab"), st.booleans())
+OPERATION = st.builds(
+    Operation, st.sampled_from(NAMES), st.sampled_from("ab"), st.booleans()
+)
 
 
 @st.composite
@@ -226,11 +242,15 @@ COUNTED = [Operation("inc", "a", agrees=True)]
 @example((COUNTED, [*COUNTED, Operation("count", "a", agrees=True)]), History.AUTO, 1)
 @given(runs(), st.sampled_from([History.AUTO, History.STRICT]), st.integers(0, 1))
 def test_what_is_appended_is_what_the_live_server_alone_would_have_said(
-    recorded_and_client: tuple[list[Operation], list[Operation]], history: History, start: int
+    recorded_and_client: tuple[list[Operation], list[Operation]],
+    history: History,
+    start: int,
 ) -> None:
     """Each result came after the writes that the cassette says were before it, on a server that has made only these; a call is refused only where the server is another one than was recorded."""
     before, client = recorded_and_client
-    run = AppendingRun(recorded(before, Store("first")), Store("second", start), history)
+    run = AppendingRun(
+        recorded(before, Store("first")), Store("second", start), history
+    )
     is_same_server = history is History.STRICT and start == 0
     alone, has_written = Store("alone", start), False
     for operation in client:

@@ -5,15 +5,28 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from builders import STREAM_HEADERS, Answer, missed, notification, play, player_of, progress, sse
+from builders import (
+    STREAM_HEADERS,
+    Answer,
+    missed,
+    notification,
+    play,
+    player_of,
+    progress,
+    sse,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from messages import Json, compact, result, text, tool_call
 
 from mrtr_cassette.core.replay.diagnosis import Reason
 
-ids = st.one_of(st.integers(0, 5), st.integers(0, 5).map(str), st.text(min_size=1, max_size=3))
-distinct_ids = st.lists(ids, min_size=2, max_size=4, unique_by=lambda name: (type(name), name))
+ids = st.one_of(
+    st.integers(0, 5), st.integers(0, 5).map(str), st.text(min_size=1, max_size=3)
+)
+distinct_ids = st.lists(
+    ids, min_size=2, max_size=4, unique_by=lambda name: (type(name), name)
+)
 
 
 def batch(names: list[Json], value: int = 0) -> bytes:
@@ -22,7 +35,9 @@ def batch(names: list[Json], value: int = 0) -> bytes:
     for at, name in enumerate(names):
         params = {"arguments": {"n": at + value}, "_meta": {"progressToken": name}}
         calls.append(tool_call("t", id=name, **params))
-    return compact([*calls, json.loads(notification("notifications/roots/list_changed"))])
+    return compact(
+        [*calls, json.loads(notification("notifications/roots/list_changed"))]
+    )
 
 
 def messages_to(names: list[Json], order: list[int]) -> list[Any]:
@@ -36,11 +51,15 @@ def said(messages: list[Any], form: str) -> Answer:
     if form == "array":
         return Answer((compact(messages),))
     if form == "events":
-        return Answer(tuple(sse(compact(message)) for message in messages), STREAM_HEADERS)
+        return Answer(
+            tuple(sse(compact(message)) for message in messages), STREAM_HEADERS
+        )
     return Answer((sse(compact(messages)),), STREAM_HEADERS)
 
 
-@given(st.data(), distinct_ids, st.sampled_from(["array", "events", "array in an event"]))
+@given(
+    st.data(), distinct_ids, st.sampled_from(["array", "events", "array in an event"])
+)
 def test_each_response_of_a_batch_has_the_id_of_its_caller(
     data: st.DataObject, recorded: list[Json], form: str
 ) -> None:

@@ -34,6 +34,8 @@ async def test_conversation_is_recorded_and_replayed(
     await repeat(conversation, cassette, recorded_values())
     await repeat(conversation, cassette, other_values())
     if case.text("inspect") is not None:
-        inspected = CliRunner().invoke(main, ["inspect", str(cassette)], catch_exceptions=False)
+        inspected = CliRunner().invoke(
+            main, ["inspect", str(cassette)], catch_exceptions=False
+        )
         said = inspected.output.replace(str(cassette), "cassette.json")
         case.expect("inspect", VARYING.sub("…", said), updates=updates_goldens)

@@ -9,7 +9,11 @@ import pytest
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.journal import decode_header, decode_line
 from mrtr_cassette.core.cassette.load import load
-from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, RecordedInteraction
+from mrtr_cassette.core.cassette.recorded import (
+    Cassette,
+    RecordedExchange,
+    RecordedInteraction,
+)
 from mrtr_cassette.core.secrets.rules import RedactionRules
 
 FROZEN = Path(__file__).parents[1] / "data" / "frozen"
@@ -39,7 +43,10 @@ def said_of(exchange: RecordedExchange) -> dict[str, Any]:
             response.status,
             [list(pair) for pair in response.headers],
             response.end.value,
-            [[piece.raw.decode("latin-1"), piece.at_ms, piece.after] for piece in response.pieces],
+            [
+                [piece.raw.decode("latin-1"), piece.at_ms, piece.after]
+                for piece in response.pieces
+            ],
         ],
     }
 
@@ -71,7 +78,9 @@ def said_of_turns(interaction: RecordedInteraction) -> list[Any]:
                 [asked.key, asked.exchange.number, asked.piece, asked.interaction]
                 for asked in turn.asked
             ],
-            "answers": [[answer.key, said_of(answer.exchange)] for answer in turn.answers],
+            "answers": [
+                [answer.key, said_of(answer.exchange)] for answer in turn.answers
+            ],
         }
         for turn in interaction.pushed_turns
     ]
@@ -85,7 +94,10 @@ def said_by_line(line: bytes) -> Any:
         return None
     if isinstance(found, RecordedExchange):
         return said_of(found)
-    pieces = [[piece.raw.decode("latin-1"), piece.at_ms, piece.after] for piece in found.pieces]
+    pieces = [
+        [piece.raw.decode("latin-1"), piece.at_ms, piece.after]
+        for piece in found.pieces
+    ]
     return [found.number, pieces, found.end.value, found.ended_ms, found.ended_after]
 
 
@@ -111,7 +123,9 @@ def expected_of(path: Path) -> Any:
     return json.loads(path.with_name(f"{path.name}.values").read_bytes())
 
 
-@pytest.mark.parametrize("path", CASSETTES, ids=lambda path: f"{path.parent.name}/{path.name}")
+@pytest.mark.parametrize(
+    "path", CASSETTES, ids=lambda path: f"{path.parent.name}/{path.name}"
+)
 def test_frozen_cassette_says_what_it_said(path: Path) -> None:
     """Every version reads the cassettes of all versions before it, to the same values."""
     cassette = load(path.read_bytes(), path.name)
@@ -120,7 +134,9 @@ def test_frozen_cassette_says_what_it_said(path: Path) -> None:
     assert said_by(load(dump(cassette), path.name)) == expected_of(path)
 
 
-@pytest.mark.parametrize("path", JOURNALS, ids=lambda path: f"{path.parent.name}/{path.name}")
+@pytest.mark.parametrize(
+    "path", JOURNALS, ids=lambda path: f"{path.parent.name}/{path.name}"
+)
 def test_frozen_journal_says_what_it_said(path: Path) -> None:
     """A journal that a killed run left can be published."""
     assert said_in(path.read_bytes()) == expected_of(path)

@@ -29,7 +29,10 @@ SHAPES = (UUIDS, SHAS.filter(made_up), NAMES.filter(made_up), NUMBERS)
 PAIRS = st.sampled_from(SHAPES).flatmap(lambda shape: st.tuples(shape, shape))
 
 ISSUED: dict[str, Any] = {
-    "member": lambda value: {"content": [], "structuredContent": {"id": value, "more": [1, 2]}},
+    "member": lambda value: {
+        "content": [],
+        "structuredContent": {"id": value, "more": [1, 2]},
+    },
     "sentence": lambda value: text(f"Created {value} in 3 steps."),
     "lines": lambda value: text(f"Created:\n{value}\n\u00e9{value}"),
     "lines in JSON": lambda value: text(json.dumps({"of": f"Created:\n{value}"})),
@@ -59,7 +62,9 @@ def repeated(verifier: Verifier, plan: Any, response: Json) -> tuple[str, Any]:
 
 @given(PAIRS, st.sampled_from(sorted(ISSUED)), st.sampled_from(sorted(SENT)))
 @example(("1234567", "7654321"), "sentence", "argument")
-def test_a_live_server_gets_its_own_handles(pair: tuple[str, str], issued: str, sent: str) -> None:
+def test_a_live_server_gets_its_own_handles(
+    pair: tuple[str, str], issued: str, sent: str
+) -> None:
     """Wherever the value stands in a result, and wherever it is sent back; nothing differs by it."""
     old, new = pair
     assume(old != new)
@@ -80,9 +85,13 @@ def test_an_answer_has_the_live_handle(pair: tuple[str, str]) -> None:
     old, new = pair
     assume(old != new)
     make, call = tool("make"), with_id(tool("pick"), 2)
-    answered = retry(call, {"which": {"action": "accept", "content": {"which": old}}}, number=3)
+    answered = retry(
+        call, {"which": {"action": "accept", "content": {"which": old}}}, number=3
+    )
     verifier, (first, second) = verifying(
-        (make, text(f"Created {old}")), (call, asks("which")), (answered, text("picked"))
+        (make, text(f"Created {old}")),
+        (call, asks("which")),
+        (answered, text("picked")),
     )
     assert repeated(verifier, first, text(f"Created {new}"))[0] == "same"
     running: Any = verifier.begin(second)
@@ -96,7 +105,9 @@ COMMITS = st.text("0123456789abcdef", min_size=40, max_size=40).filter(made_up)
 
 
 @given(COMMITS, COMMITS, st.integers(7, 39))
-def test_a_shortened_sha_is_the_beginning_of_the_live_one(old: str, new: str, length: int) -> None:
+def test_a_shortened_sha_is_the_beginning_of_the_live_one(
+    old: str, new: str, length: int
+) -> None:
     """A client may send the first digits of a commit's sha, seven or more."""
     assume(old[:7] != new[:7] and made_up(old[:length]))
     make, call = tool("commit"), with_id(tool("show", sha=old[:length]), 2)
@@ -114,7 +125,9 @@ def test_what_the_client_said_first_is_no_handle(pair: tuple[str, str]) -> None:
     old, new = pair
     assume(old != new)
     calls = [with_id(tool("open", id=old), number) for number in (1, 2)]
-    verifier, (first, second) = verifying(*((call, text(f"At {old}")) for call in calls))
+    verifier, (first, second) = verifying(
+        *((call, text(f"At {old}")) for call in calls)
+    )
     assert repeated(verifier, first, text(f"At {new}"))[0] == "text-changed"
     assert repeated(verifier, second, text(f"At {old}"))[1]["arguments"] == {"id": old}
 
@@ -123,6 +136,8 @@ def test_words_and_small_numbers_are_no_handles() -> None:
     """A state such as `running`, or a count, that a client sends is its own."""
     for old, new in (("running", "pending"), ("Completed", "Scheduled"), ("41", "42")):
         call = with_id(tool("list", state=old), 2)
-        verifier, (first, second) = verifying((tool("get"), text(f"It is {old}")), (call, text("")))
+        verifier, (first, second) = verifying(
+            (tool("get"), text(f"It is {old}")), (call, text(""))
+        )
         assert repeated(verifier, first, text(f"It is {new}"))[0] == "text-changed"
         assert repeated(verifier, second, text(""))[1]["arguments"] == {"state": old}

@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from builders import Conversation, as_request, loaded, result_of, retry, rpc, sent_now, tool
+from builders import (
+    Conversation,
+    as_request,
+    loaded,
+    result_of,
+    retry,
+    rpc,
+    sent_now,
+    tool,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from messages import NO, YES, Json, asks, text
@@ -29,7 +38,9 @@ class Operation(NamedTuple):
 
     @property
     def request(self) -> bytes:
-        arguments = {"key": self.key} | ({"value": self.value} if self.name == "set" else {})
+        arguments = {"key": self.key} | (
+            {"value": self.value} if self.name == "set" else {}
+        )
         return tool(self.name, **arguments)
 
     def retry(self, state: str) -> bytes:
@@ -65,14 +76,18 @@ def operations(answers: list[bool]) -> st.SearchStrategy[list[Operation]]:
     """Return what a client does: up to 12 operations on two keys, of which one asks before writes."""
     nothing = st.none()
     agreeing = {"a": nothing, "b": st.sampled_from(answers)}
-    kinds = [st.builds(Operation, st.just("get"), st.sampled_from("ab"), st.just(0), nothing)]
+    kinds = [
+        st.builds(Operation, st.just("get"), st.sampled_from("ab"), st.just(0), nothing)
+    ]
     for key, agrees in agreeing.items():
         for name, values in (
             ("set", st.integers(1, 2)),
             ("count", st.just(0)),
             ("push", st.just(0)),
         ):
-            kinds.append(st.builds(Operation, st.just(name), st.just(key), values, agrees))
+            kinds.append(
+                st.builds(Operation, st.just(name), st.just(key), values, agrees)
+            )
     return st.lists(st.one_of(kinds), min_size=1, max_size=12)
 
 
@@ -145,7 +160,9 @@ def test_text_of_a_miss_never_contradicts_itself(
     """It never says that a call was recorded after the very writes that this play has made."""
     history = data.draw(st.sampled_from([History.AUTO, History.STRICT]))
     cassette = combine_cassettes([recorded(run, hints=hints) for run in runs])
-    player = Player(cassette, history=history, repeat=data.draw(st.sampled_from(Repeat)))
+    player = Player(
+        cassette, history=history, repeat=data.draw(st.sampled_from(Repeat))
+    )
 
     asked: list[tuple[Operation, str]] = []
     for operation in client:
@@ -232,6 +249,8 @@ def shuffled(before: list[set[int]], data: st.DataObject) -> list[int]:
     order: list[int] = []
     while len(order) < len(before):
         done = set(order)
-        ready = [at for at, needed in enumerate(before) if at not in done and needed <= done]
+        ready = [
+            at for at, needed in enumerate(before) if at not in done and needed <= done
+        ]
         order.append(data.draw(st.sampled_from(ready)))
     return order

@@ -41,7 +41,16 @@ from mrtr_cassette.core.secrets.sealed import SHORTEST_SEARCHED, reads_as_words
 Place = Callable[[str], Any]
 
 VOCABULARY = (
-    *("stateless", "session", "default", "Main", "TEST", "state", "waiting", "deploymentQueue"),
+    *(
+        "stateless",
+        "session",
+        "default",
+        "Main",
+        "TEST",
+        "state",
+        "waiting",
+        "deploymentQueue",
+    ),
     *("user", "approval", "v2", "step3", "42", "a", "production", "responsibilities"),
 )
 phrases = st.builds(
@@ -97,7 +106,10 @@ def test_words_of_a_state_stay_in_other_text(words: str, place: Place) -> None:
     """A state is sealed where MCP has it, and a result that says the same words keeps them."""
     words = f"Waiting for {words}, or until it is over."
     call = tool("deploy", mode=words)
-    script = (call, asks("a", state=words)), (retry(call, {"a": YES}, state=words), place(words))
+    script = (
+        (call, asks("a", state=words)),
+        (retry(call, {"a": YES}, state=words), place(words)),
+    )
     cassette = conversation(*script, redacts=True).cassette()
     player = Player(loaded(cassette))
 
@@ -117,12 +129,16 @@ def test_random_ids_do_not_reach_the_disk(
     identity = forms[data.draw(st.sampled_from(sorted(forms)))]
     call = tool("a", about=identity)
     steps = session_steps(identity, (call, place(identity)))
-    assert identity.encode() not in encode_cassette(conversation(*steps, redacts=True).cassette())
+    assert identity.encode() not in encode_cassette(
+        conversation(*steps, redacts=True).cassette()
+    )
     if len(identity) < SHORTEST_SEARCHED:
         return
     asked = (call, asks("a", state=identity))
     done = (retry(call, {"a": YES}, state=identity), place(identity))
-    assert identity.encode() not in encode_cassette(conversation(asked, done).cassette())
+    assert identity.encode() not in encode_cassette(
+        conversation(asked, done).cassette()
+    )
 
 
 # A member that is called as MCP's state is
@@ -140,15 +156,23 @@ HOLDERS: tuple[Callable[[Any], Any], ...] = (
 holders = st.sampled_from(HOLDERS)
 
 
-def recorded_with(value: str, holder: Callable[[Any], Any]) -> tuple[bytes, Any, Cassette]:
+def recorded_with(
+    value: str, holder: Callable[[Any], Any]
+) -> tuple[bytes, Any, Cassette]:
     """Return a call with a member of that name, its result with one too, and their cassette."""
     call = tool("remember", **holder(value))
     result = {"content": [], "structuredContent": holder(value)}
-    return call, result, loaded(conversation((call, result), redacts=False).cassette(), "c.json")
+    return (
+        call,
+        result,
+        loaded(conversation((call, result), redacts=False).cassette(), "c.json"),
+    )
 
 
 @given(own_values, holders)
-def test_a_tools_own_member_is_played_as_it_was(value: str, holder: Callable[[Any], Any]) -> None:
+def test_a_tools_own_member_is_played_as_it_was(
+    value: str, holder: Callable[[Any], Any]
+) -> None:
     """In arguments and in structured content it is a value like any other, and so it is matched."""
     call, result, cassette = recorded_with(value, holder)
 
@@ -158,10 +182,15 @@ def test_a_tools_own_member_is_played_as_it_was(value: str, holder: Callable[[An
 
 
 @given(own_values, holders)
-def test_a_tools_own_member_is_verified(value: str, holder: Callable[[Any], Any]) -> None:
+def test_a_tools_own_member_is_verified(
+    value: str, holder: Callable[[Any], Any]
+) -> None:
     """The live server gets it as it was recorded, and one that gives back another has changed."""
     call, result, cassette = recorded_with(value, holder)
-    for live, verdict in ((result, "same"), ({**result, "structuredContent": holder("?")}, "")):
+    for live, verdict in (
+        (result, "same"),
+        ({**result, "structuredContent": holder("?")}, ""),
+    ):
         verifier = Verifier(cassette, "/mcp", lambda _call: ())
         (plan,) = planned(cassette)
         running: Any = verifier.begin(plan)
@@ -171,10 +200,14 @@ def test_a_tools_own_member_is_verified(value: str, holder: Callable[[Any], Any]
         arguments = json.loads(sent.body)["params"]["arguments"]
         assert arguments == json.loads(call)["params"]["arguments"]
         found = verifier.ended(running).verdict
-        assert found == verdict or (not verdict and found in ("text-changed", "shape-changed"))
+        assert found == verdict or (
+            not verdict and found in ("text-changed", "shape-changed")
+        )
 
 
-@pytest.mark.parametrize("words", ["stateless", "a", "A stateless server.", "user-42", "12345678"])
+@pytest.mark.parametrize(
+    "words", ["stateless", "a", "A stateless server.", "user-42", "12345678"]
+)
 def test_words_are_told_from_ids(words: str) -> None:
     """Words, small numbers and both read as words; what is random doesn't."""
     assert reads_as_words(words)

@@ -7,7 +7,17 @@ from itertools import permutations
 from typing import Any, NamedTuple
 
 import pytest
-from builders import Conversation, as_request, loaded, result_of, retry, rpc, said, sent_now, tool
+from builders import (
+    Conversation,
+    as_request,
+    loaded,
+    result_of,
+    retry,
+    rpc,
+    said,
+    sent_now,
+    tool,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from messages import NO, YES, asks, text
@@ -29,7 +39,11 @@ def begins_in_order(order: str) -> bool:
 
 
 ORDERS = sorted(
-    {"".join(order) for order in permutations("AABBCC") if begins_in_order("".join(order))}
+    {
+        "".join(order)
+        for order in permutations("AABBCC")
+        if begins_in_order("".join(order))
+    }
 )
 """All orders of the rounds of three calls of two rounds; equal calls need no other names."""
 
@@ -48,7 +62,10 @@ class Office(NamedTuple):
     answers: str = "YYY"
 
     def state(self, name: str) -> str | None:
-        states = {"own": f"state-of-{name}-{'x' * 20}", "same": "state-of-all-" + "x" * 20}
+        states = {
+            "own": f"state-of-{name}-{'x' * 20}",
+            "same": "state-of-all-" + "x" * 20,
+        }
         return states.get(self.states)
 
 
@@ -104,14 +121,20 @@ def played(player: Player, request: bytes | Request) -> bytes:
     return sent_now(decision)
 
 
-def check(office: Office, recording: Recording, order: str, answers: str, history: History) -> None:
+def check(
+    office: Office, recording: Recording, order: str, answers: str, history: History
+) -> None:
     """Play the bookings in another order, and check what each of them gets.
 
     Where states tell calls apart, the user of each gives the answer that was recorded to its state.
     """
     player = Player(recording.cassette, history=history)
     asking = [entry for entry in player.entries if entry.asks]
-    linked = {entry.parent.question: entry for entry in player.entries if entry.parent is not None}
+    linked = {
+        entry.parent.question: entry
+        for entry in player.entries
+        if entry.parent is not None
+    }
     has_states = office.states != "none" and len(linked) == len(asking)
     given_answers = dict(zip("ABC", answers, strict=True))
     states: dict[str, str | None] = {}
@@ -125,7 +148,9 @@ def check(office: Office, recording: Recording, order: str, answers: str, histor
         answer = given_answers[name]
         if has_states:
             expected = linked[sha256_of(state)]
-            answer = "N" if NO["action"] in str(expected.matched.lookup.answers) else "Y"
+            answer = (
+                "N" if NO["action"] in str(expected.matched.lookup.answers) else "Y"
+            )
         result = said(played(player, answering(answer, state)))
         if has_states:
             assert result == said(expected.exchange.response.body)
@@ -136,7 +161,9 @@ def check(office: Office, recording: Recording, order: str, answers: str, histor
     assert player.unplayed == [1], "all but the list of tools is played"
 
 
-@pytest.mark.parametrize("tells_number", [True, False], ids=["tickets", "equal results"])
+@pytest.mark.parametrize(
+    "tells_number", [True, False], ids=["tickets", "equal results"]
+)
 @pytest.mark.parametrize("states", ["own", "same", "none"])
 def test_every_order_of_three_equal_calls_plays_in_every_recorded_one(
     states: str, *, tells_number: bool
@@ -162,7 +189,11 @@ def test_every_order_of_three_equal_calls_plays_in_every_recorded_one(
     st.data(),
 )
 def test_equal_calls_that_are_answered_differently_end_in_any_order(
-    office: Office, recorded_order: str, order: str, history: History, data: st.DataObject
+    office: Office,
+    recorded_order: str,
+    order: str,
+    history: History,
+    data: st.DataObject,
 ) -> None:
     """Calls that were never in flight together give their answers in the recorded order."""
     answers = "".join(data.draw(st.permutations(office.answers)))

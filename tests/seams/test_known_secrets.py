@@ -8,7 +8,16 @@ from collections.abc import Callable
 from urllib.parse import quote
 
 import pytest
-from builders import Conversation, encode_cassette, hit, loaded, missed, play, post, tool
+from builders import (
+    Conversation,
+    encode_cassette,
+    hit,
+    loaded,
+    missed,
+    play,
+    post,
+    tool,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +27,12 @@ from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.runs import miss_report
 from mrtr_cassette.terms import LIBRARY_TERMS
 
-SECRETS = ("hunter2hunter", "Tr0ub4dor&3<x>", 'p"w\\é/1+x9', "qk/7+Jx0bW9kZWw/aGVsbG8+d29ybGQ=")
+SECRETS = (
+    "hunter2hunter",
+    "Tr0ub4dor&3<x>",
+    'p"w\\é/1+x9',
+    "qk/7+Jx0bW9kZWw/aGVsbG8+d29ybGQ=",
+)
 SPELLINGS: tuple[Callable[[str], str], ...] = (
     str,
     lambda secret: f"the password is {secret}, keep it",
@@ -31,12 +45,18 @@ SPELLINGS: tuple[Callable[[str], str], ...] = (
 NAMED = ("named in the request", "named in the response")
 WAYS: dict[str, Callable[[str], str]] = {
     "a setting of YAML": lambda secret: f"user: ada\npassword: {json.dumps(secret)}\n",
-    "a row of SQL": lambda secret: f"INSERT INTO u (n, password) VALUES (1, '{secret}'), (2, '')",
-    "code of a browser": lambda secret: f"page.getByLabel('Password').fill({json.dumps(secret)});",
+    "a row of SQL": lambda secret: (
+        f"INSERT INTO u (n, password) VALUES (1, '{secret}'), (2, '')"
+    ),
+    "code of a browser": lambda secret: (
+        f"page.getByLabel('Password').fill({json.dumps(secret)});"
+    ),
     "an answer by key": lambda secret: json.dumps(
         {"password": {"action": "accept", "content": {"value": secret}}}
     ),
-    "JSON with the value first": lambda secret: json.dumps({"value": secret, "id": "password"}),
+    "JSON with the value first": lambda secret: json.dumps(
+        {"value": secret, "id": "password"}
+    ),
 }
 """How else a text says what a secret is called."""
 PLACES = ("argument", "deep argument", "result", "none")
@@ -59,9 +79,13 @@ def named_in(where: str, secret: str) -> tuple[bytes, dict[str, object]]:
     if where == NAMED[0]:
         return tool("login", password=secret), {"content": []}
     if where in WAYS:
-        return tool("show"), {"content": [{"type": "text", "text": WAYS[where](secret)}]}
+        return tool("show"), {
+            "content": [{"type": "text", "text": WAYS[where](secret)}]
+        }
     if where == "typed":
-        return tool("browser_type", text=secret, element="Password field"), {"content": []}
+        return tool("browser_type", text=secret, element="Password field"), {
+            "content": []
+        }
     return tool("make"), {"content": [], "structuredContent": {"password": secret}}
 
 
@@ -94,7 +118,11 @@ def test_secret_that_is_named_once_is_nowhere_and_its_client_replays(
     player = Player(loaded(cassette))
 
     for spelled in (secret, spell(secret), quote(secret, safe="")):
-        for escaped in (spelled, json.dumps(spelled)[1:-1], json.dumps(json.dumps(spelled))[3:-3]):
+        for escaped in (
+            spelled,
+            json.dumps(spelled)[1:-1],
+            json.dumps(json.dumps(spelled))[3:-3],
+        ):
             assert escaped not in file
     for call, _ in steps:
         assert b"result" in play(player, call)
@@ -121,10 +149,14 @@ def test_text_in_the_place_of_a_placeholder_is_the_same_for_the_same() -> None:
 
 @pytest.mark.parametrize("note", ["{}", "the code is {}, keep it"])
 @pytest.mark.parametrize("logs_in", [True, False])
-def test_another_text_is_no_secret_that_the_client_has_told(note: str, *, logs_in: bool) -> None:
+def test_another_text_is_no_secret_that_the_client_has_told(
+    note: str, *, logs_in: bool
+) -> None:
     """After a login with a password, a note with the password is answered, and no other note."""
     login = named_in(NAMED[0], "hunter2hunter")
-    player = Player(loaded(recorded(login, text_of("argument", note.format("hunter2hunter"), 1))))
+    player = Player(
+        loaded(recorded(login, text_of("argument", note.format("hunter2hunter"), 1)))
+    )
     own_login = named_in(NAMED[0], "other7other")[0]
     if logs_in:
         play(player, own_login)
@@ -157,7 +189,10 @@ def test_text_for_a_secret_that_is_told_later_is_held_to() -> None:
 
 def test_cassette_of_an_earlier_recorder_that_has_a_repeated_secret_plays() -> None:
     """What stands in a recorded request as it was sent is still matched as it is."""
-    login, note = named_in(NAMED[0], "hunter2hunter"), text_of("argument", "hunter2hunter", 1)
+    login, note = (
+        named_in(NAMED[0], "hunter2hunter"),
+        text_of("argument", "hunter2hunter", 1),
+    )
     made = Conversation(redacts=True)
     for call, result in (note, login):
         made.response(made.request(call), result)
@@ -171,7 +206,9 @@ def test_cassette_of_an_earlier_recorder_that_has_a_repeated_secret_plays() -> N
 def test_miss_after_placeholders_says_so() -> None:
     """A client that was given a placeholder may send it, or go on from it, where nothing has one."""
     player = Player(
-        loaded(recorded(named_in(NAMED[1], "hunter2hunter"), text_of("argument", "a", 1)))
+        loaded(
+            recorded(named_in(NAMED[1], "hunter2hunter"), text_of("argument", "a", 1))
+        )
     )
     call = tool("note", text="length of <password:1>", number=1)
     before = missed(player, call)

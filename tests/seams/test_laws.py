@@ -57,7 +57,12 @@ from mrtr_cassette.core.replay.order import History, Repeat
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.report.events import response_said
-from mrtr_cassette.core.report.runs import error_body, miss_report, report_of_replay, summary_text
+from mrtr_cassette.core.report.runs import (
+    error_body,
+    miss_report,
+    report_of_replay,
+    summary_text,
+)
 from mrtr_cassette.core.report.text import inspection_text
 from mrtr_cassette.core.secrets.sealed import is_searched
 from mrtr_cassette.core.wire.codings import readable
@@ -86,15 +91,21 @@ class Num(NamedTuple):
 numbers = st.builds(
     Num,
     st.one_of(
-        st.integers(-20, 20), st.integers(), st.sampled_from([2**53, 2**64, 2**64 + 1, 10**30])
+        st.integers(-20, 20),
+        st.integers(),
+        st.sampled_from([2**53, 2**64, 2**64 + 1, 10**30]),
     ),
     st.one_of(st.just(0), st.integers(-25, 25)),
 )
-texts = st.one_of(st.text(max_size=8), st.sampled_from(["\ud800", "a\udfff", "\U0001f600", "\x00"]))
+texts = st.one_of(
+    st.text(max_size=8), st.sampled_from(["\ud800", "a\udfff", "\U0001f600", "\x00"])
+)
 scalars = st.one_of(st.none(), st.booleans(), numbers, texts)
 values: st.SearchStrategy[Any] = st.recursive(
     scalars,
-    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(texts, inner, max_size=4)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4), st.dictionaries(texts, inner, max_size=4)
+    ),
     max_leaves=12,
 )
 objects = st.dictionaries(texts, values, max_size=4)
@@ -138,7 +149,13 @@ def spell(value: Any, chance: Random) -> bytes:
         if isinstance(inner, dict):
             keys = chance.sample(list(inner), len(inner))
             pairs = [
-                space() + string(key) + space() + b":" + space() + write(inner[key]) + space()
+                space()
+                + string(key)
+                + space()
+                + b":"
+                + space()
+                + write(inner[key])
+                + space()
                 for key in keys
             ]
             return b"{" + (b",".join(pairs) or space()) + b"}"
@@ -163,7 +180,10 @@ def meaning(value: Any) -> Any:
     if isinstance(value, Num):
         return ("number", value.mantissa * Fraction(10) ** value.exponent)
     if isinstance(value, dict):
-        return ("object", frozenset((key, meaning(inner)) for key, inner in value.items()))
+        return (
+            "object",
+            frozenset((key, meaning(inner)) for key, inner in value.items()),
+        )
     if isinstance(value, list):
         return ("array", tuple(meaning(inner) for inner in value))
     return (type(value).__name__, value)
@@ -173,7 +193,9 @@ def scalar_paths(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Return where in a value its scalars are."""
     if isinstance(value, dict | list):
         items = value.items() if isinstance(value, dict) else enumerate(value)
-        return [path for key, inner in items for path in scalar_paths(inner, (*at, key))]
+        return [
+            path for key, inner in items for path in scalar_paths(inner, (*at, key))
+        ]
     return [at]
 
 
@@ -200,9 +222,9 @@ FRAGMENTS = (
     b"\r\r", b"\r\n\r\n", b"\xef\xbb\xbf", b"\xef", b"{}", b'{"jsonrpc":"2.0","id":1,"result":{}}',
     b"\x00", b"\xff", b"\xc2\x85", b" ", b":",
 )  # fmt: skip
-streams = st.lists(st.one_of(st.sampled_from(FRAGMENTS), st.binary(max_size=3)), max_size=14).map(
-    b"".join
-)
+streams = st.lists(
+    st.one_of(st.sampled_from(FRAGMENTS), st.binary(max_size=3)), max_size=14
+).map(b"".join)
 
 
 def dispatched(raw: bytes) -> list[bytes]:
@@ -221,11 +243,17 @@ def dispatched(raw: bytes) -> list[bytes]:
 
 
 @given(st.data())
-def test_framing_loses_nothing_and_does_not_depend_on_the_cut(data: st.DataObject) -> None:
+def test_framing_loses_nothing_and_does_not_depend_on_the_cut(
+    data: st.DataObject,
+) -> None:
     """The bytes of all events and the rest are the stream, and the events those of the standard."""
     raw = data.draw(streams)
     runs = []
-    for chunks in (data.draw(cut(raw)), [raw], [raw[at : at + 1] for at in range(len(raw))]):
+    for chunks in (
+        data.draw(cut(raw)),
+        [raw],
+        [raw[at : at + 1] for at in range(len(raw))],
+    ):
         framer = SseFramer()
         events = [event for chunk in chunks for event in framer.feed(chunk)]
         last, rest = framer.finish()
@@ -273,7 +301,11 @@ def messy_objects(draw: st.DrawFn) -> bytes:
         return obj(leaf, ["progressToken", "id"]) if draw(st.booleans()) else leaf()
 
     def params() -> bytes:
-        return obj(meta, ["_meta", "requestState", "id"]) if draw(st.booleans()) else leaf()
+        return (
+            obj(meta, ["_meta", "requestState", "id"])
+            if draw(st.booleans())
+            else leaf()
+        )
 
     return b"\t" + obj(params, ["id", "params", "", "ïd", "i\\d"]) + b"\n"
 
@@ -281,7 +313,10 @@ def messy_objects(draw: st.DrawFn) -> bytes:
 def duplicates_kept(raw: bytes) -> Any:
     """Return what a text says, with objects as lists of all their members."""
     return json.loads(
-        raw, object_pairs_hook=lambda pairs: ("object", pairs), parse_int=str, parse_float=str
+        raw,
+        object_pairs_hook=lambda pairs: ("object", pairs),
+        parse_int=str,
+        parse_float=str,
     )
 
 
@@ -303,7 +338,10 @@ def test_splicing_changes_the_span_and_nothing_else(
     )
     assert spliced == new.join(outside)
     assert (
-        b"".join(part + one for part, one in itertools.zip_longest(outside, old, fillvalue=b""))
+        b"".join(
+            part + one
+            for part, one in itertools.zip_longest(outside, old, fillvalue=b"")
+        )
         == raw
     )
     found = find_spans(spliced, [path]).get(path, [])
@@ -317,7 +355,10 @@ def test_splicing_changes_the_span_and_nothing_else(
             return value
         return (
             "object",
-            [(key, replaced(inner, at[1:]) if key == at[0] else inner) for key, inner in value[1]],
+            [
+                (key, replaced(inner, at[1:]) if key == at[0] else inner)
+                for key, inner in value[1]
+            ],
         )
 
     assert duplicates_kept(spliced) == replaced(duplicates_kept(raw), path)
@@ -381,20 +422,31 @@ def test_key_depends_on_every_scalar(data: st.DataObject) -> None:
     differs = meaning(arguments) != meaning(changed_arguments)
 
     one, other = (
-        read_call(post(spelled_call(data.draw, value))) for value in (arguments, changed_arguments)
+        read_call(post(spelled_call(data.draw, value)))
+        for value in (arguments, changed_arguments)
     )
     assert (one.key() != other.key()) is differs
 
     def stripped(value: Any) -> Any:
         if isinstance(value, dict):
-            return {key: stripped(inner) for key, inner in value.items() if inner is not None}
-        return [stripped(inner) for inner in value] if isinstance(value, list) else value
+            return {
+                key: stripped(inner)
+                for key, inner in value.items()
+                if inner is not None
+            }
+        return (
+            [stripped(inner) for inner in value] if isinstance(value, list) else value
+        )
 
     retries = [
-        read_call(post(spelled_call(data.draw, {}, inputResponses=value, requestState="S")))
+        read_call(
+            post(spelled_call(data.draw, {}, inputResponses=value, requestState="S"))
+        )
         for value in (arguments, changed_arguments)
     ]
-    answers_differ = meaning(stripped(arguments)) != meaning(stripped(changed_arguments))
+    answers_differ = meaning(stripped(arguments)) != meaning(
+        stripped(changed_arguments)
+    )
     assert (lookup_key(retries[0]) != lookup_key(retries[1])) is answers_differ
 
 
@@ -475,7 +527,9 @@ hostile = st.one_of(
 )
 hostile_streams = st.one_of(
     streams,
-    st.lists(st.sampled_from([*HOSTILE[:10], *MESSAGES]), max_size=4).map(lambda all_: sse(*all_)),
+    st.lists(st.sampled_from([*HOSTILE[:10], *MESSAGES]), max_size=4).map(
+        lambda all_: sse(*all_)
+    ),
     hostile,
 )
 HEADERS = {
@@ -487,7 +541,10 @@ HEADERS = {
 }
 ENCODED = ("content-encoding", "gzip")
 hostile_headers = st.lists(
-    st.sampled_from([(name, value) for name, all_ in HEADERS.items() for value in all_]), max_size=4
+    st.sampled_from(
+        [(name, value) for name, all_ in HEADERS.items() for value in all_]
+    ),
+    max_size=4,
 ).map(tuple)
 
 
@@ -528,7 +585,9 @@ def recorded_hostility(
     draw: Callable[[st.SearchStrategy[Any]], Any], *, seals: bool
 ) -> Conversation:
     """Return a recording of exchanges whose bytes make no sense."""
-    talk = Conversation(seals, redacts=draw(st.booleans()), seals_answers=draw(st.booleans()))
+    talk = Conversation(
+        seals, redacts=draw(st.booleans()), seals_answers=draw(st.booleans())
+    )
     for _ in range(draw(st.integers(1, 3))):
         method = draw(st.sampled_from(["POST", "POST", "POST", "GET", "DELETE"]))
         request = Request(
@@ -544,7 +603,9 @@ def recorded_hostility(
             body = draw(hostile_streams)
             if ENCODED in headers and draw(st.booleans()):
                 body = gzip.compress(body)
-            observation.response_started(draw(st.sampled_from([200, 202, 404, 999])), headers)
+            observation.response_started(
+                draw(st.sampled_from([200, 202, 404, 999])), headers
+            )
             for chunk in draw(cut(body)):
                 observation.response_bytes(chunk, talk.tick())
                 if draw(st.booleans()):
@@ -605,28 +666,41 @@ def test_cassette_gives_back_every_byte(data: st.DataObject) -> None:
         headers = data.draw(st.sampled_from([STREAM_HEADERS, JSON_HEADERS, ()]))
         chunks = tuple(data.draw(cut(body)))
         request = Request("PUT", "/x", (), data.draw(hostile))
-        script.append((request, Answer(chunks, headers, end=data.draw(st.sampled_from(End)))))
+        script.append(
+            (request, Answer(chunks, headers, end=data.draw(st.sampled_from(End))))
+        )
     talk = conversation(*script, seals=False)
     cassette = talk.cassette()
 
     for read in (cassette, decode_cassette(encode_cassette(cassette), "f")):
-        exchanges = [each for own in loaded(read).interactions for each in own.exchanges]
+        exchanges = [
+            each for own in loaded(read).interactions for each in own.exchanges
+        ]
         for each, (request, response), recorded in zip(
             exchanges, script, talk.exchanges, strict=True
         ):
             # A request is kept as it can be read: it is matched, and never played back.
             assert each.request.body == readable(request).body
             assert each.response is not None
-            assert each.response.body == b"".join(response.chunks) == recorded.response.body
+            assert (
+                each.response.body
+                == b"".join(response.chunks)
+                == recorded.response.body
+            )
             assert each.response.end is recorded.response.end
             if recorded.response.is_event_stream:
-                raws = [[one.raw for one in its.response.pieces] for its in (each, recorded)]
+                raws = [
+                    [one.raw for one in its.response.pieces] for its in (each, recorded)
+                ]
                 assert raws[0] == raws[1]
 
 
 # Record, then replay
 
-CALLS = (tool("deploy", env="prod"), rpc("prompts/get", {"name": "tea", "arguments": {"n": 1}}))
+CALLS = (
+    tool("deploy", env="prod"),
+    rpc("prompts/get", {"name": "tea", "arguments": {"n": 1}}),
+)
 ANSWER_SETS: tuple[Json, ...] = (
     {"a": {"action": "accept", "content": {"n": 1.5, "note": None}}},
     {"a": {"action": "decline"}},
@@ -703,19 +777,30 @@ def plans(draw: st.DrawFn) -> Plan:
         if draw(st.booleans()):
             call = with_token(call, 1)
         if draw(st.booleans()):
-            call = changed(call, "params", "_meta", "client", to=draw(st.integers(0, 1)))
+            call = changed(
+                call, "params", "_meta", "client", to=draw(st.integers(0, 1))
+            )
         shape = draw(st.sampled_from(["whole", "pieces", "lf", "crlf"]))
         kinds = draw(
-            st.lists(st.sampled_from((*STATE_KINDS, *([] if alike else ["same"]))), max_size=3)
+            st.lists(
+                st.sampled_from((*STATE_KINDS, *([] if alike else ["same"]))),
+                max_size=3,
+            )
         )
         abandoned = bool(kinds) and draw(st.integers(0, 4)) == 0
         branches = "same" not in kinds and draw(st.integers(0, 2)) == 0
         last: int | None = None
         for at in range(len(kinds) + (0 if abandoned else 1)):
             kind = kinds[at] if at < len(kinds) else None
-            state = None if kind in {None, "none"} else made_up_state(str(kind), len(turns))
+            state = (
+                None if kind in {None, "none"} else made_up_state(str(kind), len(turns))
+            )
             turn = Turn(
-                asks=kind, state=state, request=call, shape=shape, at=draw(st.integers(0, 200))
+                asks=kind,
+                state=state,
+                request=call,
+                shape=shape,
+                at=draw(st.integers(0, 200)),
             )
             if last is not None:
                 answer_last(turn, turns, last, draw(st.sampled_from(ANSWER_SETS)))
@@ -725,14 +810,18 @@ def plans(draw: st.DrawFn) -> Plan:
                 other = Turn(request=call, shape=shape)
                 before = turns[last]
                 assert before.answers_to is not None
-                answer_last(other, turns, before.answers_to, {"a": {"action": "cancel"}})
+                answer_last(
+                    other, turns, before.answers_to, {"a": {"action": "cancel"}}
+                )
                 other.answers_to = last
                 turns.append(other)
     pending: list[int] = []
     done: set[int] = set()
     waiting = list(range(len(turns)))
     while waiting or pending:
-        ready = [("begin", one) for one in waiting if turns[one].answers_to in done | {None}]
+        ready = [
+            ("begin", one) for one in waiting if turns[one].answers_to in done | {None}
+        ]
         step = draw(st.sampled_from(ready + [("end", one) for one in pending]))
         plan.schedule.append(step)
         if step[0] == "begin":
@@ -769,12 +858,15 @@ def respond(plan: Plan, number: int) -> Answer:
     """Return the recorded response of an exchange."""
     turn = plan.turns[number]
     echoed = None if turn.echoes is None else plan.turns[turn.echoes].state
-    body = body_of(turn, number, Own(f"id-{number}", f"token-{number}", turn.state, echoed))
+    body = body_of(
+        turn, number, Own(f"id-{number}", f"token-{number}", turn.state, echoed)
+    )
     if turn.shape == "whole":
         return Answer((body,), (*JSON_HEADERS, ("Content-Length", str(len(body)))))
     at = turn.at % (len(body) + 1)
     return Answer(
-        (body[:at], body[at:]), JSON_HEADERS if turn.shape == "pieces" else STREAM_HEADERS
+        (body[:at], body[at:]),
+        JSON_HEADERS if turn.shape == "pieces" else STREAM_HEADERS,
     )
 
 
@@ -783,7 +875,11 @@ def asked_by(turn: Turn, identity: Json, token: Json, state: str | None) -> byte
     request = with_id(turn.request, identity)
     if b"progressToken" in request:
         request = with_token(request, token)
-    return request if state is None else changed(request, "params", "requestState", to=state)
+    return (
+        request
+        if state is None
+        else changed(request, "params", "requestState", to=state)
+    )
 
 
 def recorded_plan(
@@ -800,21 +896,29 @@ def recorded_plan(
         if what == "begin":
             turn = plan.turns[one]
             state = None if turn.echoes is None else plan.turns[turn.echoes].state
-            numbers[one] = talk.request(asked_by(turn, f"id-{one}", f"token-{one}", state))
+            numbers[one] = talk.request(
+                asked_by(turn, f"id-{one}", f"token-{one}", state)
+            )
         else:
             talk.response(numbers[one], respond(plan, one))
     return talk, sorted(numbers, key=numbers.__getitem__)
 
 
-def replayed(plan: Plan, cassette: CassetteModel, order: list[int], **options: Any) -> Player:
+def replayed(
+    plan: Plan, cassette: CassetteModel, order: list[int], **options: Any
+) -> Player:
     """Play a plan's requests in some order, checking every byte of every response."""
     player = Player(loaded(cassette), **options)
     issued: dict[int, str] = {}
     for step, one in enumerate(order):
         turn = plan.turns[one]
-        identity, token = (step, f"t{step}") if step % 2 else (f"other {step}", 1000 + step)
+        identity, token = (
+            (step, f"t{step}") if step % 2 else (f"other {step}", 1000 + step)
+        )
         echoed = None if turn.echoes is None else issued[turn.echoes]
-        decision = player.request_received(post(asked_by(turn, identity, token, echoed)))
+        decision = player.request_received(
+            post(asked_by(turn, identity, token, echoed))
+        )
         assert isinstance(decision, Play), miss_report(decision, Cassette("f")).text
         got = sent_now(decision)
         if turn.state is not None:
@@ -839,12 +943,16 @@ def assert_all_was_played_once(player: Player, plan: Plan) -> None:
 
 
 @given(plans(), st.data())
-def test_what_was_recorded_in_two_runs_plays_as_one(plan: Plan, data: st.DataObject) -> None:
+def test_what_was_recorded_in_two_runs_plays_as_one(
+    plan: Plan, data: st.DataObject
+) -> None:
     """Wherever nothing is under way, a recording may stop and be added to later."""
     balance = [0]
     for what, _ in plan.schedule:
         balance.append(balance[-1] + (1 if what == "begin" else -1))
-    cut = data.draw(st.sampled_from([at for at, count in enumerate(balance) if not count]))
+    cut = data.draw(
+        st.sampled_from([at for at, count in enumerate(balance) if not count])
+    )
     first, early = recorded_plan(plan, plan.schedule[:cut])
     second, late = recorded_plan(plan, plan.schedule[cut:])
     before = decode_cassette(encode_cassette(first.cassette()), "f")
@@ -854,7 +962,9 @@ def test_what_was_recorded_in_two_runs_plays_as_one(plan: Plan, data: st.DataObj
     kept = [
         one
         for one, after in zip(before.interactions, both.interactions, strict=False)
-        if one == after or not one.elicitation_turns or one.elicitation_turns[-1].answer is None
+        if one == after
+        or not one.elicitation_turns
+        or one.elicitation_turns[-1].answer is None
     ]
     assert kept == before.interactions
 
@@ -881,7 +991,9 @@ def test_what_was_recorded_plays_in_another_order(plan: Plan, chance: Any) -> No
         alike[same] = one
     order: list[int] = []
     while len(order) < len(arrived):
-        ready = [one for one in arrived if one not in order and before[one] <= set(order)]
+        ready = [
+            one for one in arrived if one not in order and before[one] <= set(order)
+        ]
         order.append(chance.choice(ready))
 
     player = replayed(plan, cassette, order, history=History.ORDER)
@@ -896,7 +1008,9 @@ def test_any_replica_plays_what_was_recorded(plan: Plan, chance: Any) -> None:
     """
     talk, arrived = recorded_plan(plan)
     cassette = talk.cassette()
-    if len({lookup_key(read_call(post(turn.request))) for turn in plan.turns}) < len(plan.turns):
+    if len({lookup_key(read_call(post(turn.request))) for turn in plan.turns}) < len(
+        plan.turns
+    ):
         with suppress(CassetteError):
             Player(loaded(cassette), stateless=True)
         return
@@ -907,11 +1021,15 @@ def test_any_replica_plays_what_was_recorded(plan: Plan, chance: Any) -> None:
 
 def other_state(state: str) -> str:
     """Return a state of the same kind from another run of the server."""
-    return state.replace("state", "token").replace("s0", "z0").replace("quoted", "spoken")
+    return (
+        state.replace("state", "token").replace("s0", "z0").replace("quoted", "spoken")
+    )
 
 
 @given(plans(), st.data())
-def test_state_that_is_not_the_issued_one_is_never_served(plan: Plan, data: st.DataObject) -> None:
+def test_state_that_is_not_the_issued_one_is_never_served(
+    plan: Plan, data: st.DataObject
+) -> None:
     """A request with one character of its state changed is a miss, whatever else was recorded."""
     talk, order = recorded_plan(plan)
     echoing = [one for one in order if plan.turns[one].echoes is not None]
@@ -932,7 +1050,9 @@ def test_state_that_is_not_the_issued_one_is_never_served(plan: Plan, data: st.D
 
 
 @given(plans(), st.data())
-def test_recorded_over_plays_as_the_new_recording(plan: Plan, data: st.DataObject) -> None:
+def test_recorded_over_plays_as_the_new_recording(
+    plan: Plan, data: st.DataObject
+) -> None:
     """What the server says now is played, in whatever was kept of the recording before."""
     assume(plan.seals)
     before = loaded(recorded_plan(plan)[0].cassette())

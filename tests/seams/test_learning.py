@@ -65,23 +65,29 @@ KINDS = st.sampled_from(["time", "date", "id", "count", "seconds", "sentence"])
 VARYING = st.builds(Varying, KINDS, st.booleans())
 WORDS = st.sampled_from(["ready", "in the cellar", "7", "UTC"])
 STABLE = st.one_of(WORDS, st.integers(0, 99), st.booleans(), st.none())
-SHUFFLED = st.builds(Shuffled, st.lists(STABLE, min_size=2, max_size=4, unique_by=str).map(tuple))
+SHUFFLED = st.builds(
+    Shuffled, st.lists(STABLE, min_size=2, max_size=4, unique_by=str).map(tuple)
+)
 LEAVES = st.one_of(VARYING, VARYING, SHUFFLED, STABLE)
 MEMBERS = st.sampled_from(["a", "b", "at/by", "c~d"])
 TREES = st.recursive(
     LEAVES,
     lambda inner: st.one_of(
-        st.lists(inner, min_size=1, max_size=3), st.dictionaries(MEMBERS, inner, min_size=1)
+        st.lists(inner, min_size=1, max_size=3),
+        st.dictionaries(MEMBERS, inner, min_size=1),
     ),
     max_leaves=8,
 )
 RESULTS = st.tuples(
-    st.dictionaries(MEMBERS, TREES, min_size=1), st.sampled_from(["json", "words", "none"])
+    st.dictionaries(MEMBERS, TREES, min_size=1),
+    st.sampled_from(["json", "words", "none"]),
 )
 CALL = tool("clock")
 
 
-def result_of(case: tuple[Any, str], time: int, call: int = 0, stable: str = "steady") -> Json:
+def result_of(
+    case: tuple[Any, str], time: int, call: int = 0, stable: str = "steady"
+) -> Json:
     """Return a result: the structured content, which a text may repeat, beside what is stable."""
     tree, repeated = case
     content = said(tree, time, call)
@@ -97,7 +103,9 @@ def result_of(case: tuple[Any, str], time: int, call: int = 0, stable: str = "st
     }
 
 
-def verified(case: tuple[Any, str], ignored: tuple[str, ...], *results: Json) -> list[Any]:
+def verified(
+    case: tuple[Any, str], ignored: tuple[str, ...], *results: Json
+) -> list[Any]:
     """Return what comes of the recorded call with a server that gives these results."""
     cassette = loaded(conversation((CALL, result_of(case, 0))).cassette())
     verifier: Any = Verifier(cassette, "/mcp", lambda _call: ignored)
@@ -110,7 +118,9 @@ def verified(case: tuple[Any, str], ignored: tuple[str, ...], *results: Json) ->
     return found
 
 
-ROWS = tuple({"name": name, "value": Varying("time", each_call=True)} for name in ("one", "two"))
+ROWS = tuple(
+    {"name": name, "value": Varying("time", each_call=True)} for name in ("one", "two")
+)
 
 
 @given(RESULTS, st.booleans())

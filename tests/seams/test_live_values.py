@@ -33,7 +33,11 @@ from tasking import created, state
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.drive.conversation import Conversation as LiveConversation
 from mrtr_cassette.core.drive.conversation import ToolList
-from mrtr_cassette.core.drive.live_session import ServerSession, request_beside, resumption
+from mrtr_cassette.core.drive.live_session import (
+    ServerSession,
+    request_beside,
+    resumption,
+)
 from mrtr_cassette.core.drive.plan import planned
 from mrtr_cassette.core.drive.verification import Verifier
 from mrtr_cassette.core.record.recorder import Recorder
@@ -77,7 +81,9 @@ PLACES = ("state", "cursor", "push", "key", "task", "task-key", "event")
 def servers(name: str, *parts: str) -> st.SearchStrategy[Server]:
     """Return servers whose values have any of these parts."""
     some = st.lists(st.sampled_from(parts), max_size=2, unique=True).map(tuple)
-    return st.fixed_dictionaries(dict.fromkeys(PLACES, some)).map(lambda its: Server(name, its))
+    return st.fixed_dictionaries(dict.fromkeys(PLACES, some)).map(
+        lambda its: Server(name, its)
+    )
 
 
 LIST, ASKING, PUSHING = rpc("tools/list"), tool("ask"), tool("push")
@@ -111,13 +117,17 @@ def recorded(server: Server) -> Cassette:
     say(rpc("tools/list", {"cursor": server.value("cursor")}), {"tools": []})
     question = asks(server.value("key"), state=server.value("state"), words="Sure?")
     say(ASKING, question)
-    say(retry(ASKING, {server.value("key"): YES}, state=server.value("state")), text("done"))
+    say(
+        retry(ASKING, {server.value("key"): YES}, state=server.value("state")),
+        text("done"),
+    )
     pushing = talk.stream(within(server.session, PUSHING))
     talk.event(pushing, elicit(server.value("push")))
     related = {"action": "accept", "_meta": {RELATED: {"taskId": server.session}}}
     post_of = result(related, id=server.value("push"))
     talk.response(
-        talk.request(within(server.session, json.dumps(post_of).encode())), Answer((), (), 202)
+        talk.request(within(server.session, json.dumps(post_of).encode())),
+        Answer((), (), 202),
     )
     talk.event(pushing, answer(PUSHING, text("done")))
     talk.end(pushing)
@@ -125,7 +135,10 @@ def recorded(server: Server) -> Cassette:
     say(BUILD, created(task))
     say(rpc("tasks/get", {"taskId": task}, 8), state(task, "input_required", key))
     say(rpc("tasks/update", {"taskId": task, "inputResponses": {key: YES}}, 9), {})
-    say(rpc("tasks/get", {"taskId": task}, 10), state(task, "completed", result=text("built")))
+    say(
+        rpc("tasks/get", {"taskId": task}, 10),
+        state(task, "completed", result=text("built")),
+    )
     return loaded(talk.cassette(), "c.json")
 
 
@@ -139,9 +152,14 @@ class Driver:
 
     def __init__(self, cassette: Cassette) -> None:
         self.verifier: Any = Verifier(
-            cassette, "/mcp", lambda _call: (), token_of=lambda _, secret: sha256_of(secret)[:24]
+            cassette,
+            "/mcp",
+            lambda _call: (),
+            token_of=lambda _, secret: sha256_of(secret)[:24],
         )
-        self.verifier.was_given(Given(headers=(("Authorization", f"Bearer {CREDENTIAL}"),)))
+        self.verifier.was_given(
+            Given(headers=(("Authorization", f"Bearer {CREDENTIAL}"),))
+        )
         self._plan = iter(planned(cassette))
 
     def begin(self) -> Any:
@@ -203,7 +221,9 @@ def test_a_live_server_gets_its_own_values_back(old: Server, live: Server) -> No
 def test_what_is_listed_and_resumed_has_the_live_values(live: Server) -> None:
     """The cursor of a list of tools, and the id of the event after which a stream is resumed."""
     redactor = Redactor(RedactionRules(), lambda _, secret: sha256_of(secret)[:24])
-    recorder = Recorder(seals=True, redactor=redactor, credentials=Credentials(redactor))
+    recorder = Recorder(
+        seals=True, redactor=redactor, credentials=Credentials(redactor)
+    )
     recorder.was_given(Given(headers=(("Authorization", f"Bearer {CREDENTIAL}"),)))
     session = ServerSession(recorder)
     first, answered = opening(live)

@@ -15,7 +15,13 @@ from mrtr_cassette.core.cassette.transports import FIRST_SESSION, over_pipes
 from mrtr_cassette.core.record.recorder import Channel, Observation, Recorder
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.replay.reply import Delivery, Sending
-from mrtr_cassette.core.wire.http import NO_STATUS, End, Request, channel_request, line_request
+from mrtr_cassette.core.wire.http import (
+    NO_STATUS,
+    End,
+    Request,
+    channel_request,
+    line_request,
+)
 
 METHODS = ("tools/list", "tools/call", "prompts/list")
 
@@ -108,7 +114,10 @@ def responses_before(lines: list[bytes], log: bytes) -> int:
 steps = st.tuples(st.sampled_from(["call", "answer", "log"]), st.integers(0, 3))
 
 
-@given(st.lists(st.sampled_from(METHODS), min_size=1, max_size=4), st.lists(steps, max_size=12))
+@given(
+    st.lists(st.sampled_from(METHODS), min_size=1, max_size=4),
+    st.lists(steps, max_size=12),
+)
 def test_what_is_logged_after_a_response_stays_after_it(
     methods: list[str], script: list[tuple[str, int]]
 ) -> None:

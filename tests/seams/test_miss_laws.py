@@ -61,14 +61,26 @@ from mrtr_cassette.shell.files.reports import page_assets
 # Made-up texts, values and requests
 
 
-WORDS = ("a", "b", "", "a/b~c", "<<append>>", "\u2028\x85", "\ud800", HOSTILE, "x" * 300)
+WORDS = (
+    "a",
+    "b",
+    "",
+    "a/b~c",
+    "<<append>>",
+    "\u2028\x85",
+    "\ud800",
+    HOSTILE,
+    "x" * 300,
+)
 words = st.one_of(st.sampled_from(WORDS), st.text(max_size=6))
 scalars = st.one_of(
     st.sampled_from([None, True, 0, 1, 10**18, -(10**400), 1.5]), words, st.integers()
 )
 values: st.SearchStrategy[Json] = st.recursive(
     scalars,
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(words, inner, max_size=3)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(words, inner, max_size=3)
+    ),
     max_leaves=8,
 )
 objects = st.dictionaries(words, values, max_size=3)
@@ -87,7 +99,10 @@ answers = st.one_of(
     objects,
     deep,
     values,
-    st.lists(st.builds(lambda key, value: {"id": key, "value": value}, words, values), max_size=2),
+    st.lists(
+        st.builds(lambda key, value: {"id": key, "value": value}, words, values),
+        max_size=2,
+    ),
 )
 
 
@@ -100,11 +115,19 @@ def spelled(value: Json) -> bytes:
 def calls(draw: st.DrawFn) -> Request:
     """Return a request of a client of any era, of which few members differ from others'."""
     method = draw(
-        st.sampled_from(["tools/call", "tools/call", "prompts/get", "resources/read", "tasks/get"])
+        st.sampled_from(
+            ["tools/call", "tools/call", "prompts/get", "resources/read", "tasks/get"]
+        )
     )
-    method = draw(st.sampled_from([method, method, "tasks/update", "odd/method", "tools/list"]))
+    method = draw(
+        st.sampled_from([method, method, "tasks/update", "odd/method", "tools/list"])
+    )
     name = draw(st.sampled_from(["a", "a", "b", HOSTILE, "mrtr-task:1"]))
-    named_by = {"resources/read": "uri", "tasks/get": "taskId", "tasks/update": "taskId"}
+    named_by = {
+        "resources/read": "uri",
+        "tasks/get": "taskId",
+        "tasks/update": "taskId",
+    }
     params: dict[str, Json] = {named_by.get(method, "name"): name}
     arguments = draw(st.one_of(st.just({}), values, deep))
     if arguments != {}:
@@ -115,7 +138,9 @@ def calls(draw: st.DrawFn) -> Request:
         params["requestState"] = draw(st.one_of(values, st.just("S" * 30)))
     if draw(st.integers(0, 9)) == 0:
         params = draw(values)
-    return post(spelled(message(method, params, id=draw(st.one_of(words, st.integers())))))
+    return post(
+        spelled(message(method, params, id=draw(st.one_of(words, st.integers()))))
+    )
 
 
 @st.composite
@@ -130,8 +155,12 @@ def posts(draw: st.DrawFn) -> Request:
 opaque = st.one_of(
     st.binary(max_size=12).map(post),
     values.map(lambda value: post(spelled(value))),
-    st.sampled_from([get("/mcp"), get("/x\x85"), get("/mcp", ("Last-Event-ID", HOSTILE))]),
-    st.builds(lambda name: post(tool("a"), ("Mcp-Name", name)), st.sampled_from(["b", "\xe9"])),
+    st.sampled_from(
+        [get("/mcp"), get("/x\x85"), get("/mcp", ("Last-Event-ID", HOSTILE))]
+    ),
+    st.builds(
+        lambda name: post(tool("a"), ("Mcp-Name", name)), st.sampled_from(["b", "\xe9"])
+    ),
     st.builds(lambda name: post(spelled(message(name, None, id=None))), words),
 )
 
@@ -151,11 +180,20 @@ def responses(draw: st.DrawFn, request: Request) -> Answer:
     keys = {key: form(draw(words)) for key in draw(st.lists(words, max_size=2))}
     state = draw(st.sampled_from([None, "S" * 30, "", HOSTILE]))
     asking = {**asks(state=state), "inputRequests": keys}
-    value = draw(st.sampled_from([asking, asking, text("done"), created("t-123456789012345"), 1]))
-    whole = b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (identity or b"null", spelled(value))
-    pushed = spelled({"jsonrpc": "2.0", "id": draw(st.integers(0, 2)), **form(draw(words))})
+    value = draw(
+        st.sampled_from([asking, asking, text("done"), created("t-123456789012345"), 1])
+    )
+    whole = b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (
+        identity or b"null",
+        spelled(value),
+    )
+    pushed = spelled(
+        {"jsonrpc": "2.0", "id": draw(st.integers(0, 2)), **form(draw(words))}
+    )
     return draw(
-        st.sampled_from([Answer((whole,)), Answer((whole,)), stream(pushed, whole), ACCEPTED])
+        st.sampled_from(
+            [Answer((whole,)), Answer((whole,)), stream(pushed, whole), ACCEPTED]
+        )
     )
 
 
@@ -171,7 +209,9 @@ def cassettes(draw: st.DrawFn) -> Cassette:
     return loaded(talk.cassette(), draw(paths))
 
 
-paths = st.sampled_from(["talk.json", "\udcff.json", f"{HOSTILE}.json", "::error::.json"])
+paths = st.sampled_from(
+    ["talk.json", "\udcff.json", f"{HOSTILE}.json", "::error::.json"]
+)
 
 
 # Every form
@@ -274,13 +314,17 @@ NEAREST: list[ReplayEntry | None] = [
 """Every kind of exchange: asks and answers of every way, tasks and their steps, and no message."""
 
 pointers = st.one_of(
-    st.sampled_from(["", "/", "/inputResponses", "/inputResponses/a", "/arguments", "/error"]),
+    st.sampled_from(
+        ["", "/", "/inputResponses", "/inputResponses/a", "/arguments", "/error"]
+    ),
     st.lists(words, max_size=4).map(
         lambda keys: "".join(f"/{escape_pointer(key)}" for key in keys)
     ),
 )
 shown = st.one_of(st.none(), words)
-differing = st.lists(st.builds(Difference, pointers, shown, shown), max_size=3).map(tuple)
+differing = st.lists(st.builds(Difference, pointers, shown, shown), max_size=3).map(
+    tuple
+)
 
 
 @pytest.mark.parametrize("reason", Reason)
@@ -294,7 +338,9 @@ def test_miss_of_every_reason_has_every_form(
     differences: tuple[Difference, ...],
 ) -> None:
     """Whatever is nearest and differs, a miss is text, JSON, XML, a page, an error and an event."""
-    render(Miss(read_call(request_), reason, detail, nearest, differences), HOSTILE_PATH)
+    render(
+        Miss(read_call(request_), reason, detail, nearest, differences), HOSTILE_PATH
+    )
 
 
 # Misses as they come
@@ -310,7 +356,9 @@ def test_whatever_is_missed_has_every_form(
 ) -> None:
     """Made-up requests to made-up cassettes get what was recorded, or a miss in every form."""
     player = Player(cassette, strict=strict)
-    recorded = [exchange.request for one in cassette.interactions for exchange in one.own]
+    recorded = [
+        exchange.request for one in cassette.interactions for exchange in one.own
+    ]
     for request in (*asked, *recorded, *recorded):
         decision = player.request_received(request)
         if isinstance(decision, Miss):

@@ -35,7 +35,10 @@ from mrtr_cassette.core.wire.pointers import pointer_path
 DEPLOY = tool("deploy", env="prod", replicas=3)
 SELL = tool("sell", item="lamp")
 WIPE = tool("wipe")
-ANSWERS = {"confirm": {"action": "accept", "content": {"sure": True, "note": None}}, "why": "fix"}
+ANSWERS = {
+    "confirm": {"action": "accept", "content": {"sure": True, "note": None}},
+    "why": "fix",
+}
 STATES = (
     "deploy-state-1-aaaaaaaaaaaaaaaa",
     "deploy-state-2-bbbbbbbbbbbbbbbb",
@@ -204,21 +207,32 @@ def test_sealed_answer_is_no_answer() -> None:
     assert b"mrtr-answer:" in sealed
 
     assert replay.miss(sealed).reason is Reason.ANSWERS_DIFFER
-    assert said(play(replay.player, retry(SELL, {"price": 9}, state=replay.states[2]))) == "sold"
+    assert (
+        said(play(replay.player, retry(SELL, {"price": 9}, state=replay.states[2])))
+        == "sold"
+    )
 
 
-@pytest.mark.parametrize("token", ["<password:1>", "<password:7>", "<password:received.0>"])
+@pytest.mark.parametrize(
+    "token", ["<password:1>", "<password:7>", "<password:received.0>"]
+)
 def test_placeholder_is_no_secret(token: str) -> None:
     """A placeholder that the client was never given is not what it stands for."""
-    player = player_of((tool("login", password="correct-horse"), text("welcome")), redacts=True)
+    player = player_of(
+        (tool("login", password="correct-horse"), text("welcome")), redacts=True
+    )
 
-    assert missed(player, tool("login", password=token)).reason is Reason.ARGUMENTS_DIFFER
+    assert (
+        missed(player, tool("login", password=token)).reason is Reason.ARGUMENTS_DIFFER
+    )
     assert said(play(player, tool("login", password="correct-horse"))) == "welcome"
 
 
 def test_wrong_secret_gets_the_recorded_denial() -> None:
     """Where a denial and a welcome were recorded, a secret that was denied is never welcome."""
-    wrong, right = (tool("login", password=secret) for secret in ("wrong-horse", "right-horse"))
+    wrong, right = (
+        tool("login", password=secret) for secret in ("wrong-horse", "right-horse")
+    )
     script: tuple[Step, ...] = ((wrong, text("denied")), (right, text("welcome")))
     player = player_of(*script, redacts=True, repeat=Repeat.ALWAYS)
 
@@ -238,8 +252,14 @@ def test_states_of_parallel_identical_calls_are_not_exchanged() -> None:
     )
     one, two = (state_in(play(player, SELL)) for _ in range(2))
 
-    assert missed(player, retry(SELL, {"price": 2}, state=one)).reason is Reason.ANSWERS_DIFFER
-    assert missed(player, retry(SELL, {"price": 1}, state=two)).reason is Reason.ANSWERS_DIFFER
+    assert (
+        missed(player, retry(SELL, {"price": 2}, state=one)).reason
+        is Reason.ANSWERS_DIFFER
+    )
+    assert (
+        missed(player, retry(SELL, {"price": 1}, state=two)).reason
+        is Reason.ANSWERS_DIFFER
+    )
     assert said(play(player, retry(SELL, {"price": 2}, state=two))) == "dear"
     assert said(play(player, retry(SELL, {"price": 1}, state=one))) == "cheap"
 
@@ -300,7 +320,10 @@ def test_ignored_value_does_not_count(pointer: str, asking: Asking) -> None:
 
 def test_ignoring_one_value_ignores_no_other() -> None:
     """Everything that is not named counts as before."""
-    ignored = [pointer_path("/arguments/replicas"), pointer_path("/inputResponses/price")]
+    ignored = [
+        pointer_path("/arguments/replicas"),
+        pointer_path("/inputResponses/price"),
+    ]
     replay = Replay(ignored=ignored, repeat=Repeat.ALWAYS)
 
     replay.miss(deploy(env="test"))
@@ -332,5 +355,7 @@ def test_id_and_token_do_not_count_and_the_endpoint_does() -> None:
     """What is the caller's own never makes a miss; the same body at another path was not recorded."""
     player = player_of(*TALK)
 
-    assert said(play(player, with_token(with_id(rpc("tools/list"), "x"), "y"))) == "listed"
+    assert (
+        said(play(player, with_token(with_id(rpc("tools/list"), "x"), "y"))) == "listed"
+    )
     assert missed(player, post(DEPLOY, target="/other")).reason is Reason.UNKNOWN_METHOD

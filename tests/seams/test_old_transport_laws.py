@@ -30,7 +30,13 @@ from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.wire.http import End, Request
 
 PROXY = "http://127.0.0.1:8722"
-LEADS = ("", ": hello\n\n", "retry: 500\n\n", "event: ping\ndata: 2026\n\n", "id: 1\ndata:\n\n")
+LEADS = (
+    "",
+    ": hello\n\n",
+    "retry: 500\n\n",
+    "event: ping\ndata: 2026\n\n",
+    "id: 1\ndata:\n\n",
+)
 INSIDE = (": hello\n", "retry: 500\n", "id: 7\n")
 ORDERS = (
     "event: endpoint\n{}data: {}\n\n",
@@ -38,7 +44,14 @@ ORDERS = (
     "data: {1}\n{0}event: endpoint\n\n",
     "{}event: endpoint\ndata: {}\n\n",
 )
-HOSTS = ("", "relative", "http://server:80", "http://SERVER", "https://server:443", "//server:80")
+HOSTS = (
+    "",
+    "relative",
+    "http://server:80",
+    "http://SERVER",
+    "https://server:443",
+    "//server:80",
+)
 TARGETS = (
     "/messages",
     "/v1/messages/",
@@ -89,13 +102,19 @@ def servers(draw: st.DrawFn) -> Server:
 def endpoint(stream: bytes) -> str:
     """Return where a client of the SDKs posts, which has to be on the proxy."""
     lines = stream.decode().splitlines()
-    data = [line.partition(":")[2].strip() for line in lines if line.startswith("data:")]
+    data = [
+        line.partition(":")[2].strip() for line in lines if line.startswith("data:")
+    ]
     url = urljoin(f"{PROXY}/v1/sse", next(text for text in data if "messages" in text))
     assert url.startswith(PROXY), url
     return url.removeprefix(PROXY)
 
 
-@given(server=servers(), cuts=st.lists(st.integers(1, 80), max_size=3), is_kept=st.booleans())
+@given(
+    server=servers(),
+    cuts=st.lists(st.integers(1, 80), max_size=3),
+    is_kept=st.booleans(),
+)
 def test_every_client_posts_to_the_recorder_and_plays_its_own_session(
     *, server: Server, cuts: list[int], is_kept: bool
 ) -> None:

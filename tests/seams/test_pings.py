@@ -54,7 +54,9 @@ def test_pings_are_no_turns_and_no_difference(
 ) -> None:
     """However many came and however they were answered, a call has the turns of its questions."""
     old, new = recorded(before), recorded(after)
-    calls = [each for each in new.interactions if each.exchanges[0].call.name == "deploy"]
+    calls = [
+        each for each in new.interactions if each.exchanges[0].call.name == "deploy"
+    ]
     assert [len([*each.turns]) for each in calls] == [1]
     assert compared(old, new).is_same
     assert len(planned(old)) == len(planned(new)) == 3

@@ -9,11 +9,25 @@ import zlib
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from builders import Answer, Conversation, as_request, loaded, play, retry, sent_now, sse, tool
+from builders import (
+    Answer,
+    Conversation,
+    as_request,
+    loaded,
+    play,
+    retry,
+    sent_now,
+    sse,
+    tool,
+)
 from codings import packed_by_libraries
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mcp_types.jsonrpc import JSONRPCNotification, JSONRPCRequest, jsonrpc_message_adapter
+from mcp_types.jsonrpc import (
+    JSONRPCNotification,
+    JSONRPCRequest,
+    jsonrpc_message_adapter,
+)
 from messages import Json, asks, compact, text
 from pydantic import ValidationError
 
@@ -41,13 +55,19 @@ def message(identity: Json, result: Json) -> bytes:
 
 def retyped(identity: Json, result: Json) -> bytes:
     """Make a text of a number, and a number of a text."""
-    other = int(identity) if isinstance(identity, str) and identity.isdigit() else str(identity)
+    other = (
+        int(identity)
+        if isinstance(identity, str) and identity.isdigit()
+        else str(identity)
+    )
     return message(other, result)
 
 
 def with_word(word: bytes) -> Spelling:
     """Return how a server writes a response with something in it that is no JSON."""
-    return Spelling(lambda identity, result: message(identity, result).replace(b'"WORD"', word))
+    return Spelling(
+        lambda identity, result: message(identity, result).replace(b'"WORD"', word)
+    )
 
 
 def around(before: bytes, after: bytes) -> Spelling:
@@ -62,7 +82,9 @@ def nested(levels: int) -> Spelling:
 
 def unread(change: Callable[[bytes], bytes]) -> Spelling:
     """Return how a server writes what hardly a client reads, and nothing here does."""
-    return Spelling(lambda identity, result: change(message(identity, result)), is_read=False)
+    return Spelling(
+        lambda identity, result: change(message(identity, result)), is_read=False
+    )
 
 
 SPELLINGS = {
@@ -129,7 +151,11 @@ def of_python_sdk(raw: bytes) -> list[Any]:
         read = jsonrpc_message_adapter.validate_json(raw, by_name=False)
     except ValidationError:
         return []
-    return [] if isinstance(read, JSONRPCRequest | JSONRPCNotification) else [read.model_dump()]
+    return (
+        []
+        if isinstance(read, JSONRPCRequest | JSONRPCNotification)
+        else [read.model_dump()]
+    )
 
 
 def of_web(raw: bytes) -> list[Any]:
@@ -180,11 +206,17 @@ def outcomes(body: bytes, identity: Json, *, is_stream: bool) -> list[Json]:
     """Return, for each client, the result that it finds for a request in a body; None for none."""
     texts: Iterable[bytes] = [body]
     if is_stream:
-        texts = [read_event(event, first=False).data or b"" for event in body.split(b"\n\n")]
+        texts = [
+            read_event(event, first=False).data or b"" for event in body.split(b"\n\n")
+        ]
     found: list[Json] = []
     for read in READERS:
-        messages = [inner for text_ in texts for inner in read(text_) if isinstance(inner, dict)]
-        own = [it for it in messages if correlated(it.get("id")) == correlated(identity)]
+        messages = [
+            inner for text_ in texts for inner in read(text_) if isinstance(inner, dict)
+        ]
+        own = [
+            it for it in messages if correlated(it.get("id")) == correlated(identity)
+        ]
         # Not a number is no number that equals itself.
         found.append(repr(own[0].get("result")) if own else None)
     return found
@@ -238,7 +270,9 @@ def test_client_finds_its_response_in_every_spelling_and_coding(
 ) -> None:
     """A client that read the recorded response reads what is played, or gets a miss that was told."""
     call = with_id(tool("deploy"), recorded_id)
-    result: Json = {**asks("ok", state=STATE), "extra": "WORD"} if case.is_ask else LATIN
+    result: Json = (
+        {**asks("ok", state=STATE), "extra": "WORD"} if case.is_ask else LATIN
+    )
     answer, body = answer_of(case, recorded_id, result)
     talk = Conversation()
     exchange = talk.response(talk.request(call), answer)
@@ -264,7 +298,9 @@ def test_client_finds_its_response_in_every_spelling_and_coding(
     played = sent_now(got)
     if case.is_ask:
         state = re.search(rb"mrtr-state:[0-9a-f:]+", played)
-        assert state is not None, "the ask is not recognised, so its state is not sealed"
+        assert state is not None, (
+            "the ask is not recognised, so its state is not sealed"
+        )
         played = played.replace(state[0], STATE.encode())
         answered = retry(tool("deploy"), {"ok": True}, state=state[0].decode())
         assert b"done" in play(player, answered)

@@ -52,12 +52,17 @@ def named(body: bytes, session: str, kind: str) -> Request:
 
 def refused(body: bytes, kind: str) -> Answer:
     """Return what the server says to a request that is in no session."""
-    error = {"code": -32001, "message": f"no session: {'none' if kind == 'none' else 'unknown'}"}
+    error = {
+        "code": -32001,
+        "message": f"no session: {'none' if kind == 'none' else 'unknown'}",
+    }
     raw = compact({"jsonrpc": "2.0", "id": id_of(body), "error": error})
     return Answer((raw,), status=400 if kind == "none" else 404)
 
 
-def record(session_count: int, asked: dict[str, list[str]], *, accepts_none: bool) -> Cassette:
+def record(
+    session_count: int, asked: dict[str, list[str]], *, accepts_none: bool
+) -> Cassette:
     """Record sessions whose clients then make calls under these ids."""
     talk = Conversation()
     for number in range(1, session_count + 1):
@@ -81,7 +86,8 @@ calls_made = st.lists(st.sampled_from(sorted(CALLS)), unique=True)
 @given(
     st.integers(1, 3),
     st.fixed_dictionaries(
-        {"issued": st.just(sorted(CALLS))}, optional=dict.fromkeys([*IDS][1:], calls_made)
+        {"issued": st.just(sorted(CALLS))},
+        optional=dict.fromkeys([*IDS][1:], calls_made),
     ),
     st.booleans(),
     st.booleans(),

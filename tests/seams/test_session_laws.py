@@ -39,7 +39,13 @@ from mrtr_cassette.core.drive.rerecording import recorded_over
 from mrtr_cassette.core.protocol.jsonrpc import Kind, classify
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.replay.reply import Delivery, Sending
-from mrtr_cassette.core.wire.http import SESSION_HEADER, End, Headers, Request, header_value
+from mrtr_cassette.core.wire.http import (
+    SESSION_HEADER,
+    End,
+    Headers,
+    Request,
+    header_value,
+)
 from mrtr_cassette.core.wire.sse import read_event
 
 ACCEPTED = 202
@@ -120,13 +126,19 @@ class Recording:
         self.steps.append(step)
         return step(self.talk, str)
 
-    def send(self, session: Session, request: Request, resumes: Stream | None = None) -> int:
+    def send(
+        self, session: Session, request: Request, resumes: Stream | None = None
+    ) -> int:
         if resumes is not None:
-            request = replace(request, headers=(*request.headers, ("Last-Event-ID", resumes.last)))
+            request = replace(
+                request, headers=(*request.headers, ("Last-Event-ID", resumes.last))
+            )
         own = (("Mcp-Session-Id", session.id),) if session.id else ()
         headers = (*request.headers, *own)
         number = self.do(
-            lambda talk, new: talk.request(replace(request, headers=with_values(headers, new)))
+            lambda talk, new: talk.request(
+                replace(request, headers=with_values(headers, new))
+            )
         )
         last = None if resumes is None else resumes.last_number
         self.trace.append(Sent(session.number, number, request, last))
@@ -168,7 +180,9 @@ class Recording:
     def open(self) -> None:
         session = Session("", len(self.sessions) + 1)
         self.sessions.append(session)
-        request = rpc("initialize", {"clientInfo": {"name": f"c{session.number}"}}, number=0)
+        request = rpc(
+            "initialize", {"clientInfo": {"name": f"c{session.number}"}}, number=0
+        )
         number = self.send(session, post(request))
         session.id = f"{session.number}" * 32
         self.begin(number, (*JSON_HEADERS, ("Mcp-Session-Id", session.id)))
@@ -197,7 +211,9 @@ class Recording:
         session.pending.remove(stream)
 
     def notify(self, session: Session) -> None:
-        number = self.send(session, post(notification("notifications/x", n=session.count % 2)))
+        number = self.send(
+            session, post(notification("notifications/x", n=session.count % 2))
+        )
         session.count += 1
         self.begin(number, (), ACCEPTED)
         self.end(session, number)
@@ -253,12 +269,16 @@ class Recording:
             self.ended(session, stream)
 
     def push(self, session: Session, stream: Stream) -> None:
-        pushed = rpc("elicitation/create", {"message": f"{session.count}?"}, session.next_id())
+        pushed = rpc(
+            "elicitation/create", {"message": f"{session.count}?"}, session.next_id()
+        )
         self.event(session, stream, pushed)
         session.unanswered.append(pushed)
 
     def tell(self, session: Session, stream: Stream) -> None:
-        self.event(session, stream, notification("notifications/message", n=session.count))
+        self.event(
+            session, stream, notification("notifications/message", n=session.count)
+        )
 
     def respond(self, session: Session, pushed: bytes, action: str) -> None:
         number = self.send(session, post(answer(pushed, {"action": action})))
@@ -308,7 +328,9 @@ def steps_of(session: Session) -> list[str]:
         steps.append("let go")
     if any(not each.is_json for each in session.pending):
         steps.append("cancel")
-    if session.listening is not None or any(not each.is_json for each in session.pending):
+    if session.listening is not None or any(
+        not each.is_json for each in session.pending
+    ):
         steps += ["push", "push", "tell"]
     if session.unanswered:
         steps += ["respond"] * 3
@@ -347,7 +369,9 @@ def step(recording: Recording, session: Session, data: st.DataObject) -> None:
             recording.finish(session, data.draw(st.sampled_from(session.pending)))
         case "respond":
             pushed = data.draw(st.sampled_from(session.unanswered))
-            recording.respond(session, pushed, data.draw(st.sampled_from(["accept", "decline"])))
+            recording.respond(
+                session, pushed, data.draw(st.sampled_from(["accept", "decline"]))
+            )
         case "notify":
             recording.notify(session)
         case "listen":
@@ -416,7 +440,9 @@ class Client:
             session = ("Mcp-Session-Id", self.session_id)
             request = replace(request, headers=(*request.headers, session))
         if sent.resumes is not None:
-            (*_, last) = re.findall(rb"id: (\S+)\n", b"".join(filter(None, self.had[sent.resumes])))
+            (*_, last) = re.findall(
+                rb"id: (\S+)\n", b"".join(filter(None, self.had[sent.resumes]))
+            )
             headers = tuple(
                 (name, last.decode() if name == "Last-Event-ID" else value)
                 for name, value in request.headers
@@ -429,7 +455,9 @@ class Client:
         if play.delivery is not None:
             self.deliveries[sent.number] = play.delivery
             self.open.add(sent.number)
-            self.session_id = self.session_id or header_value(play.delivery.headers, SESSION_HEADER)
+            self.session_id = self.session_id or header_value(
+                play.delivery.headers, SESSION_HEADER
+            )
 
     def give_up(self) -> bool:
         for number in self.open:
@@ -478,7 +506,9 @@ class Client:
             return
         for stream in self.open - {number}:
             if self.deliveries[stream].entry.is_listening:
-                assert len(self.had[stream]) >= before.get(stream, 0), "said before what came first"
+                assert len(self.had[stream]) >= before.get(stream, 0), (
+                    "said before what came first"
+                )
 
     def assert_caused(self, number: int, place: int) -> None:
         # Any stream is caused by notifications, and by answers to what was asked in it; a listening
@@ -492,20 +522,29 @@ class Client:
                 resumed = each.number if each.resumes is None else begun[each.resumes]
                 begun[each.number] = resumed
                 if each.resumes is None and (
-                    each.request.method == "GET" or b"subscriptions/listen" in each.request.body
+                    each.request.method == "GET"
+                    or b"subscriptions/listen" in each.request.body
                 ):
                     listening.add(each.number)
         for each in self.trace:
             if isinstance(each, Sent):
                 sends += 1
                 message = classify(each.request.body)
-                if message is None or message.kind is Kind.REQUEST or each.number in self.left_out:
+                if (
+                    message is None
+                    or message.kind is Kind.REQUEST
+                    or each.number in self.left_out
+                ):
                     continue
                 owner = owners.get(message.spelled(("id",)), begun[number])
                 if begun[number] in listening or owner == begun[number]:
                     needed = sends
                 continue
-            pushed = None if each.piece is None else classify(without_framing(each.piece) or b"")
+            pushed = (
+                None
+                if each.piece is None
+                else classify(without_framing(each.piece) or b"")
+            )
             if pushed is not None and pushed.kind is Kind.REQUEST:
                 owners[pushed.spelled(("id",))] = begun[each.number]
             if each.number == number:
@@ -521,7 +560,9 @@ def replay(player: Player, clients: list[Client], data: st.DataObject) -> None:
         while sum(client.receive() for client in clients):
             pass
         ready = [
-            (client, sent) for client in clients if (sent := client.next_request()) is not None
+            (client, sent)
+            for client in clients
+            if (sent := client.next_request()) is not None
         ]
         if not ready:
             # Nobody says anything any more.
@@ -576,7 +617,9 @@ def test_session_plays_again_stream_by_stream(data: st.DataObject) -> None:
                 for each in client.trace
                 if isinstance(each, Sent) and b'"notifications/' in each.request.body
             ]
-            client.left_out = frozenset(number for number in told if data.draw(st.booleans()))
+            client.left_out = frozenset(
+                number for number in told if data.draw(st.booleans())
+            )
         replay(player, clients, data)
         for client in clients:
             assert_same_history(client)
@@ -593,11 +636,15 @@ def test_session_that_was_recorded_over_plays_as_it_is_now(data: st.DataObject) 
 
     def now(words: str) -> str:
         return re.sub(
-            r"done (\d+)", lambda it: f"done {it[1]}" + " now" * (int(it[1]) in changed), words
+            r"done (\d+)",
+            lambda it: f"done {it[1]}" + " now" * (int(it[1]) in changed),
+            words,
         )
 
     def new(words: str) -> str:
-        words = re.sub("[123]{32}", lambda it: it[0].translate({49: 97, 50: 98, 51: 99}), words)
+        words = re.sub(
+            "[123]{32}", lambda it: it[0].translate({49: 97, 50: 98, 51: 99}), words
+        )
         return now(re.sub(r"\be(\d+)$|(?<=id: )e(\d+)", r"new-\1\2", words))
 
     talk = Conversation()

@@ -12,7 +12,9 @@ from mrtr_cassette.core.wire.sse import read_event
 
 
 @pytest.mark.parametrize("path", cases("sse"), ids=lambda path: path.stem)
-def test_stream_is_framed_however_it_is_cut(path: Path, *, updates_goldens: bool) -> None:
+def test_stream_is_framed_however_it_is_cut(
+    path: Path, *, updates_goldens: bool
+) -> None:
     """Events and rest are as the file says, make up the input, and don't depend on the cut."""
     case = read_case(path)
     raw = as_bytes(case.text("stream") or "")

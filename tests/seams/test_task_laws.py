@@ -7,7 +7,17 @@ import re
 from collections import Counter
 from typing import Any, NamedTuple
 
-from builders import Conversation, delivery_of, loaded, play, result_of, rpc, sent_now, told, tool
+from builders import (
+    Conversation,
+    delivery_of,
+    loaded,
+    play,
+    result_of,
+    rpc,
+    sent_now,
+    told,
+    tool,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from messages import Json, compact, message
@@ -55,7 +65,9 @@ def recordings(draw: Any) -> Recording:
         kinds = ["state", "state", "cancel", *(["update"] * 4 if waiting else [])]
         event = Event(draw(st.sampled_from(kinds)))
         if event.kind == "update":
-            event = Event("update", draw(st.frozensets(st.sampled_from(waiting), min_size=1)))
+            event = Event(
+                "update", draw(st.frozensets(st.sampled_from(waiting), min_size=1))
+            )
             answered |= event.keys
         elif event.kind == "state":
             more = draw(st.integers(0, 2)) if len(shown) < 5 else 0
@@ -92,7 +104,9 @@ class Client:
     def __init__(self, recording: Recording, player: Player) -> None:
         self._player, self._recording = player, recording
         self._task = result_of(play(player, CALL))["taskId"]
-        self._stream = delivery_of(player, listen(self._task)) if recording.is_heard else None
+        self._stream = (
+            delivery_of(player, listen(self._task)) if recording.is_heard else None
+        )
         self.seen: list[int] = []
         self.heard: list[int] = []
         self.names: dict[str, str] = {}
@@ -103,13 +117,17 @@ class Client:
         """Return the result that a request gets; None where it is a miss."""
         decision = self._player.request_received(request)
         for each in [] if self._stream is None else told(self._stream):
-            for event in re.findall(rb"data: (.*)\n\n", each if isinstance(each, bytes) else b""):
+            for event in re.findall(
+                rb"data: (.*)\n\n", each if isinstance(each, bytes) else b""
+            ):
                 self.heard.append(self._read(json.loads(event)["params"]))
         return result_of(sent_now(decision)) if isinstance(decision, Play) else None
 
     def _read(self, state: Json) -> int:
         """Return the place of a state, and remember what it asks."""
-        self.names |= {key.rpartition(":")[2]: key for key in state.get("inputRequests", {})}
+        self.names |= {
+            key.rpartition(":")[2]: key for key in state.get("inputRequests", {})
+        }
         return int(state["statusMessage"])
 
     def poll(self) -> int:
@@ -127,7 +145,10 @@ class Client:
 
     def cancel(self) -> bool:
         """Tell whether a cancellation is accepted."""
-        is_next, is_accepted = self.next_is_cancel, self._told(cancel(self._task)) is not None
+        is_next, is_accepted = (
+            self.next_is_cancel,
+            self._told(cancel(self._task)) is not None,
+        )
         self.cancelled += is_next and is_accepted
         return is_accepted
 
@@ -136,30 +157,43 @@ class Client:
         events = self._recording.events
         if events[cause].kind == "update":
             return events[cause].keys <= self.given
-        return Counter(event.kind for event in events[: cause + 1])["cancel"] <= self.cancelled
+        return (
+            Counter(event.kind for event in events[: cause + 1])["cancel"]
+            <= self.cancelled
+        )
 
     @property
     def following(self) -> int:
         """The first update or cancellation that has not come, or the end."""
-        waiting = [cause for cause in self._recording.causes() if not self.has_come(cause)]
+        waiting = [
+            cause for cause in self._recording.causes() if not self.has_come(cause)
+        ]
         return min(waiting, default=len(self._recording.events))
 
     @property
     def next_is_cancel(self) -> bool:
         """Whether a cancellation comes next."""
-        return "cancel" in {event.kind for event in self._recording.events[self.following :][:1]}
+        return "cancel" in {
+            event.kind for event in self._recording.events[self.following :][:1]
+        }
 
 
 @given(recordings(), st.data())
-def test_states_come_in_order_after_their_causes(recording: Recording, data: st.DataObject) -> None:
+def test_states_come_in_order_after_their_causes(
+    recording: Recording, data: st.DataObject
+) -> None:
     """No state comes before its cause, and none is left out but by what was recorded after it.
 
     Exactly the recorded answers to what was asked are accepted, and cancellations in their places.
     """
     events, client = recording.events, Client(recording, Player(recording.cassette))
-    recorded = sorted({key for event in events if event.kind == "update" for key in event.keys})
+    recorded = sorted(
+        {key for event in events if event.kind == "update" for key in event.keys}
+    )
     for _ in range(data.draw(st.integers(1, 24))):
-        does = data.draw(st.sampled_from(["poll", "poll", "answer", "answer", "decline", "cancel"]))
+        does = data.draw(
+            st.sampled_from(["poll", "poll", "answer", "answer", "decline", "cancel"])
+        )
         keys = sorted(client.names)
         if does == "poll":
             place = client.poll()
@@ -207,7 +241,9 @@ def test_clients_that_answer_alike_see_alike(
             if events[cause].kind == "cancel":
                 assert client.cancel()
             for keys in (
-                [[key] for key in events[cause].keys] if one_by_one else [events[cause].keys]
+                [[key] for key in events[cause].keys]
+                if one_by_one
+                else [events[cause].keys]
             ):
                 assert not keys or client.answer(*keys)
         for _ in events:

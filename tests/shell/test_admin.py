@@ -11,7 +11,9 @@ import pytest
 from builders import retry, tool
 from harness import http, looped, playing, post, taped, taping, until_stopped
 from messages import YES, input_required, message, result, tool_call
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
+from prometheus_client.openmetrics.parser import (
+    text_string_to_metric_families as openmetrics,
+)
 from standin import Visit, json_response
 
 import mrtr_cassette
@@ -33,9 +35,14 @@ async def scraped(url: str | None) -> dict[tuple[str, ...], float]:
     """Return what a scrape says that is not zero, by name without its beginning and label values."""
     assert url is not None
     answer = await http("GET", f"{url}/metrics", OPENMETRICS)
-    assert answer.head.values("content-type")[0].startswith("application/openmetrics-text;")
+    assert answer.head.values("content-type")[0].startswith(
+        "application/openmetrics-text;"
+    )
     return {
-        (sample.name.removeprefix("mrtr_cassette_"), *sample.labels.values()): sample.value
+        (
+            sample.name.removeprefix("mrtr_cassette_"),
+            *sample.labels.values(),
+        ): sample.value
         for family in openmetrics(answer.body.decode())
         for sample in family.samples
         if sample.value
@@ -77,14 +84,17 @@ async def test_a_conversation_is_counted_where_it_is_recorded_and_where_it_is_re
         await post(tape.url, message("ping"))
         recorded = await scraped(tape.session.admin_url)
     async with playing(path, admin_port=0) as session:
-        bodies = [(await post(session.url, each)).body for each in (*requests, tool("x"))]
+        bodies = [
+            (await post(session.url, each)).body for each in (*requests, tool("x"))
+        ]
         ping = await post(session.url, message("ping"))
         played = await scraped(session.admin_url)
 
     turns = {("asks_total", "result"): 1, ("answers_total", "result"): 1}
     assert under_way["requests_in_flight",] == 1
     assert (
-        recorded.items() >= (turns | {("exchanges_total",): 2, ("unreachable_total",): 1}).items()
+        recorded.items()
+        >= (turns | {("exchanges_total",): 2, ("unreachable_total",): 1}).items()
     )
     assert ("requests_in_flight",) not in recorded
     assert (
@@ -109,7 +119,10 @@ async def test_what_clients_make_up_is_no_label(tmp_path: Path) -> None:
     """A method that MCP does not name is `other`; neither URIs nor tools that are unknown are told."""
     path = tmp_path / "c.json"
     read = message("resources/read", {"uri": "file:///invented"})
-    await taped(path, *((each, json_response(result({}))) for each in (message("made/up"), read)))
+    await taped(
+        path,
+        *((each, json_response(result({}))) for each in (message("made/up"), read)),
+    )
     async with playing(path, admin_port=0) as session:
         await post(session.url, message("made/up"))
         await post(session.url, read)
@@ -170,10 +183,18 @@ async def test_a_drain_is_not_ready_and_alive() -> None:
 def test_the_guide_lists_every_metric() -> None:
     """The table of docs/fleet.md has the names of the metrics that are served."""
     guide = Path(mrtr_cassette.__file__).parents[1] / "docs" / "fleet.md"
-    table = guide.read_text(encoding="utf-8").partition("| metric |")[2].partition("\n\n")[0]
+    table = (
+        guide.read_text(encoding="utf-8")
+        .partition("| metric |")[2]
+        .partition("\n\n")[0]
+    )
     named = re.findall(r"`(?:mrtr_cassette|…)_(\w+?)(?:_total)?`", table)
-    served = openmetrics(Metrics().exposition("application/openmetrics-text")[1].decode())
-    assert sorted(named) == sorted(each.name.removeprefix("mrtr_cassette_") for each in served)
+    served = openmetrics(
+        Metrics().exposition("application/openmetrics-text")[1].decode()
+    )
+    assert sorted(named) == sorted(
+        each.name.removeprefix("mrtr_cassette_") for each in served
+    )
 
 
 def test_the_library_tells_where_the_admin_port_is(tmp_path: Path) -> None:

@@ -44,7 +44,10 @@ class Server:
         body = visit.request.json
         self.received.append((body, visit.request.head))
         params, state = body["params"], "a raw state of this server"
-        if "elicitation" not in params["_meta"]["io.modelcontextprotocol/clientCapabilities"]:
+        if (
+            "elicitation"
+            not in params["_meta"]["io.modelcontextprotocol/clientCapabilities"]
+        ):
             reply = result({"content": [], "isError": True}, id=body["id"])
         elif "inputResponses" in params:
             reply = result(DONE, id=body["id"])
@@ -74,7 +77,10 @@ def options(tmp_path: Path, rules: str = RULES) -> RecordOptions:
 
 @pytest.mark.parametrize("streams", [False, True])
 @looped
-async def test_client_gets_the_end_of_the_conversation(tmp_path: Path, streams: bool) -> None:  # noqa: FBT001
+async def test_client_gets_the_end_of_the_conversation(
+    tmp_path: Path,
+    streams: bool,  # noqa: FBT001
+) -> None:
     """With its own id; the cassette says who answered, and its replay gives the same."""
     cassette = tmp_path / "cassette.json"
     server = Server(streams=streams)
@@ -131,7 +137,9 @@ async def test_what_is_no_call_passes_as_ever(tmp_path: Path) -> None:
             for body in (
                 message("tools/list", {"_meta": META}),
                 message("tools/call", {"name": "deploy"}),
-                message("tools/call", {"name": "a", "inputResponses": {}, "_meta": META}),
+                message(
+                    "tools/call", {"name": "a", "inputResponses": {}, "_meta": META}
+                ),
             ):
                 async with client.post(session.url, json=body) as got:
                     assert (await got.json())["result"] == DONE
@@ -145,14 +153,22 @@ async def test_questions_of_a_task_are_answered_between_polls(tmp_path: Path) ->
     asked = state(TASK, "input_required", key)
     asked["inputRequests"] = {key: QUESTION}
     # The answer has not taken effect in the poll after it.
-    states = [state(TASK), asked, asked, state(TASK), state(TASK, "completed", result=DONE)]
+    states = [
+        state(TASK),
+        asked,
+        asked,
+        state(TASK),
+        state(TASK, "completed", result=DONE),
+    ]
     seen: list[Any] = []
 
     async def server(visit: Visit) -> None:
         body = visit.request.json
         seen.append(body)
         replies = {"tools/call": created(TASK), "tasks/update": {}}
-        found = replies.get(body["method"]) or (states.pop(0) if "get" in body["method"] else {})
+        found = replies.get(body["method"]) or (
+            states.pop(0) if "get" in body["method"] else {}
+        )
         await visit.send(json_response(result(found, id=body["id"])))
 
     async def statuses(url: str) -> list[str]:
@@ -183,7 +199,9 @@ async def test_questions_of_a_task_are_answered_between_polls(tmp_path: Path) ->
 
 
 @looped
-async def test_question_of_a_task_that_nobody_answers_is_the_clients(tmp_path: Path) -> None:
+async def test_question_of_a_task_that_nobody_answers_is_the_clients(
+    tmp_path: Path,
+) -> None:
     """Each of its polls gets the state as the server said it, and the sources are asked once."""
     asked = state(TASK, "input_required", f"{TASK}:1")
     told: list[Any] = []
@@ -207,5 +225,7 @@ async def test_question_of_a_task_that_nobody_answers_is_the_clients(tmp_path: P
 
 def test_answering_and_appending_exclude_each_other(tmp_path: Path) -> None:
     """What is played and what is answered would be two things."""
-    with pytest.raises(UsageError, match='answers and existing="append" don\'t go together'):
+    with pytest.raises(
+        UsageError, match='answers and existing="append" don\'t go together'
+    ):
         RecordOptions(answers=tmp_path / "a.toml", existing="append")

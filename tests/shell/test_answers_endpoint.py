@@ -24,7 +24,12 @@ ANSWERED = {"inputResponses": {"a": YES}}
 
 
 async def outcome(
-    url: str, *, secret: str = "", seconds: float = 5.0, ca_file: Path | None = None, **options: Any
+    url: str,
+    *,
+    secret: str = "",
+    seconds: float = 5.0,
+    ca_file: Path | None = None,
+    **options: Any,
 ) -> Any:
     """Ask an endpoint one question; return what it replies as JSON, or why it doesn't."""
     headers = {"Authorization": f"Bearer {secret}"}
@@ -53,10 +58,14 @@ async def test_each_fault_is_told() -> None:
     async def silent(visit: Visit) -> None:
         await visit.left()
 
-    cut = response(b"{", "Content-Type: application/json", "Content-Length: 99", length=False)
+    cut = response(
+        b"{", "Content-Type: application/json", "Content-Length: 99", length=False
+    )
     for script, reason in (
         (
-            answering(response(b"{}", "Location: http://127.0.0.1:1/", status="307 Go")),
+            answering(
+                response(b"{}", "Location: http://127.0.0.1:1/", status="307 Go")
+            ),
             "it answered HTTP 307",
         ),
         (answering(cut), "the connection failed (the connection was closed)"),
@@ -79,7 +88,9 @@ async def test_reply_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @looped
-async def test_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_proxy_of_the_environment_is_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """And not for what `NO_PROXY` names."""
     async with upstream(answering(GOOD, GOOD)) as proxy:
         monkeypatch.setenv("http_proxy", proxy.url.removesuffix("/mcp"))
@@ -90,7 +101,9 @@ async def test_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch)
     assert received.head.line == "POST http://answers.example/give HTTP/1.1"
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+@pytest.mark.skipif(
+    shutil.which("openssl") is None, reason="openssl makes the certificate"
+)
 @looped
 async def test_certificate_is_verified(tmp_path: Path) -> None:
     """By the system's certificates, and those that the user names."""
@@ -114,9 +127,18 @@ async def test_certificate_is_verified(tmp_path: Path) -> None:
 async def test_bad_endpoint_fails_before_anything_is_asked() -> None:
     """Its URL is read, and its headers checked, when it is opened."""
     for rest, reason in (
-        (RestModel(url="localhost:9/answers"), "rest.url of the answers file is no HTTP URL"),
-        (RestModel(url="ftp://localhost/"), "rest.url of the answers file is no HTTP URL"),
-        (RestModel(url="http://a/", headers={"A b": "c"}), "the header 'A b' is none that HTTP"),
+        (
+            RestModel(url="localhost:9/answers"),
+            "rest.url of the answers file is no HTTP URL",
+        ),
+        (
+            RestModel(url="ftp://localhost/"),
+            "rest.url of the answers file is no HTTP URL",
+        ),
+        (
+            RestModel(url="http://a/", headers={"A b": "c"}),
+            "the header 'A b' is none that HTTP",
+        ),
     ):
         with pytest.raises(UsageError, match=reason):
             async with answers_endpoint(rest, None):

@@ -9,7 +9,16 @@ from typing import Any
 
 import pytest
 from harness import connected, looped, playing, post, read, taping
-from messages import NO, JsonObject, compact, input_required, message, result, tool_call, yes
+from messages import (
+    NO,
+    JsonObject,
+    compact,
+    input_required,
+    message,
+    result,
+    tool_call,
+    yes,
+)
 from standin import JSON, PushingServer, Visit, json_response, response
 from tasking import created, state
 
@@ -39,7 +48,10 @@ def server(run: str, question: str = "Really?", **more: Any) -> Script:
         form = {"method": "elicitation/create", "params": {"message": question}}
         if state is None:
             reply = input_required(
-                state=state_of(run, 1), id=identity, inputRequests={"confirm": form}, **more
+                state=state_of(run, 1),
+                id=identity,
+                inputRequests={"confirm": form},
+                **more,
             )
         elif state == state_of(run, 1) and action == "accept":
             reply = input_required("scope", state=state_of(run, 2), id=identity)
@@ -100,7 +112,9 @@ async def test_what_is_recorded_is_played_and_the_file_stays(tmp_path: Path) -> 
 
 
 @looped
-async def test_unrecorded_answer_leads_the_server_and_becomes_a_branch(tmp_path: Path) -> None:
+async def test_unrecorded_answer_leads_the_server_and_becomes_a_branch(
+    tmp_path: Path,
+) -> None:
     """The server is asked first, the retry has its state, and the cassette plays both answers."""
     path = await recorded(tmp_path / "c.json")
     before = read(path)
@@ -122,18 +136,25 @@ async def test_unrecorded_answer_leads_the_server_and_becomes_a_branch(tmp_path:
     assert after["interactions"][-1]["branch"] == {"of": 1, "turn": 1}
     assert b"second-turn" not in path.read_bytes(), "the live state is on the disk"
     async with playing(path) as replay:
-        assert outcome_of((await decline_first(replay.url))[-1]) == ("decline", "second")
+        assert outcome_of((await decline_first(replay.url))[-1]) == (
+            "decline",
+            "second",
+        )
     async with playing(path) as replay:
         assert outcome_of((await accept_both(replay.url))[-1]) == ("accept", "first")
         assert replay.player.misses == []
 
 
 @looped
-async def test_changed_question_is_an_error_and_nothing_is_recorded(tmp_path: Path) -> None:
+async def test_changed_question_is_an_error_and_nothing_is_recorded(
+    tmp_path: Path,
+) -> None:
     """Where the live server asks something else, client and run are told what, and where."""
     path = await recorded(tmp_path / "c.json")
     before = path.read_bytes()
-    async with taping(path, server("second", "Wipe it all?"), existing="append") as tape:
+    async with taping(
+        path, server("second", "Wipe it all?"), existing="append"
+    ) as tape:
         error = (await decline_first(tape.url))[-1]["error"]
         assert len(tape.server.received) == 1
     assert error["code"] == NOT_LED
@@ -189,8 +210,14 @@ async def test_recorded_session_is_opened_with_the_live_server(tmp_path: Path) -
         one, two, three = await in_session(tape.url, "one", "two", "three")
         sent = [one.json["method"] for one in tape.server.received]
     assert sent == ["initialize", "notifications/initialized", *["tools/call"] * 3]
-    assert [one["result"]["by"] for one in (one, two, three)] == ["any", "second", "second"]
-    headers = [one["request"]["http"]["headers"] for one in read(path)["interactions"][1:]]
+    assert [one["result"]["by"] for one in (one, two, three)] == [
+        "any",
+        "second",
+        "second",
+    ]
+    headers = [
+        one["request"]["http"]["headers"] for one in read(path)["interactions"][1:]
+    ]
     assert {one["Mcp-Session-Id"] for one in headers} == {"mrtr-session:1"}
     async with playing(path) as replay:
         assert await in_session(replay.url, "one", "two", "three") == [one, two, three]
@@ -211,11 +238,15 @@ async def asked_in_session(url: str, name: str, action: str) -> list[JsonObject]
     opened = await post(url, message("initialize", {"capabilities": {}}))
     header = f"Mcp-Session-Id: {opened.head.values('mcp-session-id')[0]}"
     async with connected(url) as client:
-        _, body = await client.ask("POST", "/mcp", JSON, header, body=compact(tool_call(name)))
+        _, body = await client.ask(
+            "POST", "/mcp", JSON, header, body=compact(tool_call(name))
+        )
         said = await body.some()
         await post(url, result({"action": action}, id=0), header)
         said += await body.rest()
-    return [json.loads(line[5:]) for line in said.splitlines() if line.startswith(b"data:")]
+    return [
+        json.loads(line[5:]) for line in said.splitlines() if line.startswith(b"data:")
+    ]
 
 
 def calls_in(path: Path) -> list[JsonObject]:
@@ -228,7 +259,9 @@ def calls_in(path: Path) -> list[JsonObject]:
 
 
 @looped
-async def test_answer_to_a_live_push_goes_to_the_server_that_asked(tmp_path: Path) -> None:
+async def test_answer_to_a_live_push_goes_to_the_server_that_asked(
+    tmp_path: Path,
+) -> None:
     """An equal answer in the cassette, to the same id, is not played for it."""
     path = tmp_path / "c.json"
     async with taping(path, pushing_server("first")) as tape:
@@ -258,7 +291,9 @@ async def test_another_answer_to_a_played_push_is_refused(tmp_path: Path) -> Non
         _, refused = await asked_in_session(tape.url, "one", "decline")
         assert tape.server.received == []
     assert "answers-differ" in refused["error"]["message"]
-    assert '/action: recorded "accept", received "decline"' in refused["error"]["message"]
+    assert (
+        '/action: recorded "accept", received "decline"' in refused["error"]["message"]
+    )
     (failure,) = tape.session.unrecorded
     assert "any answer but the recorded one is refused" in failure
     assert path.read_bytes() == before
@@ -316,7 +351,9 @@ def pager(run: str) -> Script:
         page = issued.get(body["params"].get("cursor"))
         if page is None:
             error = {"code": -32602, "message": "Invalid cursor"}
-            await visit.send(json_response({"jsonrpc": "2.0", "id": body["id"], "error": error}))
+            await visit.send(
+                json_response({"jsonrpc": "2.0", "id": body["id"], "error": error})
+            )
             return
         issued[f"{run}-{page}-{len(issued)}"] = page + 1
         more = {} if page == 2 else {"nextCursor": list(issued)[-1]}
@@ -372,7 +409,9 @@ class Ledger:
         await visit.send(json_response(result({"value": answer}, id=body["id"])))
 
 
-INC, COUNT, BOOKINGS = (tool_call(name, arguments={}) for name in ("inc", "count", "bookings"))
+INC, COUNT, BOOKINGS = (
+    tool_call(name, arguments={}) for name in ("inc", "count", "bookings")
+)
 SEAT, ROOM = (tool_call("book", arguments={"item": item}) for item in ("seat", "room"))
 READS = ("count", "bookings")
 
@@ -380,7 +419,9 @@ READS = ("count", "bookings")
 async def values(url: str, *calls: JsonObject) -> list[Any]:
     """Make calls; return what each gives, or that it was refused."""
     bodies = [(await post(url, each)).json for each in calls]
-    return [body["result"]["value"] if "result" in body else "refused" for body in bodies]
+    return [
+        body["result"]["value"] if "result" in body else "refused" for body in bodies
+    ]
 
 
 @pytest.mark.parametrize(
@@ -389,13 +430,25 @@ async def values(url: str, *calls: JsonObject) -> list[Any]:
         ([INC], [INC, INC], [1, 2]),
         ([SEAT], [SEAT, BOOKINGS], ["booked", ["seat"]]),
         ([SEAT, BOOKINGS], [ROOM, BOOKINGS], ["booked", ["room"]]),
-        ([INC, SEAT, BOOKINGS], [INC, SEAT, COUNT, BOOKINGS], [1, "booked", 1, ["seat"]]),
+        (
+            [INC, SEAT, BOOKINGS],
+            [INC, SEAT, COUNT, BOOKINGS],
+            [1, "booked", 1, ["seat"]],
+        ),
     ],
-    ids=["a second write", "a read of a played write", "a read after a live write", "two writes"],
+    ids=[
+        "a second write",
+        "a read of a played write",
+        "a read after a live write",
+        "two writes",
+    ],
 )
 @looped
 async def test_appended_calls_say_what_the_server_alone_would_have_said(
-    tmp_path: Path, recorded: list[JsonObject], calls: list[JsonObject], expected: list[Any]
+    tmp_path: Path,
+    recorded: list[JsonObject],
+    calls: list[JsonObject],
+    expected: list[Any],
 ) -> None:
     """Played writes are made by the server before it gets a call; what is read after a live write is live. The cassette plays both runs."""
     path = tmp_path / "c.json"
@@ -420,7 +473,9 @@ async def test_server_that_makes_a_played_write_otherwise_gets_nothing_more(
     before = path.read_bytes()
     async with taping(path, Ledger(start=5), existing="append", reads=READS) as tape:
         assert await values(tape.url, INC, COUNT, SEAT) == [1, "refused", "refused"]
-        assert [visit.json["params"]["name"] for visit in tape.server.received] == ["inc"]
+        assert [visit.json["params"]["name"] for visit in tape.server.received] == [
+            "inc"
+        ]
     for refusal in tape.session.unrecorded:
         assert "/value: recorded 1, received 6" in refusal
         assert 'tools/call "inc" was played before it' in refusal
@@ -429,7 +484,9 @@ async def test_server_that_makes_a_played_write_otherwise_gets_nothing_more(
 
 
 @looped
-async def test_secrets_of_the_client_are_repeated_as_it_sent_them(tmp_path: Path) -> None:
+async def test_secrets_of_the_client_are_repeated_as_it_sent_them(
+    tmp_path: Path,
+) -> None:
     """The cassette has a placeholder; the server gets what the client had sent."""
     path = tmp_path / "c.json"
     secret = f"ghp_{'a1B2' * 9}"
@@ -442,17 +499,23 @@ async def test_secrets_of_the_client_are_repeated_as_it_sent_them(tmp_path: Path
 
 
 @looped
-async def test_played_write_is_repeated_with_the_answer_to_what_was_pushed(tmp_path: Path) -> None:
+async def test_played_write_is_repeated_with_the_answer_to_what_was_pushed(
+    tmp_path: Path,
+) -> None:
     """The server asks again on the stream of the repeated call, and gets the recorded answer."""
     path = tmp_path / "c.json"
 
     def asking(run: str) -> Script:
         question = message("elicitation/create", {"message": "Sure?"}, id=0)
-        return PushingServer(question, lambda answer: answer["result"], session=f"raw-{run}")
+        return PushingServer(
+            question, lambda answer: answer["result"], session=f"raw-{run}"
+        )
 
     async def called(url: str, header: str, name: str) -> JsonObject:
         async with connected(url) as client:
-            _, body = await client.ask("POST", "/mcp", JSON, header, body=compact(tool_call(name)))
+            _, body = await client.ask(
+                "POST", "/mcp", JSON, header, body=compact(tool_call(name))
+            )
             said = await body.some()
             await post(url, result({"action": "accept"}, id=0), header)
             said += await body.rest()
@@ -471,7 +534,9 @@ async def test_played_write_is_repeated_with_the_answer_to_what_was_pushed(tmp_p
         responses = await run(tape.url, "one", "two")
         sent = [visit.json for visit in tape.server.received]
     assert [each["result"] for each in responses] == [{"action": "accept"}] * 2
-    calls = [each["params"]["name"] for each in sent if each.get("method") == "tools/call"]
+    calls = [
+        each["params"]["name"] for each in sent if each.get("method") == "tools/call"
+    ]
     assert calls == ["one", "two"]
     assert tape.session.unrecorded == []
 
@@ -518,7 +583,9 @@ def pages(run: str) -> Script:
         body = visit.request.json
         if body["method"] == "tools/list":
             hints = {"readOnlyHint": True}
-            tools = [{"name": name, "annotations": hints} for name in ("search", "open")]
+            tools = [
+                {"name": name, "annotations": hints} for name in ("search", "open")
+            ]
             await visit.send(json_response(result({"tools": tools}, id=body["id"])))
             return
         name, arguments = body["params"]["name"], body["params"].get("arguments", {})
@@ -538,12 +605,16 @@ async def opened_page(url: str, tool: str) -> tuple[str, str]:
     await post(url, message("tools/list"))
     said = (await post(url, tool_call(tool, id=2))).text
     identity = said.partition(": ")[2]
-    return identity, (await post(url, tool_call("open", id=3, arguments={"id": identity}))).text
+    return identity, (
+        await post(url, tool_call("open", id=3, arguments={"id": identity}))
+    ).text
 
 
 @pytest.mark.parametrize("tool", ["create", "search"])
 @looped
-async def test_an_id_of_a_played_call_is_the_live_servers_own(tmp_path: Path, tool: str) -> None:
+async def test_an_id_of_a_played_call_is_the_live_servers_own(
+    tmp_path: Path, tool: str
+) -> None:
     """What made it is repeated first; the cassette has the id that the client has."""
     path = tmp_path / "c.json"
     async with taping(path, pages("first")) as tape:

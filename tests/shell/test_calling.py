@@ -98,7 +98,9 @@ async def called(
 ) -> CallResult:
     """Call a server that does what a script says."""
     file = AnswersFile() if rules is None else answers_of(rules, "answers.toml")
-    sources = AnswerSources(GivenAnswers(read_pairs(given, "answer")), file, person is not None)
+    sources = AnswerSources(
+        GivenAnswers(read_pairs(given, "answer")), file, person is not None
+    )
     async with upstream(script) as server:
         return await call(
             server.url,
@@ -117,11 +119,23 @@ def tasks(*states: Any, seen: list[Any] | None = None) -> Server:
 
     def polled(body: Any) -> Any:
         (seen if seen is not None else []).append(body)
-        return {} if body["method"] != "tasks/get" else left.pop(0) if left[1:] else left[0]
+        return (
+            {}
+            if body["method"] != "tasks/get"
+            else left.pop(0)
+            if left[1:]
+            else left[0]
+        )
 
-    extension: Any = {"capabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}}
+    extension: Any = {
+        "capabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+    }
     methods = dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), polled)
-    lists = {**MODERN, "server/discover": {**MODERN["server/discover"], **extension}, **methods}
+    lists = {
+        **MODERN,
+        "server/discover": {**MODERN["server/discover"], **extension},
+        **methods,
+    }
     return Server(created("the-task"), lists=lists)
 
 
@@ -134,7 +148,9 @@ async def test_task_is_answered_from_the_sources_and_ends_as_the_call() -> None:
     seen: list[Any] = []
     events: list[Any] = []
     server = tasks(state("the-task"), asked, asked, ended, seen=seen)
-    rules = {"rule": [{"tool": "deploy", "message": "Are you sure?", "action": "decline"}]}
+    rules = {
+        "rule": [{"tool": "deploy", "message": "Are you sure?", "action": "decline"}]
+    }
     got = await called(server, rules=rules, log=events.append)
     assert (got.text, got.exit_code) == ("done", 0)
     ((turn),) = got.turns
@@ -150,11 +166,17 @@ async def test_task_is_answered_from_the_sources_and_ends_as_the_call() -> None:
     ("ending", "code", "problem"),
     [
         (state("t", "failed", error={"code": -1, "message": "no"}), 1, None),
-        (state("t", "cancelled", statusMessage="too late"), 4, "its task ended as cancelled: too"),
+        (
+            state("t", "cancelled", statusMessage="too late"),
+            4,
+            "its task ended as cancelled: too",
+        ),
     ],
 )
 @looped
-async def test_task_without_a_result_is_no_success(ending: Any, code: int, problem: Any) -> None:
+async def test_task_without_a_result_is_no_success(
+    ending: Any, code: int, problem: Any
+) -> None:
     """Its error is the call's; where it has none, its status is told."""
     got = await called(tasks(ending))
     assert got.exit_code == code
@@ -189,8 +211,12 @@ async def test_each_leg_is_the_call_with_the_latest_answers() -> None:
     assert "requestState" not in second
     assert list(third["inputResponses"]) == ["b"]
     assert third["requestState"] == state
-    assert {tuple(params["arguments"].items()) for params in server.params} == {(("env", "prod"),)}
-    assert [received.head.values("mcp-param-env") for received in server.received] == [["prod"]] * 3
+    assert {tuple(params["arguments"].items()) for params in server.params} == {
+        (("env", "prod"),)
+    }
+    assert [received.head.values("mcp-param-env") for received in server.received] == [
+        ["prod"]
+    ] * 3
 
 
 @looped
@@ -233,16 +259,24 @@ async def test_nothing_is_answered_without_a_source() -> None:
     # Servers on the SDKs refuse what is undeclared, and never ask.
     server = Server(DONE)
     await called(server, rules={"rule": [{"kind": "roots", "result": {"roots": []}}]})
-    capabilities = server.params[0]["_meta"]["io.modelcontextprotocol/clientCapabilities"]
+    capabilities = server.params[0]["_meta"][
+        "io.modelcontextprotocol/clientCapabilities"
+    ]
     assert capabilities == {"roots": {}}
 
 
 @looped
-async def test_a_tool_is_looked_up_before_the_call_and_judges_its_arguments_itself() -> None:
+async def test_a_tool_is_looked_up_before_the_call_and_judges_its_arguments_itself() -> (
+    None
+):
     """It may stand on a later page of the list."""
 
     def page(body: Any) -> Any:
-        return {"tools": TOOLS} if "cursor" in body["params"] else {"tools": [], "nextCursor": "2"}
+        return (
+            {"tools": TOOLS}
+            if "cursor" in body["params"]
+            else {"tools": [], "nextCursor": "2"}
+        )
 
     server = Server(DONE, lists={**MODERN, "tools/list": page})
     with pytest.raises(UsageError, match="no tool 'deploi'; it has deploy"):
@@ -251,17 +285,23 @@ async def test_a_tool_is_looked_up_before_the_call_and_judges_its_arguments_itse
     await called(server, "deploy", "env:=5")
     assert server.params[0]["arguments"] == {"env": 5}
     # A server that lists no tools is called all the same.
-    assert (await called(Server(DONE, lists={**MODERN, "tools/list": None}), "any")).text == "done"
+    assert (
+        await called(Server(DONE, lists={**MODERN, "tools/list": None}), "any")
+    ).text == "done"
 
 
 @looped
-async def test_errors_of_the_server_and_the_tool_are_told_apart_from_no_server() -> None:
+async def test_errors_of_the_server_and_the_tool_are_told_apart_from_no_server() -> (
+    None
+):
     """1 is what the server says, 4 is that there is none."""
     assert (await called(Server(None))).exit_code == 1
     assert (await called(Server({**DONE, "isError": True}))).exit_code == 1
 
     async def refusing(visit: Visit) -> None:
-        await visit.send(response(b"<html>", "Content-Type: text/html", status="401 No"))
+        await visit.send(
+            response(b"<html>", "Content-Type: text/html", status="401 No")
+        )
 
     ended = await called(refusing)
     assert ended.exit_code == 4
@@ -306,7 +346,9 @@ def earlier() -> PushingServer:
 
 
 @looped
-async def test_pushed_questions_are_answered_by_the_same_sources(tmp_path: Path) -> None:
+async def test_pushed_questions_are_answered_by_the_same_sources(
+    tmp_path: Path,
+) -> None:
     """On the call's stream or outside of it; the session is opened and ended."""
     for cassette in (None, tmp_path / "cassette.json"):
         server = earlier()

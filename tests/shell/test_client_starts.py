@@ -17,7 +17,9 @@ import mrtr_cassette
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.shell.files.cassettes import load_cassette
 
-ASKS = "from mrtr_cassette.shell.runs.piped import client_sha256; print(client_sha256())"
+ASKS = (
+    "from mrtr_cassette.shell.runs.piped import client_sha256; print(client_sha256())"
+)
 STARTS_TWO = (
     "import subprocess, sys\n"
     "for _ in 'ab': print(subprocess.check_output(sys.argv[1:], text=True), end='')"
@@ -67,7 +69,9 @@ def test_pipes_have_no_url_and_http_no_command(cassette: Path, tmp_path: Path) -
         _ = replay.url
     with mrtr_cassette.replay(cassette) as served:
         assert served.url.endswith("/mcp")
-        with pytest.raises(UsageError, match="no command; have the client connect to `url`"):
+        with pytest.raises(
+            UsageError, match="no command; have the client connect to `url`"
+        ):
             _ = served.command
     path = tmp_path / "d.json"
     with mrtr_cassette.record(LINES_SERVER, path, stdio=True) as recording, no_url:
@@ -78,7 +82,11 @@ def test_pipes_have_no_url_and_http_no_command(cassette: Path, tmp_path: Path) -
     ("upstream", "options", "reason"),
     [
         ("http://localhost/mcp", {"stdio": True}, "is no command"),
-        (["server"], {"stdio": True, "admin_port": 0}, "admin_port and stdio=True don't go"),
+        (
+            ["server"],
+            {"stdio": True, "admin_port": 0},
+            "admin_port and stdio=True don't go",
+        ),
     ],
 )
 def test_upstream_is_a_url_or_a_command(
@@ -91,13 +99,17 @@ def test_upstream_is_a_url_or_a_command(
         mrtr_cassette.replay(tmp_path / "c.json", stdio=True, admin_port=0)
 
 
-def test_cassette_that_exists_is_told_before_anything_is_started(cassette: Path) -> None:
+def test_cassette_that_exists_is_told_before_anything_is_started(
+    cassette: Path,
+) -> None:
     """What would be overwritten unasked, or can't be added to, is an error when the block begins."""
     with pytest.raises(CassetteError, match="the cassette exists"):
         mrtr_cassette.record(LINES_SERVER, cassette, stdio=True).__enter__()
     of_http = CASSETTES / "python-sdk.json"
     with pytest.raises(UsageError, match="was recorded over HTTP"):
-        mrtr_cassette.record(LINES_SERVER, of_http, stdio=True, existing="append").__enter__()
+        mrtr_cassette.record(
+            LINES_SERVER, of_http, stdio=True, existing="append"
+        ).__enter__()
 
 
 def test_what_is_missing_is_added(cassette: Path) -> None:
@@ -177,7 +189,9 @@ def test_two_starts_of_one_client_are_told_so() -> None:
 
 
 @pytest.mark.parametrize("wrapper", [("sh", "-c", '"$@"; true', "sh"), ("env",)])
-def test_programs_that_pass_arguments_on_are_no_clients(wrapper: tuple[str, ...]) -> None:
+def test_programs_that_pass_arguments_on_are_no_clients(
+    wrapper: tuple[str, ...],
+) -> None:
     """A shell or another launcher in between is started anew each time, and does not count."""
     command = (sys.executable, "-c", f"{ASKS}", "an argument")
 

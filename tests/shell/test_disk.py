@@ -144,7 +144,9 @@ def test_leftovers_of_killed_runs_go(tmp_path: Path) -> None:
         ("file/c.json", "there is no directory"),
     ],
 )
-def test_a_place_without_a_folder_is_refused(tmp_path: Path, place: str, reason: str) -> None:
+def test_a_place_without_a_folder_is_refused(
+    tmp_path: Path, place: str, reason: str
+) -> None:
     """So is a folder in the place of a file, before anything is written."""
     (tmp_path / "file").touch()
     with pytest.raises(CassetteError, match=reason):
@@ -154,7 +156,9 @@ def test_a_place_without_a_folder_is_refused(tmp_path: Path, place: str, reason:
 def test_a_missing_cassette_says_how_to_make_one(tmp_path: Path) -> None:
     """Where only the journal of a killed recording stands, the message names `recover`."""
     path = tmp_path / "c.json"
-    with pytest.raises(CassetteError, match=f"^{path}: there is no such cassette; record one with"):
+    with pytest.raises(
+        CassetteError, match=f"^{path}: there is no such cassette; record one with"
+    ):
         cassettes.load_cassette(path)
     Journal(path, JOURNAL_HEADER).close()
     with pytest.raises(CassetteError, match=f"mrtr-cassette recover {path}"):

@@ -48,7 +48,9 @@ class Office:
     url: str = ""
     heads: list[Head] = field(default_factory=list)
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         """Serve one connection, which leads to one server."""
         head = await read_head(reader)
         self.heads.append(head)
@@ -67,7 +69,10 @@ class Office:
             while method != "CONNECT":
                 method, target, version = head.line.split()
                 path = target.removeprefix(f"http://{parts.netloc}")
-                kept = [f"{name}: {value}" for name, value in head.without("Proxy-Authorization")]
+                kept = [
+                    f"{name}: {value}"
+                    for name, value in head.without("Proxy-Authorization")
+                ]
                 lines = [f"{method} {path} {version}", *kept, "", ""]
                 body = await Body(reader, head, is_empty=False).rest()
                 to_server.write("\r\n".join(lines).encode() + body)
@@ -118,12 +123,18 @@ def tls_of(certificate: Path) -> ssl.SSLContext:
 async def script(visit: Visit) -> None:
     """Answer a call with a stream, anything else with JSON."""
     if b"tools/call" in visit.request.body:
-        await visit.send(stream_head(), chunk(b": first\n\n"), chunk(b"data: {}\n\n"), chunk(b""))
+        await visit.send(
+            stream_head(), chunk(b": first\n\n"), chunk(b"data: {}\n\n"), chunk(b"")
+        )
     else:
-        await visit.send(json_response(result({}, id=1), "X-Kept: yes", "X-Kept: twice"))
+        await visit.send(
+            json_response(result({}, id=1), "X-Kept: yes", "X-Kept: twice")
+        )
 
 
-async def conversed(server: Upstream, path: Path, certificate: Path | None) -> list[object]:
+async def conversed(
+    server: Upstream, path: Path, certificate: Path | None
+) -> list[object]:
     """Record a conversation; return what the client got, and what the server."""
     options = RecordOptions(ca_file=None if certificate is None else str(certificate))
     async with recording(server.url, path, options) as session:
@@ -137,7 +148,9 @@ async def conversed(server: Upstream, path: Path, certificate: Path | None) -> l
     return [[(answer.head, answer.body, answer.is_whole) for answer in answers], seen]
 
 
-@pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "https_proxy"])
+@pytest.mark.parametrize(
+    "variable", ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "https_proxy"]
+)
 @looped
 async def test_bytes_are_the_same_with_and_without_a_proxy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, certificate: Path, variable: str
@@ -168,7 +181,11 @@ REFUSED = response(b"", status="407 Proxy Authentication Required")
 @pytest.mark.parametrize(
     ("scheme", "refusal", "reason"),
     [
-        ("https", REFUSED, "refused to connect to server.example:443: 407 proxy authentication"),
+        (
+            "https",
+            REFUSED,
+            "refused to connect to server.example:443: 407 proxy authentication",
+        ),
         ("https", b"HTTP/1.1 403 No\x1b[2J\r\n\r\n", "server.example:443: 403 no"),
         ("https", b"", "connection refused"),
         ("http", REFUSED, "it refused: 407 proxy authentication required"),
@@ -178,7 +195,11 @@ REFUSED = response(b"", status="407 Proxy Authentication Required")
 )
 @looped
 async def test_proxy_that_fails_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str, refusal: bytes, reason: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    scheme: str,
+    refusal: bytes,
+    reason: str,
 ) -> None:
     """Without its password, in the response, the log, and everything on the disk."""
     log: list[str] = []
@@ -198,7 +219,9 @@ async def test_proxy_that_fails_is_named(
         assert PASSWORD not in text
 
 
-def test_proxy_is_found_as_other_clients_find_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proxy_is_found_as_other_clients_find_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The more exact variable and the lower-case one come first; what is excluded has none."""
     monkeypatch.setenv("ALL_PROXY", "socks5://me:secret@all:1080")
     monkeypatch.setenv("HTTP_PROXY", "http://upper:1")
@@ -210,7 +233,9 @@ def test_proxy_is_found_as_other_clients_find_it(monkeypatch: pytest.MonkeyPatch
     for excluded in ("a.inner.example", "10.1.2.3", "localhost:8000", "other:8000"):
         assert forward_proxy(URL(f"http://{excluded}/mcp")) is None
     assert forward_proxy(URL("http://other:8001/mcp")) is not None
-    with pytest.raises(UsageError, match="the proxy socks5://all of the environment") as refused:
+    with pytest.raises(
+        UsageError, match="the proxy socks5://all of the environment"
+    ) as refused:
         forward_proxy(URL("https://server.example/mcp"))
     assert "secret" not in str(refused.value)
 

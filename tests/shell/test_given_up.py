@@ -85,7 +85,9 @@ class Silence:
         await self.passes.wait()
 
 
-def given_up(request: bytes | Request, response: Answer, *, on_pipes: bool = False) -> Player:
+def given_up(
+    request: bytes | Request, response: Answer, *, on_pipes: bool = False
+) -> Player:
     """Return a replay of a request that its client left after two seconds."""
     talk = Conversation()
     number = talk.request(request)
@@ -105,9 +107,13 @@ async def test_patient_client_is_told_that_no_response_was_recorded(
     mine = with_id(SLOW, "mine")
     player = given_up(SLOW, response, on_pipes=on_pipes)
     silence, client = Silence(), Downstream()
-    server = ReplayServer(player, Announcer(), paced=False, clock=Clock(lambda: 0.0, silence.sleep))
+    server = ReplayServer(
+        player, Announcer(), paced=False, clock=Clock(lambda: 0.0, silence.sleep)
+    )
     handling = asyncio.ensure_future(
-        server.handle(line_request(mine, FIRST_SESSION) if on_pipes else post(mine), client)
+        server.handle(
+            line_request(mine, FIRST_SESSION) if on_pipes else post(mine), client
+        )
     )
 
     await silence.asked.wait()
@@ -118,7 +124,11 @@ async def test_patient_client_is_told_that_no_response_was_recorded(
     assert silence.slept == [12.0]
     assert (b'"progress"' in told) is bool(response.chunks)
     error = json.loads(client.got.removeprefix(told).split(b"data: ")[-1])
-    assert (error["id"], error["error"]["code"], client.is_over) == ("mine", -32010, True)
+    assert (error["id"], error["error"]["code"], client.is_over) == (
+        "mine",
+        -32010,
+        True,
+    )
     assert error["error"]["message"].startswith(
         "miss: no-response: its response was not recorded\n"
     )
@@ -141,7 +151,9 @@ async def test_patient_client_of_http_sse_is_told_on_its_stream() -> None:
     talk.end(listening, End.OPEN)
     player = Player(loaded(talk.cassette()))
     silence, stream, client = Silence(), Downstream(), Downstream()
-    server = ReplayServer(player, Announcer(), paced=False, clock=Clock(lambda: 0.0, silence.sleep))
+    server = ReplayServer(
+        player, Announcer(), paced=False, clock=Clock(lambda: 0.0, silence.sleep)
+    )
     reading = asyncio.ensure_future(server.handle(get("/sse"), stream))
     await stream.heard.wait()
     url = stream.got.decode().split("data: ")[1].strip()
@@ -183,7 +195,9 @@ async def test_what_expects_no_response_stays_open(
     """A listening stream is no call, and nobody waits for the response to one that it cancels."""
     player = given_up(recorded, stream(progress(1), end=End.OPEN))
     silence, client = Silence(), Downstream()
-    server = ReplayServer(player, Announcer(), paced=False, clock=Clock(lambda: 0.0, silence.sleep))
+    server = ReplayServer(
+        player, Announcer(), paced=False, clock=Clock(lambda: 0.0, silence.sleep)
+    )
     request = recorded if isinstance(recorded, Request) else post(recorded)
     if received is not None:
         request = post(with_id(SLOW, "mine"))

@@ -23,7 +23,9 @@ def stores(tmp_path: Path) -> list[str]:
     """Return two cassettes of one store, which was written to in two ways."""
     paths = [tmp_path / "a.json", tmp_path / "b.json"]
     for path, write, value in zip(paths, (SET, SET_2), ("1", "2"), strict=True):
-        cassette = cassette_of((GET, text("0")), (write, text("set")), (GET, text(value)))
+        cassette = cassette_of(
+            (GET, text("0")), (write, text("set")), (GET, text(value))
+        )
         path.write_bytes(encode_cassette(cassette))
     return [*map(str, paths)]
 
@@ -36,7 +38,10 @@ async def test_command_plays_the_value_that_was_read_after_the_same_write(
     async with command("replay", *stores, "--reads", "get", "--port", 0) as process:
         url = await process.listening()
         got = [said((await post(url, each)).body) for each in (SET_2, GET, GET)]
-        missed = json.loads((await post(url, SET)).body), json.loads((await post(url, GET)).body)
+        missed = (
+            json.loads((await post(url, SET)).body),
+            json.loads((await post(url, GET)).body),
+        )
         ended = await process.stopped()
     assert got == ["set", "2", "2"]
     assert missed[0]["result"]["content"][0]["text"] == "set"
@@ -46,7 +51,9 @@ async def test_command_plays_the_value_that_was_read_after_the_same_write(
         assert way in ended.err
 
 
-def test_marker_names_several_cassettes(pytester: pytest.Pytester, stores: list[str]) -> None:
+def test_marker_names_several_cassettes(
+    pytester: pytest.Pytester, stores: list[str]
+) -> None:
     """They stand in the folder of the test's cassettes."""
     folder = pytester.path / "cassettes"
     folder.mkdir()
@@ -82,7 +89,9 @@ async def test_appended_call_belongs_behind_the_writes_that_its_run_had_played(
     live = answering(*replies("set", "live", "live"))
     async with taping(path, live, existing="append", reads=["get"]) as tape:
         got = [said((await post(tape.url, each)).body) for each in (SET, SET_2, GET)]
-    assert [facts.get("follows") for facts in read(path)["recording"]["exchanges"]][3:] == [
+    assert [facts.get("follows") for facts in read(path)["recording"]["exchanges"]][
+        3:
+    ] == [
         [2],
         None,
     ]

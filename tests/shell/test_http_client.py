@@ -19,7 +19,10 @@ from mrtr_cassette.shell.http.transport import network_reason
 @asynccontextmanager
 async def calling(script: Script) -> AsyncIterator[tuple[Client, Upstream]]:
     """Give a client, and the upstream that does what a script says."""
-    async with upstream(script) as server, connecting(URL(server.url).origin(), None) as client:
+    async with (
+        upstream(script) as server,
+        connecting(URL(server.url).origin(), None) as client,
+    ):
         yield client, server
 
 
@@ -68,9 +71,11 @@ def saying_until_left(left: asyncio.Event, *raw: bytes) -> Script:
     [
         response(b"ab"),
         response(b"", CHUNKED, length=False) + chunk(b"a") + chunk(b"b") + chunk(b""),
-        response(b"", CHUNKED, length=False) + b"1 \r\na\r\n1\r\nb\r\n0\r\nLate: 1\r\n\r\n",
+        response(b"", CHUNKED, length=False)
+        + b"1 \r\na\r\n1\r\nb\r\n0\r\nLate: 1\r\n\r\n",
         b"HTTP/1.1 200 OK\nContent-Length: 2\n\nab",
-        response(b"", "Link: </a>", status="103 Early Hints", length=False) + response(b"ab"),
+        response(b"", "Link: </a>", status="103 Early Hints", length=False)
+        + response(b"ab"),
         b"HTTP/1.1 100 Continue\r\n\r\n" + response(b"ab"),
     ],
     ids=["length", "chunks", "trailers", "bare line feeds", "hints", "continue"],
@@ -150,7 +155,9 @@ async def test_response_to_head_has_no_body() -> None:
 
     async def script(visit: Visit) -> None:
         is_head = visit.request.head.line.startswith("HEAD")
-        await visit.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n" + b"ab" * (not is_head))
+        await visit.send(
+            b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n" + b"ab" * (not is_head)
+        )
 
     async with calling(script) as (client, _):
         assert await body_of(client, "HEAD") == b""
@@ -161,11 +168,23 @@ async def test_response_to_head_has_no_body() -> None:
     ("raw", "reason"),
     [
         (b"SSH-2.0\r\n", "no HTTP response: Expected HTTP/"),
-        (b"HTTP/1.1 101 Go\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", "another protocol"),
-        (b"HTTP/1.1 200 OK\r\nX: a\x01b\r\n\r\n", "no HTTP response: Invalid header value"),
+        (
+            b"HTTP/1.1 101 Go\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
+            "another protocol",
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\nX: a\x01b\r\n\r\n",
+            "no HTTP response: Invalid header value",
+        ),
         (b"HTTP/1.1 200 OK\r\n", "the connection was closed$"),
-        (b"", "the connection was closed; if it speaks TLS, try https:// in the place of http://"),
-        (bytes.fromhex("15030100020246"), "it speaks TLS; try https:// in the place of http://"),
+        (
+            b"",
+            "the connection was closed; if it speaks TLS, try https:// in the place of http://",
+        ),
+        (
+            bytes.fromhex("15030100020246"),
+            "it speaks TLS; try https:// in the place of http://",
+        ),
     ],
     ids=[
         "no HTTP",
@@ -177,7 +196,9 @@ async def test_response_to_head_has_no_body() -> None:
     ],
 )
 @looped
-async def test_what_is_no_response_is_an_error_with_the_reason(raw: bytes, reason: str) -> None:
+async def test_what_is_no_response_is_an_error_with_the_reason(
+    raw: bytes, reason: str
+) -> None:
     """Nothing is taken for a response that is none."""
 
     async def script(visit: Visit) -> None:
@@ -193,7 +214,9 @@ async def test_what_is_no_response_is_an_error_with_the_reason(raw: bytes, reaso
 async def test_server_without_tls_is_told_as_one() -> None:
     """Whoever writes https by mistake learns which scheme the server speaks."""
 
-    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def refuse(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         await reader.read(1)
         writer.write(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
         writer.close()

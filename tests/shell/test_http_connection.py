@@ -74,7 +74,9 @@ class Server:
 
     async def answer(self, request: Request, client: Downstream) -> None:
         """Keep a request, and answer it."""
-        self.requests.append((request.method, request.target, request.headers, request.body))
+        self.requests.append(
+            (request.method, request.target, request.headers, request.body)
+        )
         await self.go_on.wait()
         await client.send_whole(200, (), request.target.encode())
 
@@ -178,14 +180,25 @@ async def test_what_comes_before_its_turn_waits() -> None:
 @pytest.mark.parametrize(
     ("raw", "reason"),
     [
-        (b"GET / HTTP/1.1\r\nsecret\x01: 1\r\n\r\n", "no HTTP that can be read (invalid header"),
-        (b"\x16\x03\x01\x02\x00\x01secret", "it speaks TLS, and this address is http://"),
-        (b"CONNECT secret:443 HTTP/1.1\r\nHost: secret\r\n\r\n", "it asks for a tunnel"),
+        (
+            b"GET / HTTP/1.1\r\nsecret\x01: 1\r\n\r\n",
+            "no HTTP that can be read (invalid header",
+        ),
+        (
+            b"\x16\x03\x01\x02\x00\x01secret",
+            "it speaks TLS, and this address is http://",
+        ),
+        (
+            b"CONNECT secret:443 HTTP/1.1\r\nHost: secret\r\n\r\n",
+            "it asks for a tunnel",
+        ),
     ],
     ids=["name", "tls", "tunnel"],
 )
 @looped
-async def test_what_is_no_request_is_refused_with_the_reason(raw: bytes, reason: str) -> None:
+async def test_what_is_no_request_is_refused_with_the_reason(
+    raw: bytes, reason: str
+) -> None:
     """The client gets a 400 and the log a line, which repeat nothing of what came."""
     server, transport = await seen(raw)
 
@@ -203,7 +216,9 @@ async def test_what_is_no_request_is_refused_with_the_reason(raw: bytes, reason:
 @looped
 async def test_what_came_before_is_answered_before_the_refusal() -> None:
     """A request that was whole is handled; then the client is told, and nothing more is taken."""
-    server, transport = await seen(b"GET /1 HTTP/1.1\r\n\r\nBREW / HTTP/1.1\r\n\r\n", b"more")
+    server, transport = await seen(
+        b"GET /1 HTTP/1.1\r\n\r\nBREW / HTTP/1.1\r\n\r\n", b"more"
+    )
 
     assert [target for _, target, _, _ in server.requests] == ["/1"]
     assert transport.written.startswith(b"HTTP/1.1 200 OK\r\n")
@@ -244,7 +259,11 @@ async def test_client_that_still_sends_can_read_that_it_is_refused(
 
     assert transport.written.startswith(b"HTTP/1.1 413 ")
     assert b"\r\nConnection: close\r\n" in transport.written
-    assert (transport.has_ended, transport.is_closed, transport.is_reading) == (True, False, True)
+    assert (transport.has_ended, transport.is_closed, transport.is_reading) == (
+        True,
+        False,
+        True,
+    )
 
 
 @looped
@@ -253,7 +272,9 @@ async def test_client_is_told_to_go_on_when_its_body_is_wanted() -> None:
     head = b"POST / HTTP/1.1\r\nExpect: 100-Continue\r\nContent-Length: 2\r\n\r\n"
     _, transport = await seen(head, b"o", b"k")
 
-    assert transport.written.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n")
+    assert transport.written.startswith(
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -66,13 +66,17 @@ def refused(options: dict[str, Any], headers: str) -> str | None:
 
 
 @pytest.mark.parametrize(("options", "headers"), REFUSED)
-def test_who_comes_from_elsewhere_is_refused(options: dict[str, Any], headers: str) -> None:
+def test_who_comes_from_elsewhere_is_refused(
+    options: dict[str, Any], headers: str
+) -> None:
     """Foreign hosts and origins, two of either, and another site's page that sends no origin."""
     assert str(refused(options, headers)).startswith("refused: the ")
 
 
 @pytest.mark.parametrize(("options", "headers"), LET_IN)
-def test_this_machine_and_who_is_named_are_let_in(options: dict[str, Any], headers: str) -> None:
+def test_this_machine_and_who_is_named_are_let_in(
+    options: dict[str, Any], headers: str
+) -> None:
     """Every loopback name, with any port, and every host or origin that the user allows."""
     assert refused(options, headers) is None
 
@@ -83,11 +87,16 @@ async def test_a_refused_request_goes_nowhere(tmp_path: Path) -> None:
     path = tmp_path / "c.json"
     async with taping(path, answering(json_response(result({})))) as tape:
         answer = await post(tape.url, message("ping"), "Host: evil.example")
-        assert (answer.status, answer.body[:28]) == (403, b"refused: the Host 'evil.exam")
+        assert (answer.status, answer.body[:28]) == (
+            403,
+            b"refused: the Host 'evil.exam",
+        )
         await post(tape.url, message("ping"))
     assert len(tape.server.received) == 1
     async with playing(path) as replay:
-        assert (await post(replay.url, message("ping"), "Host: evil.example")).status == 403
+        assert (
+            await post(replay.url, message("ping"), "Host: evil.example")
+        ).status == 403
         assert (await post(replay.url, message("ping"))).json == result({})
 
 
@@ -119,7 +128,9 @@ async def test_a_port_in_use_is_a_usage_error(tmp_path: Path) -> None:
     """A port that somebody has is named, with what to do, and no journal is left."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(UsageError, match=rf"^port {port} on 127.0.0.1 is in use; choose "):
+        with pytest.raises(
+            UsageError, match=rf"^port {port} on 127.0.0.1 is in use; choose "
+        ):
             async with recording(
                 "http://127.0.0.1:1/", tmp_path / "c.json", RecordOptions(port=port)
             ):
@@ -132,7 +143,9 @@ async def test_an_address_of_another_machine_is_a_usage_error(tmp_path: Path) ->
     """An address that is not this machine's can't be listened on, and the message names it."""
     host = "192.0.2.1"
     with pytest.raises(UsageError, match=rf"^can't listen on {host} port 0: "):
-        async with recording("http://127.0.0.1:1/", tmp_path / "c.json", RecordOptions(host=host)):
+        async with recording(
+            "http://127.0.0.1:1/", tmp_path / "c.json", RecordOptions(host=host)
+        ):
             pass
     assert list(tmp_path.iterdir()) == []
 

@@ -41,7 +41,9 @@ def test_a_journal_belongs_to_one_recorder(tmp_path: Path) -> None:
     assert not is_locked(tmp_path / "none")
 
 
-def test_a_journal_takes_short_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_journal_takes_short_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A system that writes a line in parts gets the rest, too."""
     journal = Journal(tmp_path / "j", JOURNAL_HEADER)
     before = journal.path.read_bytes()
@@ -75,7 +77,9 @@ async def test_a_journal_of_another_recorder_is_not_published(tmp_path: Path) ->
     await http("GET", (await tape.__aenter__()).url)
     journal_path(path).unlink()
     other = Journal(path, JOURNAL_HEADER)
-    with pytest.raises(CassetteError, match="another program removed or replaced the journal"):
+    with pytest.raises(
+        CassetteError, match="another program removed or replaced the journal"
+    ):
         await tape.__aexit__(None, None, None)
     assert (path.exists(), is_locked(journal_path(path))) == (False, True)
     other.close()
@@ -85,7 +89,9 @@ def test_a_journal_of_nothing_is_removed(tmp_path: Path) -> None:
     """A journal without exchanges gives no cassette; what is no journal stays, and is named."""
     path = tmp_path / "c.json"
     journal_path(path).write_bytes(b"{}\n")
-    with pytest.raises(CassetteError, match=f"^{journal_path(path)}: its first line is not"):
+    with pytest.raises(
+        CassetteError, match=f"^{journal_path(path)}: its first line is not"
+    ):
         publish_journal(path)
     journal_path(path).unlink()
     Journal(path, JOURNAL_HEADER).close()
@@ -107,7 +113,9 @@ def test_a_publish_that_fails_keeps_the_journal(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(CassetteError, match=f"no space left on the device; .* recover {path}"):
+    with pytest.raises(
+        CassetteError, match=f"no space left on the device; .* recover {path}"
+    ):
         publish_journal(path)
     monkeypatch.undo()
     assert journal_path(path).read_bytes() == data

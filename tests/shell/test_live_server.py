@@ -58,9 +58,14 @@ def session() -> ServerSession:
 
 
 @asynccontextmanager
-async def live(script: Script, **options: Any) -> AsyncIterator[tuple[LiveServer, Upstream]]:
+async def live(
+    script: Script, **options: Any
+) -> AsyncIterator[tuple[LiveServer, Upstream]]:
     """Give a live server that does what a script says."""
-    async with upstream(script) as server, connecting(URL(server.url).origin(), None) as client:
+    async with (
+        upstream(script) as server,
+        connecting(URL(server.url).origin(), None) as client,
+    ):
         live_server = LiveServer(client, server.url, **options)
         yield live_server, server
         await live_server.close()
@@ -77,7 +82,9 @@ async def test_pushed_question_is_answered_on_whatever_stream_it_stands() -> Non
         own = session()
         async with live(server) as (live_server, seen):
             if on_session:
-                await live_server.listen(Conversation(get("/mcp"), FixedScript(refusing), own))
+                await live_server.listen(
+                    Conversation(get("/mcp"), FixedScript(refusing), own)
+                )
             conversation = Conversation(post(CALL), script, own)
             await live_server.follow(conversation)
         assert isinstance(conversation.standing, Finished)
@@ -102,14 +109,18 @@ async def test_whoever_supplies_answers_may_take_their_time() -> None:
     async def rounds(visit: Visit) -> None:
         body = visit.request.json
         again = "inputResponses" not in body["params"]
-        reply = input_required("a", id=body["id"]) if again else result({}, id=body["id"])
+        reply = (
+            input_required("a", id=body["id"]) if again else result({}, id=body["id"])
+        )
         await visit.send(json_response(reply))
 
     for server in (PushingServer(QUESTION, lambda _: {}), rounds):
         conversations = []
         for supplied in (supply, None):
             async with live(server) as (live_server, _):
-                conversation = Conversation(post(CALL), FixedScript(NeedsAnswers), session())
+                conversation = Conversation(
+                    post(CALL), FixedScript(NeedsAnswers), session()
+                )
                 await live_server.follow(conversation, supplied)
                 conversations.append(conversation)
         assert isinstance(conversations[0].standing, Finished)
@@ -169,7 +180,9 @@ async def test_nothing_waits_for_the_head_of_a_listening_stream() -> None:
     """It may come with the first event, which is taken all the same."""
     own, script = session(), FixedScript(Answered(b'{"action":"accept"}'))
     async with live(LateServer(), head_s=0) as (live_server, _):
-        seen = await live_server.listen(Conversation(get("/mcp"), FixedScript(refusing), own))
+        seen = await live_server.listen(
+            Conversation(get("/mcp"), FixedScript(refusing), own)
+        )
         conversation = Conversation(post(CALL), script, own)
         await live_server.follow(conversation)
     assert isinstance(conversation.standing, Finished)
@@ -183,7 +196,9 @@ async def test_refused_answer_ends_its_call_at_once() -> None:
     async with live(server, head_s=0) as (live_server, _):
         await live_server.listen(Conversation(get("/mcp"), FixedScript(refusing), own))
         conversation = Conversation(post(CALL), FixedScript(Answered(b"{}")), own)
-        with pytest.raises(UpstreamError, match="refuses the answer to its question: HTTP 400"):
+        with pytest.raises(
+            UpstreamError, match="refuses the answer to its question: HTTP 400"
+        ):
             await live_server.follow(conversation)
 
 
@@ -196,7 +211,9 @@ async def test_ping_is_answered_and_asks_nothing() -> None:
         own, script = session(), FixedScript(refusing)
         async with live(server) as (live_server, _):
             if on_session:
-                await live_server.listen(Conversation(get("/mcp"), FixedScript(refusing), own))
+                await live_server.listen(
+                    Conversation(get("/mcp"), FixedScript(refusing), own)
+                )
             conversation = Conversation(post(CALL), script, own)
             await live_server.follow(conversation)
         assert isinstance(conversation.standing, Finished)
@@ -211,8 +228,12 @@ async def test_silent_server_gives_no_response() -> None:
         await visit.left()
 
     async with live(silent, call_s=0.01) as (live_server, _):
-        with pytest.raises(UpstreamError, match=r"gave no response: nothing whole within 0.01 s"):
-            await live_server.follow(Conversation(post(CALL), FixedScript(refusing), session()))
+        with pytest.raises(
+            UpstreamError, match=r"gave no response: nothing whole within 0.01 s"
+        ):
+            await live_server.follow(
+                Conversation(post(CALL), FixedScript(refusing), session())
+            )
 
 
 AT_ONCE = """

@@ -12,11 +12,20 @@ from builders import JOURNAL_HEADER, cassette_of, converse, encode_cassette, ret
 from messages import Json, asks, text
 
 import mrtr_cassette
-from mrtr_cassette.core.cassette.journal import JournalHeader, encode_header, encode_line
+from mrtr_cassette.core.cassette.journal import (
+    JournalHeader,
+    encode_header,
+    encode_line,
+)
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.errors import CassetteError, UsageError
-from mrtr_cassette.shell.files.cassettes import Journal, journal_path, merge_files, publish_journal
+from mrtr_cassette.shell.files.cassettes import (
+    Journal,
+    journal_path,
+    merge_files,
+    publish_journal,
+)
 
 YES: Json = {"action": "accept"}
 CALL = tool("deploy")
@@ -37,7 +46,10 @@ def header(recorder: int, **changes: object) -> JournalHeader:
 
 def journal(path: Path, recorder: int, *exchanges: object, **changes: object) -> Path:
     """Write a journal."""
-    lines = [encode_line(replace(each, number=at)) for at, each in enumerate(exchanges, start=1)]  # type: ignore[type-var]
+    lines = [
+        encode_line(replace(each, number=at))
+        for at, each in enumerate(exchanges, start=1)
+    ]  # type: ignore[type-var]
     path.write_bytes(encode_header(header(recorder, **changes)) + b"".join(lines))
     return path
 
@@ -116,7 +128,9 @@ def test_journal_and_its_own_cassette_are_one(tmp_path: Path) -> None:
     working = Journal(tmp_path / "working", header(2))
     working.append(encode_line(replace(FIRST, number=1)))
 
-    merged, notes = merge_files([path, kept, kept, working.path], tmp_path / "whole.json")
+    merged, notes = merge_files(
+        [path, kept, kept, working.path], tmp_path / "whole.json"
+    )
     working.close()
 
     assert (len(merged.interactions), len(merged.recorders)) == (2, 2)

@@ -8,7 +8,14 @@ from urllib.parse import quote
 
 import pytest
 from authorizing import Guarded
-from builders import JOURNAL_HEADER, JSON_HEADERS, cassette_of, encode_cassette, get, tool
+from builders import (
+    JOURNAL_HEADER,
+    JSON_HEADERS,
+    cassette_of,
+    encode_cassette,
+    get,
+    tool,
+)
 from builders import Answer as Recorded
 from harness import Answer, command, http, looped, playing, post, taping
 from hypothesis import given
@@ -26,7 +33,11 @@ AUTHORITIES = {
         "http://localhost:3000",
         "http://[::1]:3000",
     ],
-    "http://localhost": ["http://localhost", "http://127.0.0.1:80", "http://localhost:51234"],
+    "http://localhost": [
+        "http://localhost",
+        "http://127.0.0.1:80",
+        "http://localhost:51234",
+    ],
     "https://api.example": [
         "https://api.example",
         "https://API.example:443",
@@ -35,9 +46,17 @@ AUTHORITIES = {
     ],
     "https://api.example:8443": ["https://api.example:8443"],
 }
-ELSEWHERE = ["https://auth.example", "https://api.example.evil", "ftp://localhost", "localhost:80"]
+ELSEWHERE = [
+    "https://auth.example",
+    "https://api.example.evil",
+    "ftp://localhost",
+    "localhost:80",
+]
 HEADERS = [
-    ("WWW-Authenticate", 'Bearer realm="{}", resource_metadata="{}/.well-known/x", error="e"'),
+    (
+        "WWW-Authenticate",
+        'Bearer realm="{}", resource_metadata="{}/.well-known/x", error="e"',
+    ),
     ("Location", "{}/mcp/?a=b"),
     ("Location", "{relative}/mcp/?a=b"),
     ("Location", "http://client.example:1/back?code=1&iss={quoted}"),
@@ -59,7 +78,9 @@ async def test_no_client_of_a_replay_is_sent_to_another_origin(
     """Headers and metadata documents name the replay; bodies, and the origin of a page, stay."""
     upstream = data.draw(st.sampled_from(sorted(AUTHORITIES)))
     spelled = data.draw(st.sampled_from(AUTHORITIES[upstream]))
-    headers = data.draw(st.lists(st.sampled_from(HEADERS), unique_by=lambda pair: pair[0]))
+    headers = data.draw(
+        st.lists(st.sampled_from(HEADERS), unique_by=lambda pair: pair[0])
+    )
     members = data.draw(
         st.lists(st.sampled_from(["{}", "{}/a?b={quoted}", *ELSEWHERE]), max_size=5)
     )
@@ -71,7 +92,9 @@ async def test_no_client_of_a_replay_is_sent_to_another_origin(
     cassette = cassette_of(
         (
             get(METADATA),
-            Recorded((filled(document, spelled, escaped=escaped).encode(),), JSON_HEADERS),
+            Recorded(
+                (filled(document, spelled, escaped=escaped).encode(),), JSON_HEADERS
+            ),
         ),
         (tool("x"), Recorded((body,), (*always, *told), 401)),
     )
@@ -89,18 +112,25 @@ async def test_no_client_of_a_replay_is_sent_to_another_origin(
     assert refused.body == body
     assert refused.head.without("Content-Length") == (
         *always,
-        *((name, filled(value.replace("{relative}", "{}"), own)) for name, value in headers),
+        *(
+            (name, filled(value.replace("{relative}", "{}"), own))
+            for name, value in headers
+        ),
     )
 
 
 @pytest.mark.parametrize("where", [METADATA, "/custom/about.json?v=1"])
 @looped
-async def test_the_cassette_has_the_servers_own_words(tmp_path: Path, where: str) -> None:
+async def test_the_cassette_has_the_servers_own_words(
+    tmp_path: Path, where: str
+) -> None:
     """What passes names the proxy, or whatever the client calls it; what is kept, the server."""
     path = tmp_path / "c.json"
 
     async def challenged(url: str, *headers: str) -> str:
-        (challenge,) = (await post(url, message("ping"), *headers)).head.values("www-authenticate")
+        (challenge,) = (await post(url, message("ping"), *headers)).head.values(
+            "www-authenticate"
+        )
         return challenge.partition('resource_metadata="')[2][:-1]
 
     async def resource(url: str, *headers: str) -> str:
@@ -122,7 +152,9 @@ async def test_the_cassette_has_the_servers_own_words(tmp_path: Path, where: str
 
 
 @looped
-async def test_the_server_gets_its_own_resource_and_replay_the_same(tmp_path: Path) -> None:
+async def test_the_server_gets_its_own_resource_and_replay_the_same(
+    tmp_path: Path,
+) -> None:
     """`resource` is put back as the server has named itself; all other bytes of a form stay."""
     form = "grant_type=x&resource={}&note=%7e+resource=http://127.0.0.1:9/"
 
@@ -162,7 +194,9 @@ async def test_an_authorization_server_elsewhere_is_named(tmp_path: Path) -> Non
         to_record = ("record", "--upstream", server.url, "--output", path)
         for words in (to_record, ("replay", path)):
             async with command(*words, "--port", 0) as process:
-                document = (await http("GET", await process.listening(), target=METADATA)).json
+                document = (
+                    await http("GET", await process.listening(), target=METADATA)
+                ).json
                 assert document["authorization_servers"] == ["https://auth.example"]
                 ended = await process.stopped()
             assert (ended.code, ended.err.count(told)) == (0, 1), ended.err
@@ -201,7 +235,9 @@ async def test_redirect_to_the_servers_own_origin_stays_with_the_proxy(
 
 ELSEWHERE_RESPONSES = {
     "a redirect to http://127.0.0.1:1": response(
-        b"", "Location: http://user:secret@127.0.0.1:1/mcp", status="307 Temporary Redirect"
+        b"",
+        "Location: http://user:secret@127.0.0.1:1/mcp",
+        status="307 Temporary Redirect",
     ),
     "a redirect to //other.example": response(
         b"", "Location: //other.example/", status="302 Found"
@@ -228,7 +264,9 @@ async def test_client_that_is_sent_elsewhere_is_told_of_and_counted(
     async with taping(path, answering(ELSEWHERE_RESPONSES[place])) as tape:
         passed = await asked(tape.url)
         assert passed.body == ELSEWHERE_RESPONSES[place].partition(b"\r\n\r\n")[2]
-        assert len([line for line in tape.log if f"elsewhere, by {place};" in line]) == 1
+        assert (
+            len([line for line in tape.log if f"elsewhere, by {place};" in line]) == 1
+        )
     assert f"elsewhere: {place}" in recording_text(tape.session.report)
     async with playing(path) as replay:
         played = await asked(replay.url)

@@ -22,8 +22,14 @@ from mrtr_cassette.shell.files.cassettes import load_cassette
 from mrtr_cassette.shell.pipes.commands import shown_command
 from mrtr_cassette.shell.runs.recording import recording
 
-HEADERS = ("Accept: application/json, text/event-stream", "Content-Type: application/json")
-ACCEPT = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+HEADERS = (
+    "Accept: application/json, text/event-stream",
+    "Content-Type: application/json",
+)
+ACCEPT = {
+    "Accept": "application/json, text/event-stream",
+    "Content-Type": "application/json",
+}
 
 
 async def post(url: str, body: bytes) -> tuple[int, str, bytes]:
@@ -73,7 +79,8 @@ async def test_same_id_of_two_clients_is_told_apart(tmp_path: Path) -> None:
     )
     async with recording((sys.executable, "-c", code), tmp_path / "c.json") as session:
         first, second = await asyncio.gather(
-            post(session.url, call(1, mine="first")), post(session.url, call(1, mine="second"))
+            post(session.url, call(1, mine="first")),
+            post(session.url, call(1, mine="second")),
         )
 
     for (_, _, body), mine in ((first, "first"), (second, "second")):
@@ -82,7 +89,9 @@ async def test_same_id_of_two_clients_is_told_apart(tmp_path: Path) -> None:
 
 
 @looped
-async def test_what_the_server_says_by_itself_comes_on_a_listening_stream(tmp_path: Path) -> None:
+async def test_what_the_server_says_by_itself_comes_on_a_listening_stream(
+    tmp_path: Path,
+) -> None:
     """A client that listens has what belongs to no call; a second one is told that it can't."""
     ready = '{"jsonrpc":"2.0","method":"notifications/message"}'
     code = f"import sys; sys.stdin.readline(); print({ready!r}, flush=True); sys.stdin.read()"
@@ -99,7 +108,9 @@ async def test_what_the_server_says_by_itself_comes_on_a_listening_stream(tmp_pa
             assert second.status == 405
 
 
-def test_command_is_shown_without_the_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_is_shown_without_the_home_directory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """What stands in a committed cassette doesn't name the user, and is the same for the next one."""
     command = [
         "/usr/bin/node",
@@ -160,39 +171,56 @@ SERVER = (sys.executable, "-c", ASKING)
 
 async def opened(connection: Connection) -> str:
     """Open a session, and return its header."""
-    head, body = await connection.ask("POST", "/mcp", *HEADERS, body=rpc("initialize", {}, 1))
+    head, body = await connection.ask(
+        "POST", "/mcp", *HEADERS, body=rpc("initialize", {}, 1)
+    )
     await body.rest()
     (session,) = head.values("mcp-session-id")
     return f"Mcp-Session-Id: {session}"
 
 
 @looped
-async def test_clients_get_sessions_in_which_pushed_requests_arrive(tmp_path: Path) -> None:
+async def test_clients_get_sessions_in_which_pushed_requests_arrive(
+    tmp_path: Path,
+) -> None:
     """What the server asks outside of calls comes on a session's stream, for each client anew."""
     output = tmp_path / "c.json"
     async with recording(SERVER, output) as session:
         sessions = []
         for _ in range(2):
-            async with connected(session.url) as client, connected(session.url) as listener:
+            async with (
+                connected(session.url) as client,
+                connected(session.url) as listener,
+            ):
                 sessions.append(await opened(client))
                 head, stream = await listener.ask("GET", "/mcp", *HEADERS, sessions[-1])
                 assert head.line.split()[1] == "200"
                 initialized = notification("notifications/initialized")
-                _, body = await client.ask("POST", "/mcp", *HEADERS, sessions[-1], body=initialized)
+                _, body = await client.ask(
+                    "POST", "/mcp", *HEADERS, sessions[-1], body=initialized
+                )
                 await body.rest()
                 assert b'"roots/list"' in await stream.until(b"\n\n")
                 _, body = await client.ask(
-                    "POST", "/mcp", *HEADERS, sessions[-1], body=answer_to("roots-1", {"roots": []})
+                    "POST",
+                    "/mcp",
+                    *HEADERS,
+                    sessions[-1],
+                    body=answer_to("roots-1", {"roots": []}),
                 )
                 await body.rest()
                 # The end of another session is none of this one.
                 await client.ask("DELETE", "/mcp", await opened(client))
-                assert (await client.ask("GET", "/mcp", *HEADERS))[0].line.split()[1] == "405"
+                assert (await client.ask("GET", "/mcp", *HEADERS))[0].line.split()[
+                    1
+                ] == "405"
                 head, body = await client.ask("DELETE", "/mcp", sessions[-1])
                 assert head.line.split()[1] == "204"
                 assert await stream.rest() == b""
         async with connected(session.url) as client:
-            head, body = await client.ask("POST", "/mcp", *HEADERS, sessions[0], body=call(2))
+            head, body = await client.ask(
+                "POST", "/mcp", *HEADERS, sessions[0], body=call(2)
+            )
             assert head.line.split()[1] == "404"
     assert len(set(sessions)) == 2
     kept = output.read_text()
@@ -200,7 +228,9 @@ async def test_clients_get_sessions_in_which_pushed_requests_arrive(tmp_path: Pa
 
 
 @looped
-async def test_question_comes_in_the_stream_of_a_call_that_waits_for_it(tmp_path: Path) -> None:
+async def test_question_comes_in_the_stream_of_a_call_that_waits_for_it(
+    tmp_path: Path,
+) -> None:
     """Also while others wait; and a call that its client has left waits no more."""
     has_left = asyncio.Event()
 

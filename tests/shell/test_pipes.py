@@ -26,7 +26,9 @@ from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.shell.files.cassettes import load_cassette
 from mrtr_cassette.shell.pipes.processes import Grace, server_process
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="looks for processes in /proc"
+)
 
 
 ANOTHER = [
@@ -47,7 +49,9 @@ def lines_of(cassette: Cassette) -> list[tuple[bytes, list[bytes] | None]]:
     return [
         (
             exchange.request.body,
-            None if exchange.response is None else [p.raw for p in exchange.response.pieces],
+            None
+            if exchange.response is None
+            else [p.raw for p in exchange.response.pieces],
         )
         for interaction in cassette.interactions
         for exchange in interaction.exchanges
@@ -88,7 +92,9 @@ def test_bytes_that_end_no_line_pass_when_nothing_more_comes(tmp_path: Path) -> 
     output, errors = tmp_path / "c.json", tmp_path / "err"
     frames = [b"Content-Length: 4\r\n\r\n{12}", b"Content-Length: 3\r\n\r\n345"]
 
-    with piped(recorder(output, sys.executable, "-c", FRAMED_SERVER), stderr=errors) as pipe:
+    with piped(
+        recorder(output, sys.executable, "-c", FRAMED_SERVER), stderr=errors
+    ) as pipe:
         for frame in frames:
             pipe.say(frame)
             heard = b""
@@ -97,7 +103,13 @@ def test_bytes_that_end_no_line_pass_when_nothing_more_comes(tmp_path: Path) -> 
             assert heard == frame
         assert pipe.end() == (b"", 0)
 
-    lines = [b"Content-Length: 4\r\n", b"\r\n", b"{12}Content-Length: 3\r\n", b"\r\n", b"345"]
+    lines = [
+        b"Content-Length: 4\r\n",
+        b"\r\n",
+        b"{12}Content-Length: 3\r\n",
+        b"\r\n",
+        b"345",
+    ]
     (by_server, said), *by_client = lines_of(load_cassette(output))
     assert (by_server, said) == (b"", lines)
     assert by_client == [(line.strip() or line, None) for line in lines]
@@ -172,7 +184,9 @@ def test_response_is_on_disk_before_the_client_has_it(tmp_path: Path) -> None:
 def test_exit_code_is_the_servers(tmp_path: Path) -> None:
     """Whether it ends because the client does or of its own accord, its code is ours."""
     code = 3
-    at_the_end = spoken(recorder(tmp_path / "a.json", *LINES_SERVER, "--code", str(code)), ask(1))
+    at_the_end = spoken(
+        recorder(tmp_path / "a.json", *LINES_SERVER, "--code", str(code)), ask(1)
+    )
     of_itself = tmp_path / "b.json"
     with piped(recorder(of_itself)) as pipe:
         pipe.say(ask(1) + ask(2, exit=code))
@@ -191,7 +205,9 @@ def test_exit_code_is_the_servers(tmp_path: Path) -> None:
     assert ends[ask(2, exit=code).rstrip()] == "broken"
 
 
-def test_what_is_said_after_the_end_of_the_client_is_recorded_too(tmp_path: Path) -> None:
+def test_what_is_said_after_the_end_of_the_client_is_recorded_too(
+    tmp_path: Path,
+) -> None:
     """The server may finish when its stdin has ended; the client gets that, and so do we."""
     output = tmp_path / "c.json"
 
@@ -201,14 +217,18 @@ def test_what_is_said_after_the_end_of_the_client_is_recorded_too(tmp_path: Path
     assert lines_of(load_cassette(output))[0] == (b"", [b"bye"])
 
 
-@pytest.mark.parametrize("how", ["closed and signal", "interrupt", "signal while adding"])
+@pytest.mark.parametrize(
+    "how", ["closed and signal", "interrupt", "signal while adding"]
+)
 def test_deaf_server_with_a_child_is_ended_in_time(tmp_path: Path, how: str) -> None:
     """Signals end what ignores SIGTERM and the end of stdin, children included, and publish."""
     output, mark = tmp_path / "c.json", f"--mark={tmp_path}"
     options = ("--append",) if how == "signal while adding" else ()
     if options:
         said(recorder(output), call(1, a=1))
-    command = recorder(output, *LINES_SERVER, "--deaf", "--child", mark, options=options)
+    command = recorder(
+        output, *LINES_SERVER, "--deaf", "--child", mark, options=options
+    )
     with piped(command) as pipe:
         pipe.say(call(2, a=2))
         assert pipe.hear()
@@ -223,11 +243,15 @@ def test_deaf_server_with_a_child_is_ended_in_time(tmp_path: Path, how: str) -> 
 
 
 @looped
-async def test_server_that_is_deaf_to_the_end_of_its_client_is_ended(tmp_path: Path) -> None:
+async def test_server_that_is_deaf_to_the_end_of_its_client_is_ended(
+    tmp_path: Path,
+) -> None:
     """SIGTERM follows the end of its stdin, and SIGKILL that, for its child too."""
     command = (*LINES_SERVER, "--deaf", "--child", f"--mark={tmp_path}")
     grace = Grace(closed=0.01, terminated=0.01)
-    with server_process(command, Recorder(seals=False).was_given, grace=grace) as server:
+    with server_process(
+        command, Recorder(seals=False).was_given, grace=grace
+    ) as server:
         server.writer.write(ask(1))
         heard = server.reads(1000)
         assert len((await anext(heard)).lines) == 1
@@ -281,11 +305,17 @@ def own_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.usefixtures("own_temporary_files")
-def test_recording_over_a_cassette_leaves_alone_what_is_the_same(tmp_path: Path) -> None:
+def test_recording_over_a_cassette_leaves_alone_what_is_the_same(
+    tmp_path: Path,
+) -> None:
     """Another client's ids and traces are no change; a call that it adds is one."""
     output = tmp_path / "c.json"
     files = []
-    for first, more in (("a-1", b""), ("b-1", b""), ("c-1", rpc("ping", {}, 9) + b"\n")):
+    for first, more in (
+        ("a-1", b""),
+        ("b-1", b""),
+        ("c-1", rpc("ping", {}, 9) + b"\n"),
+    ):
         line = rpc("tools/list", {"_meta": {"traceparent": first}}, first) + b"\n"
         command = [*ANOTHER, *recorder(output, options=["--force"])]
         assert spoken(command, line + more).returncode == 0
@@ -297,7 +327,9 @@ def test_recording_over_a_cassette_leaves_alone_what_is_the_same(tmp_path: Path)
 
 
 @pytest.mark.usefixtures("own_temporary_files")
-def test_further_start_adds_to_a_cassette_that_the_first_one_left_alone(tmp_path: Path) -> None:
+def test_further_start_adds_to_a_cassette_that_the_first_one_left_alone(
+    tmp_path: Path,
+) -> None:
     """What the client recorded first was the same; it stays, with what comes then."""
     output = tmp_path / "c.json"
     starts = (
@@ -315,10 +347,17 @@ def test_further_start_adds_to_a_cassette_that_the_first_one_left_alone(tmp_path
 
 
 @pytest.mark.usefixtures("own_temporary_files")
-def test_cassette_that_was_left_alone_long_ago_hides_no_newer_one(tmp_path: Path) -> None:
+def test_cassette_that_was_left_alone_long_ago_hides_no_newer_one(
+    tmp_path: Path,
+) -> None:
     """A further start belongs to what the one just before it has recorded."""
     output = tmp_path / "c.json"
-    for value, is_late, count in ((1, False, 1), (1, True, 1), (2, True, 1), (3, False, 2)):
+    for value, is_late, count in (
+        (1, False, 1),
+        (1, True, 1),
+        (2, True, 1),
+        (3, False, 2),
+    ):
         for path in tmp_path.iterdir() if is_late else ():
             os.utime(path, (0, 0))
         spoken(recorder(output, options=["--force"]), call(1, a=value))
@@ -401,14 +440,22 @@ def test_descriptors_are_not_handed_on(tmp_path: Path) -> None:
     ("arguments", "reason"),
     [
         (("--stdio",), "--stdio needs a command"),
-        (("--stdio", "--upstream", "http://x", "--", "server"), "--stdio needs a command"),
-        (("--stdio", "--port", "1", "--", "server"), "--port and --stdio don't go together"),
+        (
+            ("--stdio", "--upstream", "http://x", "--", "server"),
+            "--stdio needs a command",
+        ),
+        (
+            ("--stdio", "--port", "1", "--", "server"),
+            "--port and --stdio don't go together",
+        ),
         ((), "there is no server to record"),
         (("--upstream", " "), "there is no server to record"),
         (("--upstream", "a 'b"), '--upstream "a \'b": no closing quotation'),
     ],
 )
-def test_what_does_not_go_together_is_refused(arguments: tuple[str, ...], reason: str) -> None:
+def test_what_does_not_go_together_is_refused(
+    arguments: tuple[str, ...], reason: str
+) -> None:
     """Options of HTTP on pipes, no server, or a command that a shell could not read."""
     done = run([*PROGRAM, "record", *arguments])
 
@@ -449,7 +496,11 @@ for line in sys.stdin:
 
 def initialize(number: int = 0) -> bytes:
     """Return a client's first line before 2026-07-28."""
-    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c"}}
+    params = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "c"},
+    }
     return rpc("initialize", params, number) + b"\n"
 
 
@@ -472,14 +523,20 @@ def test_what_is_missing_is_recorded_and_added(tmp_path: Path) -> None:
     said(recorder(output), call(1, a=1))
 
     answers = said(
-        recorder(output, *LINES_SERVER, mark, options=("--append",)), call(7, a=1), call(8, a=2)
+        recorder(output, *LINES_SERVER, mark, options=("--append",)),
+        call(7, a=1),
+        call(8, a=2),
     )
 
     assert [each["id"] for each in answers] == [7, 8]
     assert answers[1]["result"]["arguments"] == {"a": 2}
     cassette = load_cassette(output)
-    assert [session_of(each.exchanges[0].request) for each in cassette.interactions] == ["", ""]
-    replayed = spoken(recorder(output, "no-such-server", options=("--append",)), call(1, a=2))
+    assert [
+        session_of(each.exchanges[0].request) for each in cassette.interactions
+    ] == ["", ""]
+    replayed = spoken(
+        recorder(output, "no-such-server", options=("--append",)), call(1, a=2)
+    )
     assert replayed.returncode == 0
     assert not processes_with(mark)
 
@@ -509,13 +566,19 @@ def test_server_that_wants_to_be_initialized_is(tmp_path: Path) -> None:
     said(recorder(output, *server), initialize(), INITIALIZED, call(1, a=1))
 
     answers = said(
-        recorder(output, *server, options=("--append",)), initialize(3), INITIALIZED, call(4, a=2)
+        recorder(output, *server, options=("--append",)),
+        initialize(3),
+        INITIALIZED,
+        call(4, a=2),
     )
 
     assert answers[1]["result"]["arguments"] == {"a": 2}
     assert len(load_cassette(output).interactions) == 4
     played = said(
-        recorder(output, "gone", options=("--append",)), initialize(), INITIALIZED, call(1, a=2)
+        recorder(output, "gone", options=("--append",)),
+        initialize(),
+        INITIALIZED,
+        call(1, a=2),
     )
     assert played[1]["result"] == answers[1]["result"]
 
@@ -542,9 +605,12 @@ def test_all_at_once_is_answered_before_the_end(tmp_path: Path) -> None:
     calls = [call(150 - number, a=number) for number in range(50)]
     done = spoken(replayer(cassette), b"".join(calls))
 
-    answers = {each["id"]: each["result"] for each in map(json.loads, done.stdout.splitlines())}
+    answers = {
+        each["id"]: each["result"] for each in map(json.loads, done.stdout.splitlines())
+    }
     assert answers == {
-        150 - number: {"name": "t", "arguments": {"a": number}, "big": ""} for number in range(50)
+        150 - number: {"name": "t", "arguments": {"a": number}, "big": ""}
+        for number in range(50)
     }
     assert done.returncode == 0
     assert b"played 50 of 50 interactions, no misses" in done.stderr

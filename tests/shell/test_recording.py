@@ -13,7 +13,15 @@ from typing import Any
 
 import pytest
 from harness import connected, http, looped, playing, post, read, taping
-from messages import JsonObject, compact, input_required, message, result, tool_call, yes
+from messages import (
+    JsonObject,
+    compact,
+    input_required,
+    message,
+    result,
+    tool_call,
+    yes,
+)
 from standin import (
     JSON,
     Script,
@@ -52,7 +60,9 @@ def _ask_in_gzip(state: str) -> bytes:
 
 @pytest.mark.parametrize("ask", [_ask_in_stream, _ask_in_gzip])
 @looped
-async def test_no_raw_state_is_written(tmp_path: Path, ask: Callable[[str], bytes]) -> None:
+async def test_no_raw_state_is_written(
+    tmp_path: Path, ask: Callable[[str], bytes]
+) -> None:
     """However an ask passes, its raw state is in neither journal nor cassette nor log."""
     script = answering(ask(STATE), json_response(result({}, id=2)))
     async with taping(tmp_path / "c.json", script) as tape:
@@ -72,7 +82,10 @@ def _pages(run: str, *names: str) -> Script:
     """Return a server whose pages have cursors of its own run."""
     more = [{"nextCursor": f"{run}-{page}"} for page in range(1, len(names))]
     pages = zip(names, [*more, {}], strict=True)
-    replies = [result({"tools": [{"name": name, "inputSchema": {}}], **it}) for name, it in pages]
+    replies = [
+        result({"tools": [{"name": name, "inputSchema": {}}], **it})
+        for name, it in pages
+    ]
     return answering(*map(json_response, replies))
 
 
@@ -103,7 +116,9 @@ async def test_recording_over_a_cassette_writes_what_changed(tmp_path: Path) -> 
             recording(server.url, path, RecordOptions(existing="replace")) as session,
         ):
             await _all_pages(session.url)
-        files.append((path.stat().st_mtime_ns, path.read_bytes(), read(path)["interactions"]))
+        files.append(
+            (path.stat().st_mtime_ns, path.read_bytes(), read(path)["interactions"])
+        )
         said.append(recording_text(session.report))
 
     assert files[0] == files[1]
@@ -146,17 +161,25 @@ async def test_recording_over_a_cassette_keeps_what_differs_where_nothing_counts
 @pytest.mark.parametrize(
     ("url", "shown"),
     [
-        *((url, url) for url in ("", "localhost:8000/mcp", "ftp://x/mcp", "http:///mcp")),
+        *(
+            (url, url)
+            for url in ("", "localhost:8000/mcp", "ftp://x/mcp", "http:///mcp")
+        ),
         *((url, url) for url in ("http://x:99999/", "http://a b/")),
         ("http://[::1", "http://…"),
         ("http://bob:hunter2pass/mcp", "http://…"),
         ("http://bob:hunter2/pass@host/mcp", "http://…"),
         ("bob:hunter2pass@host/?api_key=sup3rs3cret", "…"),
-        ("ftp://host/ghp_abcdefghijklmnopqrstuvwxyz0123456789", "ftp://host/%3Cgithub:1%3E"),
+        (
+            "ftp://host/ghp_abcdefghijklmnopqrstuvwxyz0123456789",
+            "ftp://host/%3Cgithub:1%3E",
+        ),
     ],
 )
 @looped
-async def test_what_is_no_http_url_is_refused(tmp_path: Path, url: str, shown: str) -> None:
+async def test_what_is_no_http_url_is_refused(
+    tmp_path: Path, url: str, shown: str
+) -> None:
     """The error shows it without its secrets, and nothing is made."""
     with pytest.raises(UsageError) as caught:
         async with recording(url, tmp_path / "c.json"):
@@ -168,7 +191,9 @@ async def test_what_is_no_http_url_is_refused(tmp_path: Path, url: str, shown: s
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
 @looped
-async def test_an_upstream_that_is_the_proxy_itself_is_refused(tmp_path: Path, name: str) -> None:
+async def test_an_upstream_that_is_the_proxy_itself_is_refused(
+    tmp_path: Path, name: str
+) -> None:
     """Who names our own address as the upstream, where each request would come round, is told."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -211,14 +236,20 @@ WATCHED = [
 @pytest.mark.parametrize("error", [OSError(28, "No space left"), RuntimeError("boom")])
 @looped
 async def test_a_failing_recorder_never_breaks_the_call(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: type, name: str, error: Exception
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    owner: type,
+    name: str,
+    error: Exception,
 ) -> None:
     """Whatever fails in the recording, each client gets every byte, and the user is told once."""
 
     def failing(*_: object) -> None:
         raise error
 
-    async with taping(tmp_path / "c.json", answering(*[event_stream(result({}))] * 2)) as tape:
+    async with taping(
+        tmp_path / "c.json", answering(*[event_stream(result({}))] * 2)
+    ) as tape:
         monkeypatch.setattr(owner, name, failing)
         for _ in range(2):
             answer = await post(tape.url, message("ping"))
@@ -230,7 +261,9 @@ async def test_a_failing_recorder_never_breaks_the_call(
 
 
 @looped
-async def test_pushed_requests_and_their_answers_are_told_as_they_pass(tmp_path: Path) -> None:
+async def test_pushed_requests_and_their_answers_are_told_as_they_pass(
+    tmp_path: Path,
+) -> None:
     """The log has what a server asks while its call is pending, and that it was answered."""
     events: list[dict[str, Any]] = []
     pushed = message("elicitation/create", {"message": "Sure?"}, id="push")
@@ -249,7 +282,9 @@ async def test_pushed_requests_and_their_answers_are_told_as_they_pass(tmp_path:
         taping(tmp_path / "c.json", script, on_event=events.append) as tape,
         connected(tape.url) as client,
     ):
-        _, body = await client.ask("POST", "/mcp", JSON, body=compact(tool_call("deploy")))
+        _, body = await client.ask(
+            "POST", "/mcp", JSON, body=compact(tool_call("deploy"))
+        )
         await body.some()
         told = [each["event"] for each in events]
         await post(tape.url, result({"action": "decline"}, id="push"))
@@ -282,5 +317,8 @@ async def test_a_line_that_was_cut_short_costs_no_other(
         await http("GET", tape.url, target="/2")
         monkeypatch.undo()
         await http("GET", tape.url, target="/3")
-    kept = [one["request"]["http"]["path"] for one in read(tmp_path / "c.json")["interactions"]]
+    kept = [
+        one["request"]["http"]["path"]
+        for one in read(tmp_path / "c.json")["interactions"]
+    ]
     assert kept == ["/1", "/3"]

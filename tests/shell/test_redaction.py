@@ -12,7 +12,14 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from core.secrets.planted import GITHUB, PLANTED, Place, Planted, content_type_of, message_of
+from core.secrets.planted import (
+    GITHUB,
+    PLANTED,
+    Place,
+    Planted,
+    content_type_of,
+    message_of,
+)
 from harness import ACCEPT, Answer, http, looped, playing, post, taping
 from messages import input_required, message, result, tool_call
 from standin import JSON, Visit, answering, json_response, response, upstream
@@ -56,7 +63,9 @@ def _exchange(number: int, row: Planted) -> Sent:
 
 
 async def _send(url: str, sent: Sent) -> Answer:
-    return await http(sent.method, url, *sent.headers, body=sent.body, target=sent.target)
+    return await http(
+        sent.method, url, *sent.headers, body=sent.body, target=sent.target
+    )
 
 
 async def _record(path: Path, exchanges: Sequence[Sent]) -> str:
@@ -70,7 +79,9 @@ async def _record(path: Path, exchanges: Sequence[Sent]) -> str:
 
 
 @looped
-async def test_no_planted_secret_is_written_and_the_cassette_plays(tmp_path: Path) -> None:
+async def test_no_planted_secret_is_written_and_the_cassette_plays(
+    tmp_path: Path,
+) -> None:
     """Of all planted secrets none is on disk or in the log, and each request finds its reply."""
     path = tmp_path / "c.json"
     rows = [row for row in PLANTED if row.secret is not None]
@@ -80,7 +91,11 @@ async def test_no_planted_secret_is_written_and_the_cassette_plays(tmp_path: Pat
 
     for row in rows:
         assert row.secret is not None
-        spellings = {row.secret, json.dumps(row.secret)[1:-1], quote(row.secret, safe="")}
+        spellings = {
+            row.secret,
+            json.dumps(row.secret)[1:-1],
+            quote(row.secret, safe=""),
+        }
         found = [
             written[max(0, at - 150) : at + 60]
             for one in spellings
@@ -90,7 +105,10 @@ async def test_no_planted_secret_is_written_and_the_cassette_plays(tmp_path: Pat
     async with playing(path) as replay:
         for sent in exchanges:
             await _send(replay.url, sent)
-            texts = [miss_report(miss, Cassette("c.json")).text for miss in replay.player.misses]
+            texts = [
+                miss_report(miss, Cassette("c.json")).text
+                for miss in replay.player.misses
+            ]
             assert not texts, (sent.row.name, texts)
 
 
@@ -130,7 +148,9 @@ async def test_ask_whose_key_is_a_secret_is_answered_on_replay(
     async with playing(path) as replay:
         asked = json.loads((await post(replay.url, tool_call("open"))).body)["result"]
         assert "<github:1>" in json.dumps(asked)
-        assert json.loads((await post(replay.url, retry(asked))).body)["result"] == {"ok": 1}
+        assert json.loads((await post(replay.url, retry(asked))).body)["result"] == {
+            "ok": 1
+        }
         assert replay.player.misses == []
 
 
@@ -139,11 +159,14 @@ async def test_what_is_added_is_redacted_by_the_rules_of_both(tmp_path: Path) ->
     """An appended recording keeps the numbers of earlier patterns, and all of it plays."""
     path = tmp_path / "c.json"
     first, second = (
-        tool_call("find", arguments={"who": who}) for who in ("cust-77", "emp-12 cust-9")
+        tool_call("find", arguments={"who": who})
+        for who in ("cust-77", "emp-12 cust-9")
     )
     third = tool_call("login", arguments={"password": "made up", "pin": "0000"})
     before = {"redact": ["cust-[0-9]+"], "no_redact": ["password"]}
-    async with taping(path, answering(json_response(result({"n": 1}))), **before) as tape:
+    async with taping(
+        path, answering(json_response(result({"n": 1}))), **before
+    ) as tape:
         await post(tape.url, first)
     replies = [json_response(result({"n": n})) for n in (2, 3)]
     rules = {"redact": ["emp-[0-9]+"], "redact_keys": ["pin"]}
@@ -156,7 +179,9 @@ async def test_what_is_added_is_redacted_by_the_rules_of_both(tmp_path: Path) ->
         "keys": ["pin"],
         "disabled": [],
     }
-    asked = [one["request"]["body"]["params"]["arguments"] for one in tree["interactions"]]
+    asked = [
+        one["request"]["body"]["params"]["arguments"] for one in tree["interactions"]
+    ]
     assert asked == [
         {"who": "<custom-1:1>"},
         {"who": "<custom-2:1> <custom-1:2>"},
@@ -164,7 +189,9 @@ async def test_what_is_added_is_redacted_by_the_rules_of_both(tmp_path: Path) ->
     ]
     async with playing(path) as replay:
         for number, call in ((3, third), (2, second), (1, first)):
-            assert json.loads((await post(replay.url, call)).body)["result"] == {"n": number}
+            assert json.loads((await post(replay.url, call)).body)["result"] == {
+                "n": number
+            }
 
 
 CALL = json.dumps(tool_call("x", arguments={"note": f"it is {GITHUB}"})).encode()
@@ -174,7 +201,11 @@ GZIP = "Content-Encoding: gzip"
 @looped
 async def test_coded_request_is_searched_and_plays(tmp_path: Path) -> None:
     """A request in any coding passes as it is, and is kept and matched as it can be read."""
-    path, body, headers = tmp_path / "c.json", gzip.compress(CALL, mtime=0), (JSON, GZIP)
+    path, body, headers = (
+        tmp_path / "c.json",
+        gzip.compress(CALL, mtime=0),
+        (JSON, GZIP),
+    )
     async with taping(path, answering(json_response(result({"a": 1})))) as tape:
         recorded = await http("POST", tape.url, *headers, body=body)
     assert tape.server.only.body == body
@@ -186,7 +217,9 @@ async def test_coded_request_is_searched_and_plays(tmp_path: Path) -> None:
             assert played.body == recorded.body
     async with playing(path) as replay:
         other = gzip.compress(CALL.replace(b"it is", b"it was"), mtime=0)
-        assert (await http("POST", replay.url, JSON, GZIP, body=other)).error["code"] == -32010
+        assert (await http("POST", replay.url, JSON, GZIP, body=other)).error[
+            "code"
+        ] == -32010
 
 
 @looped
@@ -212,17 +245,26 @@ async def test_bodies_that_cannot_be_searched_are_kept_and_told(tmp_path: Path) 
 async def test_credentials_are_found_wherever_they_are_repeated(tmp_path: Path) -> None:
     """What the client, the user and the server put into headers is nowhere on disk, and plays."""
     path = tmp_path / "c.json"
-    secrets = ("kq7x-client-4711", "kq7x-user-4712", "kq7x-cookie-4713", "kq7x-session-4714")
+    secrets = (
+        "kq7x-client-4711",
+        "kq7x-user-4712",
+        "kq7x-cookie-4713",
+        "kq7x-session-4714",
+    )
     encoded = base64.b64encode(f'{{"token":"{secrets[0]}"}}'.encode()).decode()
     told = {"debug": [*secrets, encoded, quote(f"a?b={secrets[1]}/", safe="")]}
     script = answering(
         json_response(
-            result(told), f"Set-Cookie: sid={secrets[2]}; Path=/", f"Mcp-Session-Id: {secrets[3]}"
+            result(told),
+            f"Set-Cookie: sid={secrets[2]}; Path=/",
+            f"Mcp-Session-Id: {secrets[3]}",
         ),
         json_response(result({"a": 1})),
     )
     sent = (JSON, ACCEPT, f"Authorization: Bearer {secrets[0]}")
-    call = tool_call("x", arguments={"as": f"client {secrets[0]}", "in": f"session {secrets[3]}"})
+    call = tool_call(
+        "x", arguments={"as": f"client {secrets[0]}", "in": f"session {secrets[3]}"}
+    )
     async with taping(path, script, headers={"X-Upstream-Auth": secrets[1]}) as tape:
         await http("POST", tape.url, *sent, body=json.dumps(tool_call("y")).encode())
         await http("POST", tape.url, *sent, body=json.dumps(call).encode())
@@ -255,7 +297,11 @@ LISTED = {"files": [{"uri": "skill://deploy", "digest": f"sha256:{sha256_of(SKIL
 def skills(body: dict[str, Any]) -> dict[str, Any]:
     """Say what a server of a skill says: a list with the digest of a file, and the file."""
     is_list = body["method"] == "skills/list"
-    read = {"contents": [{"uri": "skill://deploy", "mimeType": "text/markdown", "text": SKILL}]}
+    read = {
+        "contents": [
+            {"uri": "skill://deploy", "mimeType": "text/markdown", "text": SKILL}
+        ]
+    }
     return result(LISTED if is_list else read, id=body["id"])
 
 
@@ -270,7 +316,10 @@ async def test_announced_digest_is_that_of_the_redacted_text(
         await visit.send(json_response(skills(visit.request.json)))
 
     path = tmp_path / "c.json"
-    calls = [message("skills/list"), message("resources/read", {"uri": "skill://deploy"})]
+    calls = [
+        message("skills/list"),
+        message("resources/read", {"uri": "skill://deploy"}),
+    ]
     runs = [calls[:1], calls[1:]] if is_appended else [calls]
     for number, run in enumerate(runs):
         existing = "append" if number else "keep"
@@ -279,7 +328,9 @@ async def test_announced_digest_is_that_of_the_redacted_text(
                 await post(tape.url, call)
 
     async with playing(path) as replay:
-        listed, read_ = [(await post(replay.url, call)).json["result"] for call in calls]
+        listed, read_ = [
+            (await post(replay.url, call)).json["result"] for call in calls
+        ]
     text = read_["contents"][0]["text"]
     assert "<github:1>" in text
     assert listed["files"][0]["digest"] == f"sha256:{sha256_of(text)}"
@@ -299,7 +350,9 @@ async def test_text_that_the_user_calls_a_secret_is_in_no_file(
     given: Any = {name: ["DOOR" if name == "redact_env" else secret]}
     encoded = base64.b64encode(f"say {secret}!".encode()).decode()
     call = tool_call("say", arguments={"text": f"say {secret}!", "raw": encoded})
-    async with taping(path, answering(json_response(result({"said": secret}))), **given) as tape:
+    async with taping(
+        path, answering(json_response(result({"said": secret}))), **given
+    ) as tape:
         await post(tape.url, call)
         journal = path.with_name("c.json.journal").read_text()
     for text in (journal, path.read_text(), *tape.log):
@@ -308,7 +361,9 @@ async def test_text_that_the_user_calls_a_secret_is_in_no_file(
     assert "<secret:1>" in path.read_text()
     async with playing(path, **given) as replay:
         assert "<secret:1>" in (await post(replay.url, call)).body.decode()
-        miss = await post(replay.url, tool_call("say", arguments={"text": f"no {secret}"}))
+        miss = await post(
+            replay.url, tool_call("say", arguments={"text": f"no {secret}"})
+        )
         assert secret not in miss.body.decode()
 
 
@@ -323,10 +378,14 @@ async def test_variable_that_is_not_set_or_short_is_refused(
     with pytest.raises(UsageError, match="the environment variable 'GONE' is not set"):
         async with taping(path, answering(), redact_env=["GONE"]):
             pass
-    with pytest.raises(UsageError, match="the value of 'SHORT' has 7 characters, and 8") as short:
+    with pytest.raises(
+        UsageError, match="the value of 'SHORT' has 7 characters, and 8"
+    ) as short:
         async with taping(path, answering(), redact_env=["SHORT"]):
             pass
-    with pytest.raises(UsageError, match="a text has 5 characters, and 8 are needed") as text:
+    with pytest.raises(
+        UsageError, match="a text has 5 characters, and 8 are needed"
+    ) as text:
         VerifyOptions(redact_values=["abcde"])
     assert "seven77" not in str(short.value)
     assert "abcde" not in str(text.value)
@@ -335,7 +394,9 @@ async def test_variable_that_is_not_set_or_short_is_refused(
 
 
 @looped
-async def test_secret_that_is_found_later_is_not_in_the_cassette(tmp_path: Path) -> None:
+async def test_secret_that_is_found_later_is_not_in_the_cassette(
+    tmp_path: Path,
+) -> None:
     """What the journal had before it was found by its name is written anew at the end."""
     path, secret = tmp_path / "c.json", "hunter2hunter"
     replies = [json_response(result({"n": n})) for n in (1, 2)]
@@ -369,12 +430,18 @@ async def test_recording_tells_what_was_replaced(tmp_path: Path) -> None:
         event, line = recording_said(tape.session.report)
         told.append((line.splitlines()[1:], event["redacted"]))
 
-    logins = [{"interaction": number, "call": 'tools/call "login"'} for number in (1, 3)]
+    logins = [
+        {"interaction": number, "call": 'tools/call "login"'} for number in (1, 3)
+    ]
     typed = {"interaction": 2, "call": 'tools/call "type"'}
-    added, second = ({"interaction": number, "call": 'tools/call "reset"'} for number in (4, 2))
+    added, second = (
+        {"interaction": number, "call": 'tools/call "reset"'} for number in (4, 2)
+    )
     assert told == [
         (
-            ['  redacted: password ×3 (#1, #3 tools/call "login"; #2 tools/call "type")'],
+            [
+                '  redacted: password ×3 (#1, #3 tools/call "login"; #2 tools/call "type")'
+            ],
             [{"rule": "password", "count": 3, "calls": [logins[0], typed, logins[1]]}],
         ),
         (

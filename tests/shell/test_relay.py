@@ -18,8 +18,12 @@ from mrtr_cassette.shell.http.transport import RawHeaders
 from mrtr_cassette.shell.runs.recording import Relay
 from mrtr_cassette.shell.runs.sessions import RecordSession
 
-PING = Request("POST", "/mcp", (("Content-Type", "application/json"),), compact(message("ping")))
-TOLD = Request("POST", "/mcp", (), compact({"jsonrpc": "2.0", "method": "notifications/x"}))
+PING = Request(
+    "POST", "/mcp", (("Content-Type", "application/json"),), compact(message("ping"))
+)
+TOLD = Request(
+    "POST", "/mcp", (), compact({"jsonrpc": "2.0", "method": "notifications/x"})
+)
 STREAM: RawHeaders = ((b"Content-Type", b"text/event-stream"),)
 
 
@@ -91,14 +95,18 @@ class Server:
 
 
 @asynccontextmanager
-async def relaying(path: Path, server: Server) -> AsyncIterator[tuple[Relay, RecordSession]]:
+async def relaying(
+    path: Path, server: Server
+) -> AsyncIterator[tuple[Relay, RecordSession]]:
     """Give a relay to a server; the cassette is there after the block."""
     header = JournalHeader(
         "http://h/mcp", "verbatim", "2026-01-01T00:00:00+00:00", "keep", None, None
     )
     journal = Journal(path, header)
     recorder = Recorder(seals=False)
-    session = RecordSession("", "", path, None, None, recorder=recorder, journal=journal)
+    session = RecordSession(
+        "", "", path, None, None, recorder=recorder, journal=journal
+    )
     try:
         yield Relay(server, "server", (), session), session
     finally:
@@ -117,7 +125,11 @@ async def test_response_is_in_the_journal_before_its_last_byte_is_passed_on(
         client = Client(journal=journal_path(path))
         async with relaying(path, Server(Response([raw[:5], *rest]))) as (relay, _):
             await relay.handle(PING, client)
-        at = [index for index, each in enumerate(client.got) if each == (raw[5:], len(rest) == 1)]
+        at = [
+            index
+            for index, each in enumerate(client.got)
+            if each == (raw[5:], len(rest) == 1)
+        ]
         assert (client.got[at[0] - 1], client.got[at[0] + 1]) == (0, 1)
         path.unlink()
 
@@ -141,7 +153,10 @@ async def test_acknowledgement_is_read_on_though_its_client_leaves(
     left, status, chunks, text, end = ACKNOWLEDGED[name]
     path = tmp_path / "c.json"
     response = Response(list(chunks), (), status)
-    async with relaying(path, Server(response)) as (relay, _), relay.session.finishing():
+    async with (
+        relaying(path, Server(response)) as (relay, _),
+        relay.session.finishing(),
+    ):
         with pytest.raises(ConnectionResetError):
             await relay.handle(left, Client(has_left=True))
 
@@ -151,7 +166,9 @@ async def test_acknowledgement_is_read_on_though_its_client_leaves(
 
 
 @looped
-async def test_stream_that_says_where_to_post_leads_its_client_back(tmp_path: Path) -> None:
+async def test_stream_that_says_where_to_post_leads_its_client_back(
+    tmp_path: Path,
+) -> None:
     """A client of HTTP+SSE posts to the recorder, whatever the upstream calls itself."""
     path, client = tmp_path / "c.json", Client()
     chunks: list[bytes | OSError] = [

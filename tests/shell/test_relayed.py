@@ -72,7 +72,12 @@ async def test_request_headers_arrive_with_spelling_and_order(tmp_path: Path) ->
         ("Content-Length", "2"),
     )
     async with taping(tmp_path / "c.json", answering(response(b"ok"))) as tape:
-        await http("POST", tape.url, *(f"{name}: {value}" for name, value in sent[:-1]), body=b"{}")
+        await http(
+            "POST",
+            tape.url,
+            *(f"{name}: {value}" for name, value in sent[:-1]),
+            body=b"{}",
+        )
     head = tape.server.only.head
     assert head.line == "POST /mcp HTTP/1.1"
     assert head.values("host") == [tape.server.authority]
@@ -96,7 +101,9 @@ async def test_nothing_is_added_to_a_bare_request(
 @looped
 async def test_headers_of_one_connection_stay_behind(tmp_path: Path) -> None:
     """What `Connection` names, and the other hop-by-hop headers, pass in neither direction."""
-    answer = response(b"", "Connection: X-Back", "X-Back: 1", "Keep-Alive: timeout=5", "X-End: 2")
+    answer = response(
+        b"", "Connection: X-Back", "X-Back: 1", "Keep-Alive: timeout=5", "X-End: 2"
+    )
     async with taping(tmp_path / "c.json", answering(answer)) as tape:
         back = await http(
             "GET", tape.url, "Connection: keep-alive, X-Once", "X-Once: 1", "TE: trailers",
@@ -108,7 +115,9 @@ async def test_headers_of_one_connection_stay_behind(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ODD_BODIES)
 @looped
-async def test_bodies_are_untouched_in_both_directions(tmp_path: Path, name: str) -> None:
+async def test_bodies_are_untouched_in_both_directions(
+    tmp_path: Path, name: str
+) -> None:
     """Whatever bytes a body has, the upstream and the client get them, and replay gives them back."""
     body = ODD_BODIES[name]
     async with taping(tmp_path / "c.json", answering(response(body, JSON))) as tape:
@@ -147,7 +156,9 @@ async def test_targets_are_sent_as_they_came(tmp_path: Path, target: str) -> Non
 
 @pytest.mark.parametrize("method", ["GET", "DELETE", "HEAD", "PUT", "OPTIONS", "POST"])
 @looped
-async def test_a_request_is_sent_once_whatever_happens(tmp_path: Path, method: str) -> None:
+async def test_a_request_is_sent_once_whatever_happens(
+    tmp_path: Path, method: str
+) -> None:
     """A request whose kept connection breaks is not sent again: the client is told instead."""
 
     async def script(visit: Visit) -> None:
@@ -168,7 +179,9 @@ async def test_a_request_is_sent_once_whatever_happens(tmp_path: Path, method: s
 async def test_added_headers_take_the_place_of_the_clients(tmp_path: Path) -> None:
     """`--header` adds to every request and replaces the client's of that name; it is not kept."""
     headers = (("x-api-key", "from-option"), ("Mcp-Extra", "option-only"))
-    async with taping(tmp_path / "c.json", answering(response()), headers=headers) as tape:
+    async with taping(
+        tmp_path / "c.json", answering(response()), headers=headers
+    ) as tape:
         await http("GET", tape.url, "X-Api-Key: from-client", "X-Other: 1")
     sent = tape.server.only.head.without("host")
     assert sent == (("X-Other", "1"), *headers)
@@ -176,7 +189,9 @@ async def test_added_headers_take_the_place_of_the_clients(tmp_path: Path) -> No
 
 
 @looped
-async def test_secrets_of_the_upstreams_url_are_sent_and_written_nowhere(tmp_path: Path) -> None:
+async def test_secrets_of_the_upstreams_url_are_sent_and_written_nowhere(
+    tmp_path: Path,
+) -> None:
     """User and password are sent as Basic; other secrets are the same placeholders in all recordings."""
     path, log = tmp_path / "c.json", list[str]()
     async with upstream(answering(response())) as server:
@@ -192,7 +207,15 @@ async def test_secrets_of_the_upstreams_url_are_sent_and_written_nowhere(tmp_pat
     assert session.shown_url.endswith(shown)
     assert read(path)["upstream"] == server.url + shown
     for text in (journal, path.read_text(), *log):
-        for part in ("us%40er", "us@er", "p%3Aw", "p:w", expected, "sup3rs3cret", "ghp_"):
+        for part in (
+            "us%40er",
+            "us@er",
+            "p%3Aw",
+            "p:w",
+            expected,
+            "sup3rs3cret",
+            "ghp_",
+        ):
             assert part not in text
 
 
@@ -218,7 +241,10 @@ async def test_response_headers_arrive_with_spelling_and_order(tmp_path: Path) -
 
 STATUSES = {
     "200": ("200 OK", "Server: s/1", "X-Powered-By: Express", "X-Accel-Buffering: no"),
-    "401": ("401 Unauthorized", 'WWW-Authenticate: Bearer resource_metadata="http://x/y"'),
+    "401": (
+        "401 Unauthorized",
+        'WWW-Authenticate: Bearer resource_metadata="http://x/y"',
+    ),
     "403": ("403 No Way", "WWW-Authenticate: Bearer", "WWW-Authenticate: Basic"),
     "405": ("405 Method Not Allowed", "Allow: POST"),
     "500": ("500 Oh No!", "Content-Type: text/plain"),
@@ -238,13 +264,17 @@ async def test_statuses_pass_with_their_reason(tmp_path: Path, status: str) -> N
         answer = await http("POST", tape.url, body=b"a")
     assert len(tape.server.received) == 1
     assert answer.head.line == f"HTTP/1.1 {line}"
-    assert [f"{name}: {value}" for name, value in answer.head.without("content-length")] == headers
+    assert [
+        f"{name}: {value}" for name, value in answer.head.without("content-length")
+    ] == headers
     assert answer.body == b"why"
     async with playing(tmp_path / "c.json") as replay:
         played = await http("POST", replay.url, body=b"a")
     assert (played.status, played.body) == (int(status), b"why")
     kept = [header for header in headers if not header.startswith("X-A:")]
-    assert [f"{name}: {value}" for name, value in played.head.without("content-length")] == kept
+    assert [
+        f"{name}: {value}" for name, value in played.head.without("content-length")
+    ] == kept
 
 
 @pytest.mark.parametrize(
@@ -259,10 +289,15 @@ async def test_statuses_pass_with_their_reason(tmp_path: Path, status: str) -> N
     ],
 )
 @looped
-async def test_empty_answers_pass_as_they_are(tmp_path: Path, method: str, reply: bytes) -> None:
+async def test_empty_answers_pass_as_they_are(
+    tmp_path: Path, method: str, reply: bytes
+) -> None:
     """An answer without a body reaches the client with its headers alone, and replay has none too."""
     condition = 'If-None-Match: "1"'
-    async with taping(tmp_path / "c.json", answering(reply)) as tape, connected(tape.url) as client:
+    async with (
+        taping(tmp_path / "c.json", answering(reply)) as tape,
+        connected(tape.url) as client,
+    ):
         await client.write(request(method, "/mcp", "Connection: close", condition))
         seen = b""
         while part := await client.raw():
@@ -270,7 +305,11 @@ async def test_empty_answers_pass_as_they_are(tmp_path: Path, method: str, reply
     assert seen.replace(b"Connection: close\r\n", b"") == reply
     async with playing(tmp_path / "c.json") as replay:
         played = await http(method, replay.url, condition)
-    assert (played.status, played.body, played.is_whole) == (int(reply.split()[1]), b"", True)
+    assert (played.status, played.body, played.is_whole) == (
+        int(reply.split()[1]),
+        b"",
+        True,
+    )
     assert played.head.values("content-type") == (
         ["application/json"] if JSON.encode() in reply else []
     )
@@ -278,16 +317,26 @@ async def test_empty_answers_pass_as_they_are(tmp_path: Path, method: str, reply
 
 @pytest.mark.parametrize("method", ["GET", "DELETE", "POST"])
 @looped
-async def test_traffic_that_is_no_rpc_passes_and_plays(tmp_path: Path, method: str) -> None:
+async def test_traffic_that_is_no_rpc_passes_and_plays(
+    tmp_path: Path, method: str
+) -> None:
     """Other paths and bodies that are no JSON-RPC are relayed, kept and played by path and body."""
     replies = (response(b"one", "Content-Type: text/plain"), response(b"two"))
     body = None if method != "POST" else b"grant_type=x"
     async with taping(tmp_path / "c.json", answering(*replies)) as tape:
-        assert (await http(method, tape.url, target="/token?a=1", body=body)).body == b"one"
-        assert (await http(method, tape.url, target="/token?a=2", body=body)).body == b"two"
+        assert (
+            await http(method, tape.url, target="/token?a=1", body=body)
+        ).body == b"one"
+        assert (
+            await http(method, tape.url, target="/token?a=2", body=body)
+        ).body == b"two"
     async with playing(tmp_path / "c.json") as replay:
-        assert (await http(method, replay.url, target="/token?a=2", body=body)).body == b"two"
-        assert (await http(method, replay.url, target="/token?a=1", body=body)).body == b"one"
+        assert (
+            await http(method, replay.url, target="/token?a=2", body=body)
+        ).body == b"two"
+        assert (
+            await http(method, replay.url, target="/token?a=1", body=body)
+        ).body == b"one"
         missed = await http(method, replay.url, target="/token?a=3", body=body)
     assert (missed.status, missed.head.values("content-type")) == (
         404,
@@ -308,13 +357,20 @@ ALLOWED = (
 @looped
 async def test_what_a_page_needs_to_read_comes_back(tmp_path: Path) -> None:
     """A preflight gets the answer for the headers that it names, and responses their permission."""
-    wanted = ["Access-Control-Request-Headers: a", "Access-Control-Request-Headers: a, b"]
+    wanted = [
+        "Access-Control-Request-Headers: a",
+        "Access-Control-Request-Headers: a, b",
+    ]
     replies = [
-        response(b"", *ALLOWED, each.replace("Request", "Allow"), status="204 No Content")
+        response(
+            b"", *ALLOWED, each.replace("Request", "Allow"), status="204 No Content"
+        )
         for each in wanted
     ]
     path = tmp_path / "c.json"
-    async with taping(path, answering(*replies, json_response(result({}), *ALLOWED))) as tape:
+    async with taping(
+        path, answering(*replies, json_response(result({}), *ALLOWED))
+    ) as tape:
         for each in wanted:
             await http("OPTIONS", tape.url, *PREFLIGHT, each)
         await post(tape.url, message("ping"), PREFLIGHT[0])
@@ -347,8 +403,13 @@ async def test_a_stream_passes_as_it_comes(tmp_path: Path) -> None:
             await visit.send(chunk(whole[at : at + 1]))
         await visit.send(chunk(b""))
 
-    async with taping(tmp_path / "c.json", script) as tape, connected(tape.url) as client:
-        head, body = await client.ask("POST", "/mcp", JSON, body=compact(message("ping")))
+    async with (
+        taping(tmp_path / "c.json", script) as tape,
+        connected(tape.url) as client,
+    ):
+        head, body = await client.ask(
+            "POST", "/mcp", JSON, body=compact(message("ping"))
+        )
         assert head.values("x-a") == ["1"]
         for at, gate in enumerate(gates):
             gate.set()
@@ -370,7 +431,10 @@ async def test_a_response_that_is_too_large_passes_unrecorded(
         answer = await http("GET", tape.url, target="/large")
         assert (answer.body, answer.is_whole) == (body, True)
         assert (await http("GET", tape.url, target="/small")).body == b"small"
-    kept = [one["request"]["http"]["path"] for one in read(tmp_path / "c.json")["interactions"]]
+    kept = [
+        one["request"]["http"]["path"]
+        for one in read(tmp_path / "c.json")["interactions"]
+    ]
     # Of a listening stream there is what had passed before.
     assert kept == (["/large", "/small"] if is_stream else ["/small"])
     assert tape.session.problem is not None
@@ -393,7 +457,10 @@ async def test_a_client_that_leaves_a_stream_ends_it_upstream(tmp_path: Path) ->
             assert await body.some() == b": hello\n\n"
         await left.wait()
     (kept,) = read(tmp_path / "c.json")["interactions"]
-    assert (kept["response"]["end"], raw_body(kept["response"])) == ("open", b": hello\n\n")
+    assert (kept["response"]["end"], raw_body(kept["response"])) == (
+        "open",
+        b": hello\n\n",
+    )
 
 
 @looped
@@ -413,7 +480,9 @@ async def test_a_client_that_leaves_before_the_response_ends_the_call_upstream(
 
     async with taping(tmp_path / "c.json", script) as tape:
         async with connected(tape.url) as client:
-            await client.write(request("POST", "/mcp", JSON, body=compact(message("ping"))))
+            await client.write(
+                request("POST", "/mcp", JSON, body=compact(message("ping")))
+            )
             await came.wait()
         await left.wait()
         assert (await http("GET", tape.url)).body == b"ok"
@@ -437,7 +506,10 @@ async def test_streams_that_are_open_at_the_end_are_kept(tmp_path: Path) -> None
         assert await body.rest() == b""
         assert not body.is_whole
     (kept,) = read(tmp_path / "c.json")["interactions"]
-    assert (kept["response"]["end"], raw_body(kept["response"])) == ("open", b": hello\n\n")
+    assert (kept["response"]["end"], raw_body(kept["response"])) == (
+        "open",
+        b": hello\n\n",
+    )
 
 
 async def _open_stream(visit: Visit) -> None:
@@ -454,12 +526,16 @@ async def test_an_upstream_that_is_away_is_a_502_with_the_callers_id(
     log: list[str] = []
     async with upstream(answering()) as server:
         url = server.url
-    async with recording(url, tmp_path / "c.json", RecordOptions(log=log.append)) as session:
+    async with recording(
+        url, tmp_path / "c.json", RecordOptions(log=log.append)
+    ) as session:
         body = b'{"jsonrpc":"2.0","method":"ping","id":%b}' % identity
         answer = await post(session.url, body)
     assert answer.status == 502
     assert answer.head.values("content-type") == ["application/json"]
-    assert answer.body.startswith(b'{"jsonrpc":"2.0","id":%b,"error":{"code":-32011,' % identity)
+    assert answer.body.startswith(
+        b'{"jsonrpc":"2.0","id":%b,"error":{"code":-32011,' % identity
+    )
     assert url.removesuffix("/mcp") in answer.json["error"]["message"]
     assert session.published is None
     assert not (tmp_path / "c.json").exists()
@@ -469,9 +545,15 @@ async def test_an_upstream_that_is_away_is_a_502_with_the_callers_id(
 
 BREAKS: dict[str, tuple[bytes, bytes]] = {
     "stream": (stream_head() + chunk(b"data: 1\n\n"), b"data: 1\n\n"),
-    "chunk": (stream_head() + chunk(b"data: 1\n\n") + b"20\r\ndata: 2", b"data: 1\n\ndata: 2"),
+    "chunk": (
+        stream_head() + chunk(b"data: 1\n\n") + b"20\r\ndata: 2",
+        b"data: 1\n\ndata: 2",
+    ),
     "chunk's size": (stream_head() + chunk(b"data: 1\n\n") + b"2", b"data: 1\n\n"),
-    "length": (response(b"", JSON, "Content-Length: 100", length=False) + b'{"a":', b'{"a":'),
+    "length": (
+        response(b"", JSON, "Content-Length: 100", length=False) + b'{"a":',
+        b'{"a":',
+    ),
     "chunked JSON": (stream_head(JSON) + chunk(b'{"a":'), b'{"a":'),
     "nothing of it": (stream_head(JSON), b""),
 }
@@ -480,7 +562,9 @@ BREAKS: dict[str, tuple[bytes, bytes]] = {
 @pytest.mark.parametrize("name", BREAKS)
 @pytest.mark.parametrize("how", ["closes", "resets", "closes at once"])
 @looped
-async def test_a_broken_response_is_no_clean_end(tmp_path: Path, name: str, how: str) -> None:
+async def test_a_broken_response_is_no_clean_end(
+    tmp_path: Path, name: str, how: str
+) -> None:
     """A response that the upstream breaks off is broken off for the client, and again on replay.
 
     Bytes that arrive together with the upstream's end still reach the client and the cassette.
@@ -497,9 +581,14 @@ async def test_a_broken_response_is_no_clean_end(tmp_path: Path, name: str, how:
         else:
             visit.close()
 
-    async with taping(tmp_path / "c.json", script) as tape, connected(tape.url) as client:
+    async with (
+        taping(tmp_path / "c.json", script) as tape,
+        connected(tape.url) as client,
+    ):
         _, body = await client.ask("POST", "/mcp", JSON, body=compact(message("ping")))
-        seen = await body.until(expected) if expected and how != "closes at once" else b""
+        seen = (
+            await body.until(expected) if expected and how != "closes at once" else b""
+        )
         gate.set()
         seen += await body.rest()
         assert (seen, body.is_whole) == (expected, False)

@@ -35,7 +35,16 @@ from harness import (
     until_stopped,
 )
 from messages import JsonObject, compact, message, result, tool_call, yes
-from standin import EVENTS, JSON, Visit, chunk, event, event_stream, json_response, stream_head
+from standin import (
+    EVENTS,
+    JSON,
+    Visit,
+    chunk,
+    event,
+    event_stream,
+    json_response,
+    stream_head,
+)
 from tasking import created, state
 
 from mrtr_cassette.core.replay.player import Play, Player
@@ -49,15 +58,21 @@ from mrtr_cassette.shell.runs.replaying import ReplayServer, replaying
 async def test_a_miss_is_an_error_with_the_callers_id(tmp_path: Path) -> None:
     """A call that was not recorded gets HTTP 200 and a JSON-RPC error that explains; the log has it."""
     await taped(
-        tmp_path / "c.json", (tool_call("x", arguments={"a": 1}), json_response(result({})))
+        tmp_path / "c.json",
+        (tool_call("x", arguments={"a": 1}), json_response(result({}))),
     )
     log: list[str] = []
     async with playing(tmp_path / "c.json", log=log.append) as replay:
         body = b'{"method":"tools/call","id":"\\u0041","params":{"name":"x","arguments":{"a":2}},"jsonrpc":"2.0"}'
         answer = await post(replay.url, body)
         (miss,) = replay.player.misses
-    assert (answer.status, answer.head.values("content-type")) == (200, ["application/json"])
-    assert answer.body.startswith(b'{"jsonrpc":"2.0","id":"\\u0041","error":{"code":-32010,')
+    assert (answer.status, answer.head.values("content-type")) == (
+        200,
+        ["application/json"],
+    )
+    assert answer.body.startswith(
+        b'{"jsonrpc":"2.0","id":"\\u0041","error":{"code":-32010,'
+    )
     error = answer.json["error"]
     assert miss.reason.value == "arguments-differ"
     assert error["data"]["reason"] == "arguments-differ"
@@ -82,7 +97,10 @@ async def test_harmless_requests_get_what_any_server_answers(tmp_path: Path) -> 
 
     assert ping.json == {"jsonrpc": "2.0", "id": "p", "result": {}}
     assert probe.json["error"]["code"] == -32601
-    assert [(each.status, each.body) for each in (notified, metadata)] == [(202, b""), (404, b"")]
+    assert [(each.status, each.body) for each in (notified, metadata)] == [
+        (202, b""),
+        (404, b""),
+    ]
     assert [event["event"] for event in events] == ["harmless"] * 4
 
 
@@ -93,7 +111,11 @@ async def test_framing_that_a_cassette_names_is_not_sent(tmp_path: Path) -> None
     await taped(path, (tool_call("x"), json_response(result({"a": 1}))))
     tree = without_digests(read(path))
     recorded = tree["interactions"][0]["response"]
-    recorded["headers"] |= {"Content-Length": "3", "transfer-encoding": "gzip", "Trailer": "a"}
+    recorded["headers"] |= {
+        "Content-Length": "3",
+        "transfer-encoding": "gzip",
+        "Trailer": "a",
+    }
     path.write_text(json.dumps(tree))
 
     async with playing(path) as replay:
@@ -104,7 +126,9 @@ async def test_framing_that_a_cassette_names_is_not_sent(tmp_path: Path) -> None
     assert not answer.head.values("transfer-encoding") + answer.head.values("trailer")
 
 
-@pytest.mark.parametrize(("pace", "expected"), [("recorded", [0.5, 1.0, 2.5]), ("none", [])])
+@pytest.mark.parametrize(
+    ("pace", "expected"), [("recorded", [0.5, 1.0, 2.5]), ("none", [])]
+)
 @looped
 async def test_pace_asks_for_the_recorded_delays(
     tmp_path: Path,
@@ -168,7 +192,9 @@ async def test_task_follows_the_clock_of_the_replay(tmp_path: Path) -> None:
         (asked, state("t1", "input_required", "a")),
         (update, {}),
     )
-    talk = conversation(*((compact(each), reply) for each, reply in script), seals=False)
+    talk = conversation(
+        *((compact(each), reply) for each, reply in script), seals=False
+    )
     path.write_bytes(encode_cassette(talk.cassette()))
     requests = [*(request for request, _ in script), asked]
     options = {"poll_interval": 7, "clock": replace(CLOCK, wall=lambda: 60.0)}
@@ -176,7 +202,10 @@ async def test_task_follows_the_clock_of_the_replay(tmp_path: Path) -> None:
         told = [(await post(replay.url, each)).json["result"] for each in requests]
         assert replay.player.unplayed == []
     for each in (told[0], told[1], told[3]):
-        assert (each["createdAt"], each["pollIntervalMs"]) == ("1970-01-01T00:01:00Z", 7)
+        assert (each["createdAt"], each["pollIntervalMs"]) == (
+            "1970-01-01T00:01:00Z",
+            7,
+        )
     place = {"call": 'tools/call "x"', "interaction": 1, "turn": 1, "via": "task"}
     assert [each for each in events if each["event"] != "played"] == [
         {"event": "asked", **place, "keys": {"a": "form"}},
@@ -185,13 +214,17 @@ async def test_task_follows_the_clock_of_the_replay(tmp_path: Path) -> None:
 
 
 @looped
-async def test_call_whose_client_never_sends_a_notification_ends_after_some_silence() -> None:
+async def test_call_whose_client_never_sends_a_notification_ends_after_some_silence() -> (
+    None
+):
     """Its client may do nothing else before it has the result, so nobody would ever go on."""
     session = ("Mcp-Session-Id", "s" * 32)
     call = posted(tool("work"), session)
     talk = Conversation()
     calling = talk.stream(call)
-    told = talk.request(posted(notification("notifications/roots/list_changed"), session))
+    told = talk.request(
+        posted(notification("notifications/roots/list_changed"), session)
+    )
     talk.response(told, Answer((), (), 202))
     talk.response(calling, stream(compact(result({"done": 1}))))
     player = Player(loaded(talk.cassette()))
@@ -204,7 +237,9 @@ async def test_call_whose_client_never_sends_a_notification_ends_after_some_sile
     assert not player.misses
 
 
-LISTEN = message("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, id=1)
+LISTEN = message(
+    "subscriptions/listen", {"notifications": {"toolsListChanged": True}}, id=1
+)
 
 
 CHANGED = message("notifications/tools/list_changed", id=None)
@@ -219,7 +254,9 @@ async def test_a_subscription_plays_what_calls_cause(
 ) -> None:
     """Each line of a never-ending body passes at once; on replay it waits for the call that caused it."""
     path = tmp_path / "c.json"
-    spell: Callable[[Any], bytes] = event if is_stream else lambda value: compact(value) + b"\n"
+    spell: Callable[[Any], bytes] = (
+        event if is_stream else lambda value: compact(value) + b"\n"
+    )
     acknowledged = spell(message("notifications/subscriptions/acknowledged", id=None))
     changed = spell(CHANGED)
     caused = asyncio.Event()
@@ -227,7 +264,9 @@ async def test_a_subscription_plays_what_calls_cause(
     async def script(visit: Visit) -> None:
         method = visit.request.json["method"]
         if method == "subscriptions/listen":
-            await visit.send(stream_head(EVENTS if is_stream else JSON), chunk(acknowledged))
+            await visit.send(
+                stream_head(EVENTS if is_stream else JSON), chunk(acknowledged)
+            )
             await caused.wait()
             await visit.send(chunk(changed))
             await visit.left()
@@ -247,7 +286,9 @@ async def test_a_subscription_plays_what_calls_cause(
         until_stopped(replaying(path)) as (replay, stop),
         connected(replay.url) as client,
     ):
-        head, body = await client.ask("POST", "/mcp", JSON, ACCEPT, body=compact(LISTEN))
+        head, body = await client.ask(
+            "POST", "/mcp", JSON, ACCEPT, body=compact(LISTEN)
+        )
         assert head.values("content-type") == [
             "text/event-stream" if is_stream else "application/json"
         ]
@@ -263,7 +304,9 @@ async def test_a_subscription_plays_what_calls_cause(
 
 
 @looped
-async def test_response_waits_for_the_events_on_the_listening_stream_of_its_session() -> None:
+async def test_response_waits_for_the_events_on_the_listening_stream_of_its_session() -> (
+    None
+):
     """Progress that came there before the response is sent before it, unless its client has left."""
     session = ("Mcp-Session-Id", "s" * 32)
     listen = Request("GET", "/mcp", (("Accept", "text/event-stream"), session), b"")
@@ -282,7 +325,9 @@ async def test_response_waits_for_the_events_on_the_listening_stream_of_its_sess
         async def sleep(seconds: float, pauses: list[float] = pauses) -> None:
             pauses.append(seconds)
 
-        server = ReplayServer(player, Announcer(), paced=False, clock=Clock(lambda: 0.0, sleep))
+        server = ReplayServer(
+            player, Announcer(), paced=False, clock=Clock(lambda: 0.0, sleep)
+        )
         order: list[str] = []
         stream, client = Ordered("event", order), Ordered("response", order)
         hearing = asyncio.ensure_future(server.handle(listen, stream))

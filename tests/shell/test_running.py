@@ -13,10 +13,18 @@ from harness import looped
 from standin import Visit, response, upstream
 
 from mrtr_cassette.errors import UsageError
-from mrtr_cassette.shell.runs.running import URL_VARIABLE, in_thread, run, run_command, stop_signals
+from mrtr_cassette.shell.runs.running import (
+    URL_VARIABLE,
+    in_thread,
+    run,
+    run_command,
+    stop_signals,
+)
 
 
-async def code_of(*command: str, url: str = "http://x/", said: list[str] | None = None) -> int:
+async def code_of(
+    *command: str, url: str = "http://x/", said: list[str] | None = None
+) -> int:
     """Run a command to its end and return its code."""
     say = (said if said is not None else []).append
     return (await run_command(command, url, asyncio.Queue(), say)).code
@@ -25,7 +33,9 @@ async def code_of(*command: str, url: str = "http://x/", said: list[str] | None 
 @looped
 async def test_a_second_loop_in_one_thread_is_refused_by_name() -> None:
     """Where gevent makes greenlets of threads, the error says so and names the ways out."""
-    with pytest.raises(UsageError, match=r"greenlets of all threads.*patch_all\(thread=False\)"):
+    with pytest.raises(
+        UsageError, match=r"greenlets of all threads.*patch_all\(thread=False\)"
+    ):
         run(asyncio.sleep(0))
 
 
@@ -33,7 +43,10 @@ async def test_a_second_loop_in_one_thread_is_refused_by_name() -> None:
     ("program", "code"),
     [
         ("raise SystemExit(7)", 7),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 128 + signal.SIGKILL),
+        (
+            "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+            128 + signal.SIGKILL,
+        ),
     ],
 )
 @looped
@@ -57,7 +70,9 @@ async def test_the_command_finds_the_url_beside_its_environment(
             "NO_PROXY": expected,
             "no_proxy": expected,
         }
-        program = f"import os; raise SystemExit(not {there}.items() <= os.environ.items())"
+        program = (
+            f"import os; raise SystemExit(not {there}.items() <= os.environ.items())"
+        )
         assert await code_of(sys.executable, "-c", program, url="http://u:80/") == 0
     assert URL_VARIABLE not in os.environ
 
@@ -79,7 +94,10 @@ CALL = f"urllib.request.urlopen(os.environ['{URL_VARIABLE}']).read()"
 
 
 async def stopped(
-    program: str, *numbers: signal.Signals, reaches_command: bool = False, grace_s: float = 10.0
+    program: str,
+    *numbers: signal.Signals,
+    reaches_command: bool = False,
+    grace_s: float = 10.0,
 ) -> int:
     """Run a program that calls its URL; its first calls are followed by a signal to us each.
 
@@ -113,7 +131,9 @@ async def stopped(
 @looped
 async def test_sigterm_ends_the_command() -> None:
     """SIGTERM reaches us alone: the command is told to end, and its code counts."""
-    assert await stopped(f"{CALL}; signal.pause()", signal.SIGTERM) == 128 + signal.SIGTERM
+    assert (
+        await stopped(f"{CALL}; signal.pause()", signal.SIGTERM) == 128 + signal.SIGTERM
+    )
     handles = "signal.signal(signal.SIGTERM, lambda *_: os._exit(5))"
     assert await stopped(f"{handles}; {CALL}; signal.pause()", signal.SIGTERM) == 5
 
@@ -135,14 +155,18 @@ signal.pause()
 @looped
 async def test_second_signal_ends_a_command_that_sigint_did_not() -> None:
     """Who presses Ctrl-C again won't wait: SIGTERM."""
-    program = f"signal.signal(signal.SIGINT, signal.SIG_IGN); {CALL}; {CALL}; signal.pause()"
+    program = (
+        f"signal.signal(signal.SIGINT, signal.SIG_IGN); {CALL}; {CALL}; signal.pause()"
+    )
     assert await stopped(program, signal.SIGINT, signal.SIGINT) == 128 + signal.SIGTERM
 
 
 @looped
 async def test_a_command_that_will_not_end_is_killed() -> None:
     """A command that ignores the signals is killed when its time is up."""
-    ignores = "for n in (signal.SIGINT, signal.SIGTERM): signal.signal(n, signal.SIG_IGN)"
+    ignores = (
+        "for n in (signal.SIGINT, signal.SIGTERM): signal.signal(n, signal.SIG_IGN)"
+    )
     for number in (signal.SIGINT, signal.SIGTERM):
         code = await stopped(f"{ignores}\n{CALL}; signal.pause()", number, grace_s=0.01)
         assert code == 128 + signal.SIGKILL

@@ -62,7 +62,9 @@ def invoke(*arguments: object) -> Result:
         ("GS://bucket/a/c.json", StoreFile("GS://bucket/a/c.json")),
     ],
 )
-def test_a_url_of_a_store_is_no_path(named: str | Path, place: Path | StoreFile) -> None:
+def test_a_url_of_a_store_is_no_path(
+    named: str | Path, place: Path | StoreFile
+) -> None:
     """A text that begins with the scheme of a store names a place in it; all else is a path."""
     assert location(named) == place
 
@@ -148,7 +150,9 @@ async def test_a_cassette_that_can_t_be_put_is_recovered(
     with pytest.raises(CassetteError, match=f"recover {URL}"):  # noqa: PT012  it ends with an error
         async with taping(place, answering(json_response(result({})))) as tape:
             await post(tape.url, message("ping"))
-            monkeypatch.setattr(MemoryFileSystem, "pipe_file", refusing(OSError("it is full")))
+            monkeypatch.setattr(
+                MemoryFileSystem, "pipe_file", refusing(OSError("it is full"))
+            )
     monkeypatch.undo()
     assert store.store == {}
     monkeypatch.chdir(tmp_path)
@@ -187,7 +191,9 @@ def test_a_store_that_knows_no_condition_is_asked_before(
     """Where a put can't be made to fail on what exists, a look before it does that."""
     put = MemoryFileSystem.pipe_file
 
-    def unconditional(self: Any, path: str, value: bytes, mode: str = "overwrite") -> None:
+    def unconditional(
+        self: Any, path: str, value: bytes, mode: str = "overwrite"
+    ) -> None:
         if mode == "create":
             raise NotImplementedError
         put(self, path, value)
@@ -196,17 +202,29 @@ def test_a_store_that_knows_no_condition_is_asked_before(
     with pytest.raises(FileExistsError):
         stored.write([b"new"], replace=False)
     StoreFile("memory://other.json").write([b"new"], replace=False)
-    assert (stored.read_bytes(), StoreFile("memory://other.json").read_bytes()) == (DEMO, b"new")
+    assert (stored.read_bytes(), StoreFile("memory://other.json").read_bytes()) == (
+        DEMO,
+        b"new",
+    )
 
 
 @pytest.mark.parametrize(
     ("error", "said"),
     [
         (FileNotFoundError(URL), "there is no such cassette"),
-        (PermissionError("Forbidden"), "the store can't be used (Forbidden); check its address"),
-        (RuntimeError("no route\n to host"), "the store can't be used (no route to host); check"),
+        (
+            PermissionError("Forbidden"),
+            "the store can't be used (Forbidden); check its address",
+        ),
+        (
+            RuntimeError("no route\n to host"),
+            "the store can't be used (no route to host); check",
+        ),
         (TimeoutError(), "the store can't be used (TimeoutError)"),
-        (OSError(f"bad token ghp_{'a1' * 18}"), "the store can't be used (bad token <github:1>)"),
+        (
+            OSError(f"bad token ghp_{'a1' * 18}"),
+            "the store can't be used (bad token <github:1>)",
+        ),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
@@ -230,8 +248,12 @@ def test_no_failure_of_a_put_shows_a_password(
     """Whichever step fails, and however, it is said once, without the credentials of the URL."""
     url = "memory://me:hunter2@bucket/c.json"
     monkeypatch.setattr(MemoryFileSystem, "pipe_file", refusing(OSError("begins")))
-    monkeypatch.setattr(MemoryFileSystem, method, refusing(error(f"{url} is not there")))
-    with pytest.raises(CassetteError, match=r"^memory://\*\*\*@bucket/c.json: ") as caught:
+    monkeypatch.setattr(
+        MemoryFileSystem, method, refusing(error(f"{url} is not there"))
+    )
+    with pytest.raises(
+        CassetteError, match=r"^memory://\*\*\*@bucket/c.json: "
+    ) as caught:
         cassettes.publish(StoreFile(url), [b"x"], replace=False)
     assert "hunter2" not in str(caught.value)
     assert str(caught.value).count("the store") <= 1
@@ -243,14 +265,20 @@ def test_a_folder_is_no_cassette(stored: StoreFile) -> None:
     with pytest.raises(CassetteError, match="is a folder; name an object"):
         cassettes.exists(StoreFile("memory://bucket/runs"))
     place = StoreFile(URL, Path("none"))
-    with pytest.raises(CassetteError, match="record in a folder where the journal can be written"):
+    with pytest.raises(
+        CassetteError, match="record in a folder where the journal can be written"
+    ):
         Journal(place, JOURNAL_HEADER)
 
 
 @pytest.mark.parametrize(
     ("url", "missing", "said"),
     [
-        (URL, "fsspec.core", "pip install 'mrtr-cassette[stores]', and the package of its kind"),
+        (
+            URL,
+            "fsspec.core",
+            "pip install 'mrtr-cassette[stores]', and the package of its kind",
+        ),
         ("gs://bucket/c.json", "gcsfs", "no driver for gs:// (Please install gcsfs"),
     ],
 )
@@ -277,5 +305,8 @@ def test_a_client_s_configuration_gets_the_url(stored: StoreFile) -> None:
 def test_a_file_needs_no_fsspec(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cassette on this machine, also by a URL, is read without importing fsspec."""
     monkeypatch.setitem(sys.modules, "fsspec", None)  # type: ignore[arg-type]
-    for place in (CASSETTES / "demo-server.json", f"file://{CASSETTES}/demo-server.json"):
+    for place in (
+        CASSETTES / "demo-server.json",
+        f"file://{CASSETTES}/demo-server.json",
+    ):
         assert invoke("check", place).exit_code == 0

@@ -30,7 +30,9 @@ def typed(command: Sequence[str], *lines: str | None) -> tuple[int, str, str]:
         its exit code, what the terminal showed, and its stdout, which is none.
     """
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(command, stdin=theirs, stderr=theirs, stdout=subprocess.PIPE)
+    process = subprocess.Popen(
+        command, stdin=theirs, stderr=theirs, stdout=subprocess.PIPE
+    )
     os.close(theirs)
     shown = ""
     left = list(lines)

@@ -87,7 +87,10 @@ def question(name: str, words: str) -> Plant:
 async def test_what_is_not_accepted_is_not_written(cassette: Path) -> None:
     """Other verdicts stay; where none is accepted, the file is not even written."""
     before = cassette.read_bytes()
-    plants = {"report": result_of(text("none")), "tools_list": result_of({"tools": TOOLS[:2]})}
+    plants = {
+        "report": result_of(text("none")),
+        "tools_list": result_of({"tools": TOOLS[:2]}),
+    }
     update = await updated(cassette, Contract(**plants), by("surface-changed"))
     assert [each.call for each in update.accepted] == ["tools/list"]
     assert [each.call for each in update.left] == ['tools/call "report"']
@@ -129,7 +132,9 @@ async def test_an_accepted_question_is_answered_and_the_conversation_goes_on(
 
 
 @looped
-async def test_a_file_that_somebody_changed_meanwhile_is_left_alone(cassette: Path) -> None:
+async def test_a_file_that_somebody_changed_meanwhile_is_left_alone(
+    cassette: Path,
+) -> None:
     """What they wrote is not lost."""
 
     def choose(proposed: Sequence[Proposal]) -> list[Proposal]:
@@ -165,7 +170,9 @@ async def test_ids_of_verify_stay_out_of_the_cassette(tmp_path: Path) -> None:
         for name in "ab":
             await post(tape.url, tool_call(name, id=identity))
     async with upstream(repeating("for")) as live:
-        assert (await verify_cassette(path, live.url, VerifyOptions())).counts == {"same": 2}
+        assert (await verify_cassette(path, live.url, VerifyOptions())).counts == {
+            "same": 2
+        }
     async with upstream(repeating("now for")) as live:
         update = await update_cassette(path, live.url, VerifyOptions(), by(*ACCEPTABLE))
     assert len(update.accepted) == 2
@@ -173,7 +180,10 @@ async def test_ids_of_verify_stay_out_of_the_cassette(tmp_path: Path) -> None:
     for each in read(path)["interactions"]:
         taken = each["response"]["body"]["result"]
         assert taken["structuredContent"] == {"about": identity}
-        assert taken["content"][0]["text"] == f"now for {identity!r} {json.dumps({'id': identity})}"
+        assert (
+            taken["content"][0]["text"]
+            == f"now for {identity!r} {json.dumps({'id': identity})}"
+        )
 
     before = path.read_bytes()
     async with upstream(repeating("now for", earlier=True)) as live:
@@ -221,10 +231,14 @@ async def test_a_read_after_an_accepted_question_is_compared_after_the_write(
         await post(tape.url, get)
     before = lines_of(path)
     async with upstream(store("Really put it?")) as live:
-        update = await update_cassette(path, live.url, VerifyOptions(), by("question-changed"))
+        update = await update_cassette(
+            path, live.url, VerifyOptions(), by("question-changed")
+        )
 
     assert update.verification.counts == {"same": 1, "question-changed": 1}
     assert new_lines(path, before) == ['"message": "Really put it?"']
     assert update.left == ()
     async with upstream(store("Really put it?")) as live:
-        assert (await verify_cassette(path, live.url, VerifyOptions())).counts == {"same": 2}
+        assert (await verify_cassette(path, live.url, VerifyOptions())).counts == {
+            "same": 2
+        }

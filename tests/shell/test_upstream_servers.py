@@ -96,7 +96,8 @@ def test_a_command_that_ends_is_an_error_with_its_output(tmp_path):
     text = "import sys; print('x' * 10_000); sys.exit('bad option')"
     with (
         pytest.raises(
-            UpstreamError, match=r"ended with 1 before it listened on port \d+; it printed:\n"
+            UpstreamError,
+            match=r"ended with 1 before it listened on port \d+; it printed:\n",
         ) as raised,
         started(python(text, "{port}"), tmp_path),
     ):
@@ -109,9 +110,12 @@ def test_a_command_that_never_listens_is_stopped(tmp_path):
     """The error says how long we waited, and that it printed nothing."""
     with (
         pytest.raises(
-            UpstreamError, match=r"did not listen on port \d+ within 0 s; it printed:\n\(it"
+            UpstreamError,
+            match=r"did not listen on port \d+ within 0 s; it printed:\n\(it",
         ),
-        started(python("import signal; signal.pause()", "{port}"), tmp_path, start_s=0.1),
+        started(
+            python("import signal; signal.pause()", "{port}"), tmp_path, start_s=0.1
+        ),
     ):
         pass
 
@@ -119,8 +123,16 @@ def test_a_command_that_never_listens_is_stopped(tmp_path):
 @pytest.mark.parametrize(
     ("command", "error", "text"),
     [
-        (["no-such-program", "{port}"], UpstreamError, "can't run .*: no such file or directory"),
-        (["server"], UsageError, "the upstream command 'server' has no {port}; put {port} where"),
+        (
+            ["no-such-program", "{port}"],
+            UpstreamError,
+            "can't run .*: no such file or directory",
+        ),
+        (
+            ["server"],
+            UsageError,
+            "the upstream command 'server' has no {port}; put {port} where",
+        ),
     ],
 )
 def test_a_command_that_can_not_be_run_is_named(tmp_path, command, error, text):
@@ -167,7 +179,8 @@ def test_what_is_no_application_is_refused(wrong):
     """Neither an object that can't be called nor a factory is an application."""
     with (
         pytest.raises(
-            UsageError, match="is no URL, no command and no application; an application is"
+            UsageError,
+            match="is no URL, no command and no application; an application is",
         ),
         in_thread(serving_application(wrong)),
     ):
@@ -179,7 +192,8 @@ def test_asgi_needs_uvicorn(monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     with (
         pytest.raises(
-            UsageError, match="served by uvicorn, which is not installed; install it with"
+            UsageError,
+            match="served by uvicorn, which is not installed; install it with",
         ),
         in_thread(serving_application(hello)),
     ):

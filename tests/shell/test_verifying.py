@@ -81,9 +81,13 @@ def at(*path: Any) -> Callable[[Any], Plant]:
 
 
 @looped
-async def test_question_that_is_another_one_is_told_and_not_answered(cassette: Path) -> None:
+async def test_question_that_is_another_one_is_told_and_not_answered(
+    cassette: Path,
+) -> None:
     """It has its verdict and its place in both conversations that are asked it."""
-    words = at("result", "inputRequests", "confirm", "params", "message")("Deploy to production?")
+    words = at("result", "inputRequests", "confirm", "params", "message")(
+        "Deploy to production?"
+    )
     server = Contract(**{"deploy.1": words})
     verification = await verified(cassette, server)
     differing = [each for each in verification.interactions if each.verdict != "same"]
@@ -100,7 +104,10 @@ def failing(server: Script, fault: Script, name: str) -> Script:
     """Return a server that fails in the calls of one tool."""
 
     async def script(visit: Visit) -> None:
-        is_call = b'"tools/call"' in visit.request.body and name.encode() in visit.request.body
+        is_call = (
+            b'"tools/call"' in visit.request.body
+            and name.encode() in visit.request.body
+        )
         await (fault if is_call else server)(visit)
 
     return script
@@ -133,13 +140,19 @@ async def test_server_that_is_away_is_compared_with_nothing(cassette: Path) -> N
 
 
 @looped
-async def test_places_are_left_out_where_they_are_named(cassette: Path, tmp_path: Path) -> None:
+async def test_places_are_left_out_where_they_are_named(
+    cassette: Path, tmp_path: Path
+) -> None:
     """By an option for all calls, by a file for some."""
     changed = Contract(**{"train.end": at("result", "content", 0, "text")("Finished")})
     rules = tmp_path / "ignore.toml"
-    rules.write_text('[[ignore]]\ncall = "tools/call train"\npointers = ["/content/0/text"]\n')
+    rules.write_text(
+        '[[ignore]]\ncall = "tools/call train"\npointers = ["/content/0/text"]\n'
+    )
     other = tmp_path / "other.toml"
-    other.write_text('[[ignore]]\ncall = "tools/call plan"\npointers = ["/content/0/text"]\n')
+    other.write_text(
+        '[[ignore]]\ncall = "tools/call plan"\npointers = ["/content/0/text"]\n'
+    )
     for options, is_good in (
         ({"ignore": ["/content"]}, True),
         ({"ignore_from": rules}, True),
@@ -160,7 +173,9 @@ LEARNED = {
 
 
 @looped
-async def test_what_differs_by_itself_is_learned_and_hides_nothing_else(tmp_path: Path) -> None:
+async def test_what_differs_by_itself_is_learned_and_hides_nothing_else(
+    tmp_path: Path,
+) -> None:
     """Exact places of times, ids, counts and orders; a change beside them is still found."""
     path, rules = tmp_path / "clock.json", tmp_path / "rules" / "ignore.toml"
     rules.parent.mkdir()
@@ -172,7 +187,9 @@ async def test_what_differs_by_itself_is_learned_and_hides_nothing_else(tmp_path
     assert learning.counts == {"same": 1}
     assert set(learning.learned) == {(CLOCK, pointer) for pointer in LEARNED}
     for _ in range(3):
-        assert (await verified(path, Contract(), ignore_from=rules)).counts == {"same": 1}
+        assert (await verified(path, Contract(), ignore_from=rules)).counts == {
+            "same": 1
+        }
     beside = at("result", "structuredContent", "stable")("no")
     found = await verified(path, Contract(clock=beside), ignore_from=rules)
     changes = found.interactions[0].changes
@@ -209,11 +226,15 @@ class Slow:
             return
         if body["method"] == "tools/list":
             await visit.send(
-                json_response({"jsonrpc": "2.0", "id": body["id"], "result": {"tools": []}})
+                json_response(
+                    {"jsonrpc": "2.0", "id": body["id"], "result": {"tools": []}}
+                )
             )
             return
         token = body["params"]["_meta"]["progressToken"]
-        step = message("notifications/progress", {"progressToken": token, "progress": 1}, id=None)
+        step = message(
+            "notifications/progress", {"progressToken": token, "progress": 1}, id=None
+        )
         await visit.send(stream_head(), chunk(event(step)))
         if not self.responds:
             await visit.left()
@@ -232,7 +253,9 @@ async def leave_slow(url: str, *, cancels: bool, responds: bool) -> None:
         _, body = await connection.ask("POST", path, JSON, ACCEPT, body=compact(call))
         await body.until(b"\n\n")
         if cancels:
-            await post(url, message("notifications/cancelled", {"requestId": 7}, id=None))
+            await post(
+                url, message("notifications/cancelled", {"requestId": 7}, id=None)
+            )
         if responds:
             await body.rest()
 
@@ -283,7 +306,9 @@ async def test_time_of_a_call_is_that_of_all_its_exchanges(tmp_path: Path) -> No
     async with taping(path, building("working", "completed")) as tape:
         await post(tape.url, tool_call("build", _meta=CAPABLE))
         for number in (2, 3):
-            await post(tape.url, message("tasks/get", {"taskId": "the-task"}, id=number))
+            await post(
+                tape.url, message("tasks/get", {"taskId": "the-task"}, id=number)
+            )
     assert (await verified(path, building("working", "completed"))).is_good
     verification = await verified(path, building("working", seen=seen), timeout=1)
     (interaction,) = verification.interactions
@@ -306,9 +331,13 @@ def old_server(endpoint: str = "/messages?session_id={}") -> Script:
                 await visit.send(chunk(body))
             return
         is_known = session in visit.request.head.line
-        await visit.send(response(b"", status="202 Accepted" if is_known else "404 Not Found"))
+        await visit.send(
+            response(b"", status="202 Accepted" if is_known else "404 Not Found")
+        )
         asked = visit.request.json
-        reply = {"content": [{"type": "text", "text": f"done {asked['params'].get('name')}"}]}
+        reply = {
+            "content": [{"type": "text", "text": f"done {asked['params'].get('name')}"}]
+        }
         reply = {"tools": []} if asked["method"] == "tools/list" else reply
         said.put_nowait(event(result(reply, id=asked["id"])))
 
@@ -337,7 +366,10 @@ async def test_a_session_of_the_old_transport_is_repeated(tmp_path: Path) -> Non
     await record_old(path)
     assert (await verified(path, old_server())).counts == {"same": 1, "skipped": 1}
     for server, words in (
-        (old_server("https://other.example/messages"), "sends its client to another server"),
+        (
+            old_server("https://other.example/messages"),
+            "sends its client to another server",
+        ),
         (old_server("/elsewhere"), "status 404 for a posted message"),
         (no_stream, "status 405 and no stream that says where to post"),
     ):
@@ -346,4 +378,6 @@ async def test_a_session_of_the_old_transport_is_repeated(tmp_path: Path) -> Non
         reasons = [str(each.reason) for each in verification.failures]
         assert words in reasons[0], reasons
     with pytest.raises(UsageError, match="no changes are taken into such a cassette"):
-        await update_cassette(path, "http://127.0.0.1:9/sse", VerifyOptions(), lambda _: [])
+        await update_cassette(
+            path, "http://127.0.0.1:9/sse", VerifyOptions(), lambda _: []
+        )

@@ -29,7 +29,14 @@ import tempfile
 import time
 import zlib
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,7 +79,12 @@ class Call(NamedTuple):
         params: JsonObject = dict([self.named] if self.named else [])
         params |= {"arguments": self.arguments, **retry}
         params["_meta"] = CAPABLE | {"progressToken": identity}
-        body = {"jsonrpc": "2.0", "id": identity, "method": self.method, "params": params}
+        body = {
+            "jsonrpc": "2.0",
+            "id": identity,
+            "method": self.method,
+            "params": params,
+        }
         return compact(body)
 
 
@@ -124,7 +136,9 @@ def draw(chance: random.Random, marker: str) -> Call:
     path, method, name, arguments, answers = chance.choice(kinds)
     leaves = chance.choice([0, 1, 200, 5_000]) if chance.random() < 0.05 else None
     named = ("name", name) if name else None
-    return Call(marker, path, method, named, arguments | {"marker": marker}, answers, leaves)
+    return Call(
+        marker, path, method, named, arguments | {"marker": marker}, answers, leaves
+    )
 
 
 # --- What the clients see ---
@@ -205,7 +219,10 @@ class LeftError(Exception):
 async def exchange(link: Connection, one: Seen, load: Load) -> None:
     """Do one exchange, noting each byte as it comes."""
     load.seen.append(one)
-    headers = ("Content-Type: application/json", "Accept: application/json, text/event-stream")
+    headers = (
+        "Content-Type: application/json",
+        "Accept: application/json, text/event-stream",
+    )
     head, body = await link.ask("POST", one.call.path, *headers, body=one.request)
     one.status = int(head.line.split()[1])
     plain = _decoder(head)
@@ -245,7 +262,9 @@ async def converse(link: Connection, call: Call, load: Load, name: str) -> None:
             return
         retry = {}
         if "inputRequests" in result:
-            retry["inputResponses"] = {key: call.answers[key] for key in result["inputRequests"]}
+            retry["inputResponses"] = {
+                key: call.answers[key] for key in result["inputRequests"]
+            }
         if "requestState" in result:
             retry["requestState"] = result["requestState"]
 
@@ -297,7 +316,11 @@ class Kept:
 
 def kept_in(cassette: JsonObject) -> list[Kept]:
     """Return the exchanges of a cassette, read without the program that wrote it."""
-    return [kept for interaction in cassette["interactions"] for kept in _kept_of(interaction)]
+    return [
+        kept
+        for interaction in cassette["interactions"]
+        for kept in _kept_of(interaction)
+    ]
 
 
 def _kept_of(interaction: JsonObject) -> Iterator[Kept]:
@@ -310,7 +333,9 @@ def _kept_of(interaction: JsonObject) -> Iterator[Kept]:
     responses = [turn["ask"] for turn in turns]
     if len(answers) == len(turns):
         responses.append(interaction.get("response"))
-    for turn, (asked, given) in enumerate(zip([request, *answers], responses, strict=True)):
+    for turn, (asked, given) in enumerate(
+        zip([request, *answers], responses, strict=True)
+    ):
         if given is None:
             yield Kept(marker, turn, asked, 0, None, b"")
         else:
@@ -357,17 +382,26 @@ def compare(seen: Sequence[Seen], cassette: JsonObject) -> Tally:
     for one in seen:
         states = of_calls.setdefault(one.call.marker, {})
         kept = found.get(one.key)
-        if kept is not None and one.is_whole and one.state is not None and kept.is_complete:
+        if (
+            kept is not None
+            and one.is_whole
+            and one.state is not None
+            and kept.is_complete
+        ):
             states[one.state] = issued_in(response_in(kept.body)) or ""
     for one in seen:
         kept = found.get(one.key)
         states = of_calls[one.call.marker]
         if kept is None:
             if one.is_whole:
-                raise UnexpectedError(f"a client had {one.key} whole, and the cassette has it not")
+                raise UnexpectedError(
+                    f"a client had {one.key} whole, and the cassette has it not"
+                )
             continue
         if kept.request != _sealed(one.request, states):
-            raise UnexpectedError(f"{one.key}: sent {one.request!r:.2000}, kept {kept!r:.2000}")
+            raise UnexpectedError(
+                f"{one.key}: sent {one.request!r:.2000}, kept {kept!r:.2000}"
+            )
         (_check_same if one.is_whole else _check_half)(one, kept, states)
     beyond = [found[one.key] for one in seen if not one.is_whole and one.key in found]
     return Tally(
@@ -380,21 +414,32 @@ def compare(seen: Sequence[Seen], cassette: JsonObject) -> Tally:
 def _check_same(one: Seen, kept: Kept, states: Mapping[str, str]) -> None:
     expected = one.status, None, _sealed(bytes(one.plain), states)
     if (kept.status, kept.end, kept.body) != expected:
-        raise UnexpectedError(f"{one.key}: {expected!r:.2000} came, and {kept!r:.2000} is kept")
+        raise UnexpectedError(
+            f"{one.key}: {expected!r:.2000} came, and {kept!r:.2000} is kept"
+        )
 
 
 def _check_half(one: Seen, kept: Kept, states: Mapping[str, str]) -> None:
     """Check an exchange that its client had not whole: it is whole, or it says that it is not."""
     part = bytes(one.plain).partition(_STATE)[0]
     if not kept.body.startswith(part):
-        raise UnexpectedError(f"{one.key}: {part!r:.2000} came, and {kept!r:.2000} is kept")
+        raise UnexpectedError(
+            f"{one.key}: {part!r:.2000} came, and {kept!r:.2000} is kept"
+        )
     if kept.is_complete:
         try:
             message = response_in(kept.body)
         except ValueError:
-            raise UnexpectedError(f"{one.key}: half, and complete: {kept!r:.2000}") from None
-        if message.get("id") != one.identity or not message.keys() & {"result", "error"}:
-            raise UnexpectedError(f"{one.key}: no response, and complete: {kept!r:.2000}")
+            raise UnexpectedError(
+                f"{one.key}: half, and complete: {kept!r:.2000}"
+            ) from None
+        if message.get("id") != one.identity or not message.keys() & {
+            "result",
+            "error",
+        }:
+            raise UnexpectedError(
+                f"{one.key}: no response, and complete: {kept!r:.2000}"
+            )
 
 
 # --- The journal ---
@@ -427,19 +472,33 @@ class Round:
 
     @asynccontextmanager
     async def recorder(self) -> AsyncIterator[tuple[Process, str]]:
-        arguments = ("--upstream", self.upstream, "--output", self.cassette, "--port", 0)
+        arguments = (
+            "--upstream",
+            self.upstream,
+            "--output",
+            self.cassette,
+            "--port",
+            0,
+        )
         async with command("record", *arguments) as process:
             yield process, await process.listening()
 
     def clients(self, url: str, load: Load) -> list[asyncio.Task[None]]:
         return [
             asyncio.create_task(
-                client(url, load, random.Random(self.chance.random()), f"{self.name}-{number}")
+                client(
+                    url,
+                    load,
+                    random.Random(self.chance.random()),
+                    f"{self.name}-{number}",
+                )
             )
             for number in range(self.chance.randint(2, 10))
         ]
 
-    async def reach_moment(self, load: Load, tasks: Sequence[asyncio.Task[None]]) -> None:
+    async def reach_moment(
+        self, load: Load, tasks: Sequence[asyncio.Task[None]]
+    ) -> None:
         """Wait until the moment has come; what fails before is raised."""
         moment = asyncio.create_task(load.moment.wait())
         done, _ = await asyncio.wait(
@@ -459,7 +518,9 @@ class Round:
         load.count()
 
 
-def kill_when(has_come: Callable[[], bool], is_over: Callable[[], bool], pid: int) -> None:
+def kill_when(
+    has_come: Callable[[], bool], is_over: Callable[[], bool], pid: int
+) -> None:
     """Kill a process at a moment, or when that can't come any more.
 
     A loop without a pause, because the moment is short.
@@ -481,7 +542,12 @@ async def killed(this: Round) -> Tally:
             size = int(this.chance.expovariate(1 / 2_000_000)) + 200
             load.is_ending = True
             watching = asyncio.to_thread(
-                *(kill_when, lambda: journal.stat().st_size >= size, lambda: False, process.pid)
+                *(
+                    kill_when,
+                    lambda: journal.stat().st_size >= size,
+                    lambda: False,
+                    process.pid,
+                )
             )
             tasks = [*this.clients(url, load), asyncio.create_task(watching)]
         else:
@@ -538,7 +604,9 @@ async def killed_publishing(this: Round) -> Tally:
         load.is_ending = True
         has_come = moment_of_publishing(this)
         watching = asyncio.create_task(
-            asyncio.to_thread(kill_when, has_come, lambda: not journal.exists(), process.pid)
+            asyncio.to_thread(
+                kill_when, has_come, lambda: not journal.exists(), process.pid
+            )
         )
         process.kill(signal.SIGTERM)
         await asyncio.wait_for(asyncio.gather(*tasks, watching), HANGS_S)
@@ -586,7 +654,9 @@ async def soak(
     """
     tallies = {way: Tally() for way in counts}
     problems: list[str] = []
-    waiting = iter([(way, number) for way, count in counts.items() for number in range(count)])
+    waiting = iter(
+        [(way, number) for way, count in counts.items() for number in range(count)]
+    )
 
     async def work(upstream: str) -> None:
         for way, number in waiting:
@@ -598,7 +668,9 @@ async def soak(
             try:
                 tallies[way] += await WAYS[way](this)
             except (AssertionError, UnexpectedError, TimeoutError, *GONE) as error:
-                problems.append(f"--seed {seed}, {way} {number}, in {place}: {error!r:.4000}")
+                problems.append(
+                    f"--seed {seed}, {way} {number}, in {place}: {error!r:.4000}"
+                )
             else:
                 shutil.rmtree(place)
 
@@ -610,8 +682,12 @@ async def soak(
 
 def main() -> int:
     """Run a soak from the command line."""
-    parser = argparse.ArgumentParser(description="End the recorder under load, again and again.")
-    parser.add_argument("--kills", type=int, default=100, help="rounds that SIGKILL ends")
+    parser = argparse.ArgumentParser(
+        description="End the recorder under load, again and again."
+    )
+    parser.add_argument(
+        "--kills", type=int, default=100, help="rounds that SIGKILL ends"
+    )
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="mrtr-soak-"))

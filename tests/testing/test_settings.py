@@ -12,13 +12,18 @@ def test_the_nearest_place_has_the_last_word():
         [
             Place("ini", {"repeat": "never", "port": 1, "request_state": "verbatim"}),
             Place("suite", {"port": 2, "upstream": "http://suite"}),
-            place_of_call("module", ["module.json"], {"upstream": "http://a", "repeat": "always"}),
+            place_of_call(
+                "module", ["module.json"], {"upstream": "http://a", "repeat": "always"}
+            ),
             place_of_call("test", [], {"port": 3}),
         ]
     )
     assert (settings.name, settings.upstream) == ("module.json", "http://a")
     assert (settings.replay.repeat, settings.replay.port) == ("always", 3)
-    assert (settings.record.repeat, settings.record.request_state) == ("always", "verbatim")
+    assert (settings.record.repeat, settings.record.request_state) == (
+        "always",
+        "verbatim",
+    )
 
 
 def test_lists_of_all_places_add_up():
@@ -38,23 +43,44 @@ def test_headers_of_all_places_add_up():
             Place("test", {"headers": {"authorization": "near"}}),
         ]
     )
-    assert settings.record.added_headers == (("X-Env", "test"), ("authorization", "near"))
+    assert settings.record.added_headers == (
+        ("X-Env", "test"),
+        ("authorization", "near"),
+    )
 
 
 @pytest.mark.parametrize(
     ("options", "text"),
     [
         ({"upstraem": 2}, "test has no option 'upstraem'; did you mean 'upstream'?"),
-        ({"existing": "keep"}, "test has no option 'existing'; it has upstream, redact_env"),
-        ({"redact_key": ["a"]}, "test has no option 'redact_key'; did you mean 'redact_keys'?"),
+        (
+            {"existing": "keep"},
+            "test has no option 'existing'; it has upstream, redact_env",
+        ),
+        (
+            {"redact_key": ["a"]},
+            "test has no option 'redact_key'; did you mean 'redact_keys'?",
+        ),
         ({"ignore": "/a"}, "test: ignore is one text; give a list: ignore=['/a']"),
         ({"ignore": None}, "test: ignore is None, and not a list of texts"),
-        ({"repeat": "often"}, "test: repeat is 'often', and not one of auto, always, never"),
-        ({"request_state": "raw"}, "test: request_state is 'raw', and not one of sealed, verbatim"),
+        (
+            {"repeat": "often"},
+            "test: repeat is 'often', and not one of auto, always, never",
+        ),
+        (
+            {"request_state": "raw"},
+            "test: request_state is 'raw', and not one of sealed, verbatim",
+        ),
         ({"port": "80"}, "test: port is '80', and not a whole number"),
-        ({"port": 70000}, "test: port is 70000; it must be at least 0 and at most 65535"),
+        (
+            {"port": 70000},
+            "test: port is 70000; it must be at least 0 and at most 65535",
+        ),
         ({"insecure": 1}, "test: insecure is 1, and not True or False"),
-        ({"headers": {"A": 5}}, "test: headers: the header 'A' is none that HTTP can carry; give"),
+        (
+            {"headers": {"A": 5}},
+            "test: headers: the header 'A' is none that HTTP can carry; give",
+        ),
         ({"headers": 5}, "test: headers is no mapping of names to values"),
         ({"redact": ["("]}, "redaction pattern '(' is no regular expression"),
         ({"ignore": ["a"]}, "ignore 'a' is no JSON Pointer"),
@@ -72,7 +98,10 @@ def test_a_wrong_option_is_named(options, text):
     [
         (("a", "b"), "the marker takes one file name, and not 'a', 'b'"),
         ((7,), "the marker takes the name of a file, and not 7"),
-        (("s3://me:secret@b/c.json",), "the marker takes the name of a file, and not a URL"),
+        (
+            ("s3://me:secret@b/c.json",),
+            "the marker takes the name of a file, and not a URL",
+        ),
     ],
 )
 def test_a_file_is_named_once(names, text):

@@ -30,7 +30,9 @@ def in_plain_code(upstream: str, cassette: Path) -> None:
         assert_type(recording.path, Path)
         assert_type(recording.interactions, tuple[Interaction, ...])
         assert_type(recording.problem, str | None)
-    with replay("cassette.json", ignore=["/arguments/at"], repeat="always") as replaying:
+    with replay(
+        "cassette.json", ignore=["/arguments/at"], repeat="always"
+    ) as replaying:
         assert_type(replaying, Replay)
         assert_type(replaying.misses, tuple[MissReport, ...])
         assert_type(replaying.misses[0].reason, str)

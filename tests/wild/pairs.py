@@ -52,7 +52,9 @@ class Outcome:
         """Tell all that is wrong, lines that differ between two recordings included."""
         if not self.differing:
             return self.problems
-        text = f"recorded again: {self.differing} lines differ: {'; '.join(self.samples)}"
+        text = (
+            f"recorded again: {self.differing} lines differ: {'; '.join(self.samples)}"
+        )
         return [*self.problems, text]
 
 
@@ -74,7 +76,9 @@ def in_lanes(lines: Sequence[JsonObject]) -> dict[tuple[int, str], list[str]]:
     lanes: dict[tuple[int, str], list[str]] = defaultdict(list)
     for line in lines:
         place = line["session"], line["lane"]
-        shown = {k: v for k, v in line.items() if k not in {"scenario", "session", "lane"}}
+        shown = {
+            k: v for k, v in line.items() if k not in {"scenario", "session", "lane"}
+        }
         lanes[place].append(json.dumps(shown, sort_keys=True, ensure_ascii=False))
     return lanes
 
@@ -86,7 +90,9 @@ def asks_before_answers(lines: Sequence[JsonObject]) -> list[JsonObject]:
     for is_dialogue, block in groupby(lines, lambda line: line["kind"] in kinds):
         listed = list(block)
         if is_dialogue:
-            listed.sort(key=lambda line: (kinds[line["kind"]], json.dumps(line, sort_keys=True)))
+            listed.sort(
+                key=lambda line: (kinds[line["kind"]], json.dumps(line, sort_keys=True))
+            )
         ordered += listed
     return ordered
 
@@ -98,12 +104,17 @@ def difference(wanted: Sequence[JsonObject], seen: Sequence[JsonObject]) -> str:
         lane, other = all_wanted.get(place, []), all_seen.get(place, [])
         if lane != other:
             at = next(
-                (n for n, (a, b) in enumerate(zip(lane, other, strict=False)) if a != b),
+                (
+                    n
+                    for n, (a, b) in enumerate(zip(lane, other, strict=False))
+                    if a != b
+                ),
                 min(len(lane), len(other)),
             )
             session, _ = place
             first, second = (
-                brief(each[at]) if at < len(each) else "nothing" for each in (lane, other)
+                brief(each[at]) if at < len(each) else "nothing"
+                for each in (lane, other)
             )
             return f"session {session}, line {at + 1}: wanted {first}, seen {second}"
     return ""
@@ -118,8 +129,12 @@ def brief(line: str) -> str:
 
 def differing_lines(first: bytes, second: bytes) -> list[str]:
     """Return the lines that only one of two cassettes has."""
-    diff = unified_diff(first.decode().splitlines(), second.decode().splitlines(), lineterm="", n=0)
-    return [line for line in diff if line[:1] in "+-" and line[:3] not in {"+++", "---"}]
+    diff = unified_diff(
+        first.decode().splitlines(), second.decode().splitlines(), lineterm="", n=0
+    )
+    return [
+        line for line in diff if line[:1] in "+-" and line[:3] not in {"+++", "---"}
+    ]
 
 
 class Pair:
@@ -142,7 +157,9 @@ class Pair:
         named = dict.fromkeys([*scenarios, *self._cassettes.values()])
         self.outcomes = {each: Outcome(name, client.name, each) for each in named}
 
-    def run(self, directory: Path, others: Sequence[Client] = (), runs: int = 2) -> list[Outcome]:
+    def run(
+        self, directory: Path, others: Sequence[Client] = (), runs: int = 2
+    ) -> list[Outcome]:
         """Run all scenarios in all ways; `others` are shown what this client has recorded.
 
         Args:
@@ -234,7 +251,9 @@ class Pair:
         self, cassettes: dict[str, Path], direct: Transcript, client: Client, runs: int
     ) -> None:
         """Replay each cassette to a client, with the server gone."""
-        options = () if self.server.replays_alike(client.era) else ("--repeat", "always")
+        options = (
+            () if self.server.replays_alike(client.era) else ("--repeat", "always")
+        )
         with self._way.replaying(cassettes, *options) as replays:
             targets = self._targets(replays)
             for number in range(1, runs + 1):
@@ -250,7 +269,12 @@ class Pair:
                 self._trouble(name, text)
 
     def _compare(
-        self, run_: str, name: str, direct: Transcript, transcript: Transcript, client: Client
+        self,
+        run_: str,
+        name: str,
+        direct: Transcript,
+        transcript: Transcript,
+        client: Client,
     ) -> None:
         wanted, seen = direct[name], transcript[name]
         if client != self.client or client.answers_at_once:
@@ -258,7 +282,8 @@ class Pair:
         has_one_stream = self._is_piped or "sse" in self.server.arguments
         if has_one_stream and (client.loses_progress or self.client.loses_progress):
             wanted, seen = (
-                [line for line in lines if line["kind"] != "progress"] for lines in (wanted, seen)
+                [line for line in lines if line["kind"] != "progress"]
+                for lines in (wanted, seen)
             )
         where = difference(wanted, seen)
         if where:

@@ -54,7 +54,9 @@ def _install_python(environment: Environment) -> None:
             check=False,
         )
         if done.returncode:
-            raise ProcessError(f"{wanted.name}: pip failed with {done.returncode}:\n{done.stderr}")
+            raise ProcessError(
+                f"{wanted.name}: pip failed with {done.returncode}:\n{done.stderr}"
+            )
         installed.touch()
 
 
@@ -131,21 +133,57 @@ CLIENTS = {
     client.name: client
     for client in (
         Client("python-v1", "python-v1", "client_python.py", "2025", "typescript-v1"),
-        Client("typescript-v1", "node", "client_typescript_v1.mjs", "2025", "python-v1"),
-        Client("python-v2 2025", "project", "client_python.py", "2025", "typescript-v2 2025"),
-        Client("typescript-v2 2025", "node", "client_typescript_v2.mjs", "2025", "python-v2 2025"),
+        Client(
+            "typescript-v1", "node", "client_typescript_v1.mjs", "2025", "python-v1"
+        ),
+        Client(
+            "python-v2 2025",
+            "project",
+            "client_python.py",
+            "2025",
+            "typescript-v2 2025",
+        ),
+        Client(
+            "typescript-v2 2025",
+            "node",
+            "client_typescript_v2.mjs",
+            "2025",
+            "python-v2 2025",
+        ),
         # It refuses with a code of its own, which another client's recording doesn't know.
         Client("fastmcp 2025", "fastmcp", "client_fastmcp.py", "2025", "fastmcp 2025"),
-        Client("python-v2 2026", "project", "client_python.py", "2026", "typescript-v2 2026"),
-        Client("typescript-v2 2026", "node", "client_typescript_v2.mjs", "2026", "python-v2 2026"),
-        Client("fastmcp 2026", "fastmcp", "client_fastmcp.py", "2026", "typescript-v2 2026"),
+        Client(
+            "python-v2 2026",
+            "project",
+            "client_python.py",
+            "2026",
+            "typescript-v2 2026",
+        ),
+        Client(
+            "typescript-v2 2026",
+            "node",
+            "client_typescript_v2.mjs",
+            "2026",
+            "python-v2 2026",
+        ),
+        Client(
+            "fastmcp 2026", "fastmcp", "client_fastmcp.py", "2026", "typescript-v2 2026"
+        ),
     )
 }
 V1 = ("python-v1", "typescript-v1")
 LEGACY = tuple(name for name, client in CLIENTS.items() if client.era == "2025")
 EVERYBODY = tuple(CLIENTS)
 V2 = tuple(name for name in EVERYBODY if "-v2" in name)
-SOCKETS_ONLY = {"url", "get-form", "get-url", "get-sampling", "rounds", "sessions", "get-sessions"}
+SOCKETS_ONLY = {
+    "url",
+    "get-form",
+    "get-url",
+    "get-sampling",
+    "rounds",
+    "sessions",
+    "get-sessions",
+}
 PUSHED = (
     "plain",
     "form",
@@ -171,14 +209,22 @@ def _v1(name: str, environment: Environment, script: str) -> list[Server]:
     def server(kind: str, *options: str, of: tuple[str, ...], **more: Any) -> Server:
         arguments = (str(SCRIPTS / script), *options)
         clients = more.pop("clients", LEGACY)
-        return Server(f"{name}{kind}", environment, arguments, {"2025": of}, clients, **more)
+        return Server(
+            f"{name}{kind}", environment, arguments, {"2025": of}, clients, **more
+        )
 
     return [
         server("", of=PUSHED, piped_clients=LEGACY[:4]),
         server(" resumable", "--resumable", of=RESUMABLE, clients=LEGACY[:4]),
         server(" greeting", "--greets", of=("greeting",), clients=V1),
         server(" SSE", "--transport", "sse", of=PUSHED, clients=LEGACY[:4]),
-        server(" stateless JSON", "--stateless-json", of=("json",), clients=V1, has_sessions=False),
+        server(
+            " stateless JSON",
+            "--stateless-json",
+            of=("json",),
+            clients=V1,
+            has_sessions=False,
+        ),
     ]
 
 

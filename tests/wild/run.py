@@ -19,7 +19,9 @@ from wild.pairs import PATIENCE_S, WHOLE, Outcome, Pair
 from wild.peers import CLIENTS, SERVERS, Client, Server, install
 
 
-def scenarios_of(server: Server, client: Client, over: str, only: Sequence[str]) -> list[str]:
+def scenarios_of(
+    server: Server, client: Client, over: str, only: Sequence[str]
+) -> list[str]:
     """Return the scenarios that a pair has and that are wanted."""
     offered = server.scenarios.get(client.era, ())
     if over == "pipes" and offered:
@@ -33,7 +35,9 @@ def run_pair(pair: Pair) -> list[Outcome]:
     with tempfile.TemporaryDirectory(prefix="wild-") as directory:
         outcomes = pair.run(Path(directory), [CLIENTS[pair.client.other]])
     took = f"{time.monotonic() - started:.0f} s"
-    faults = [f"  {each.scenario}: {fault}" for each in outcomes for fault in each.faults]
+    faults = [
+        f"  {each.scenario}: {fault}" for each in outcomes for fault in each.faults
+    ]
     print(" | ".join([*row(outcomes), took]), *faults, sep="\n", flush=True)
     return outcomes
 
@@ -44,7 +48,12 @@ def row(outcomes: Sequence[Outcome]) -> list[str]:
     good = sum(not each.problems for each in scenarios)
     figures = ("calls", "questions", "turns", "misses", "differing")
     sums = [str(sum(getattr(each, name) for each in outcomes)) for name in figures]
-    return [outcomes[0].server, outcomes[0].client, f"{good} of {len(scenarios)}", *sums]
+    return [
+        outcomes[0].server,
+        outcomes[0].client,
+        f"{good} of {len(scenarios)}",
+        *sums,
+    ]
 
 
 def pairs_of(options: argparse.Namespace) -> list[Pair]:
@@ -80,7 +89,11 @@ def main() -> int:
     options = parser.parse_args()
     pairs = pairs_of(options)
     clients = {pair.client for pair in pairs}
-    peers = {pair.server for pair in pairs} | clients | {CLIENTS[each.other] for each in clients}
+    peers = (
+        {pair.server for pair in pairs}
+        | clients
+        | {CLIENTS[each.other] for each in clients}
+    )
     try:
         install(*sorted({peer.environment for peer in peers}))
     except ProcessError as error:

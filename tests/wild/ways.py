@@ -13,7 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from processes import PROGRAM, Listening, free_port, listening, record_command, replay_command
+from processes import (
+    PROGRAM,
+    Listening,
+    free_port,
+    listening,
+    record_command,
+    replay_command,
+)
 from wild.peers import Server
 
 Proxies = dict[str, Listening]
@@ -35,13 +42,20 @@ class Sockets:
     @contextmanager
     def recording(self, paths: Mapping[str, Path]) -> Iterator[Proxies]:
         with self.serving() as url:
-            commands = {name: record_command(url, path, "--force") for name, path in paths.items()}
+            commands = {
+                name: record_command(url, path, "--force")
+                for name, path in paths.items()
+            }
             with _together(commands) as proxies:
                 yield proxies
 
     @contextmanager
-    def replaying(self, cassettes: Mapping[str, Path], *options: str) -> Iterator[Proxies]:
-        commands = {name: replay_command(path, *options) for name, path in cassettes.items()}
+    def replaying(
+        self, cassettes: Mapping[str, Path], *options: str
+    ) -> Iterator[Proxies]:
+        commands = {
+            name: replay_command(path, *options) for name, path in cassettes.items()
+        }
         with _together(commands) as proxies:
             yield proxies
 
@@ -49,13 +63,19 @@ class Sockets:
 @contextmanager
 def _together(commands: Mapping[str, tuple[str, ...]]) -> Iterator[Proxies]:
     """Start several proxies at once, and stop them so."""
-    blocks = {name: listening(command, signal.SIGINT) for name, command in commands.items()}
+    blocks = {
+        name: listening(command, signal.SIGINT) for name, command in commands.items()
+    }
     with ThreadPoolExecutor(len(blocks)) as pool:
         started = list(pool.map(lambda block: block.__enter__(), blocks.values()))
         try:
             yield dict(zip(blocks, started, strict=True))
         finally:
-            list(pool.map(lambda block: block.__exit__(None, None, None), blocks.values()))
+            list(
+                pool.map(
+                    lambda block: block.__exit__(None, None, None), blocks.values()
+                )
+            )
 
 
 class Pipes:
@@ -73,14 +93,25 @@ class Pipes:
     def recording(self, paths: Mapping[str, Path]) -> Iterator[Proxies]:
         piped = self._server.piped
         commands = {
-            name: (*PROGRAM, "record", "--stdio", "--force", "--output", str(path), "--", *piped)
+            name: (
+                *PROGRAM,
+                "record",
+                "--stdio",
+                "--force",
+                "--output",
+                str(path),
+                "--",
+                *piped,
+            )
             for name, path in paths.items()
         }
         with self._started(commands, " recorded", " kept") as proxies:
             yield proxies
 
     @contextmanager
-    def replaying(self, cassettes: Mapping[str, Path], *options: str) -> Iterator[Proxies]:
+    def replaying(
+        self, cassettes: Mapping[str, Path], *options: str
+    ) -> Iterator[Proxies]:
         commands = {
             name: (*PROGRAM, "replay", "--stdio", str(path), *options)
             for name, path in cassettes.items()
@@ -89,7 +120,9 @@ class Pipes:
             yield proxies
 
     @contextmanager
-    def _started(self, commands: Mapping[str, tuple[str, ...]], *good: str) -> Iterator[Proxies]:
+    def _started(
+        self, commands: Mapping[str, tuple[str, ...]], *good: str
+    ) -> Iterator[Proxies]:
         """Let a client start commands; each says something `good` on stderr when it ends well."""
         proxies: Proxies = {}
         logs = {name: self._directory / f"{name}.stderr" for name in commands}

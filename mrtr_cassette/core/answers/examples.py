@@ -25,7 +25,11 @@ _FORMATTED: Final = {
     "date": "2026-07-28",
     "date-time": "2026-07-28T09:30:00Z",
 }
-_OF_KINDS: Final[Mapping[str, Any]] = {"url": "accept", "sampling": _TEXT, "roots": {"roots": []}}
+_OF_KINDS: Final[Mapping[str, Any]] = {
+    "url": "accept",
+    "sampling": _TEXT,
+    "roots": {"roots": []},
+}
 """Answers to questions that have no fields."""
 
 

@@ -69,7 +69,9 @@ class Asked:
         """Return the requests in the order in which they were asked."""
         ends = Counter(_end_of(key) for key in self.requests)
         questions = []
-        for number, (key, request) in enumerate(self.requests.items(), start=self.first):
+        for number, (key, request) in enumerate(
+            self.requests.items(), start=self.first
+        ):
             end = _end_of(key)
             short = end if end and ends[end] == 1 else key
             questions.append(AskedRequest(key, short, number, request))
@@ -110,7 +112,9 @@ def problem_of(request: InputRequest, answer: Any) -> str | None:
     return None
 
 
-def _problem_of_elicitation(request: InputRequest, answer: Mapping[str, Any]) -> str | None:
+def _problem_of_elicitation(
+    request: InputRequest, answer: Mapping[str, Any]
+) -> str | None:
     action = answer.get("action")
     if action not in ACTIONS:
         return "has no `action` that is accept, decline or cancel"
@@ -133,7 +137,11 @@ def _problem_of_content(request: InputRequest, content: Any) -> str | None:
         problems[name] = "is required and missing"
     for name, value in content.items():
         problems[name] = problem_of_value(value, fields.get(name))
-    told = [f"/{escape_pointer(name)} {problem}" for name, problem in problems.items() if problem]
+    told = [
+        f"/{escape_pointer(name)} {problem}"
+        for name, problem in problems.items()
+        if problem
+    ]
     return "; ".join(told) or None
 
 
@@ -181,7 +189,9 @@ def value_schema(request: InputRequest) -> dict[str, Any]:
 
 def is_required(request: InputRequest) -> bool:
     """Tell whether a request for input has to be answered."""
-    return not request.takes_value or request.definition.get("required", True) is not False
+    return (
+        not request.takes_value or request.definition.get("required", True) is not False
+    )
 
 
 def elicited(action: str, content: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -195,7 +205,12 @@ def elicited(action: str, content: Mapping[str, Any] | None = None) -> dict[str,
 def sampled(text: str) -> dict[str, Any]:
     """Return the answer to a sampling request that a person wrote."""
     content = {"type": "text", "text": text}
-    return {"role": "assistant", "content": content, "model": "none", "stopReason": "endTurn"}
+    return {
+        "role": "assistant",
+        "content": content,
+        "model": "none",
+        "stopReason": "endTurn",
+    }
 
 
 # Fields of forms
@@ -219,11 +234,16 @@ _BOUNDS: Final = {
 """The least and the most of each type, and what is counted; numbers are compared themselves."""
 FORMATS: Final = {
     "email": ("e-mail address", re.compile(r"[^\s@]+@[^\s@]+")),
-    "uri": ("URI, such as https://example.com", re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:\S+")),
+    "uri": (
+        "URI, such as https://example.com",
+        re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:\S+"),
+    ),
     "date": ("date, such as 2026-07-28", re.compile(r"[0-9]{4}-[01][0-9]-[0-3][0-9]")),
     "date-time": (
         "date and time, such as 2026-07-28T09:30:00Z",
-        re.compile(r"[0-9-]{10}[Tt][0-9:]{8}(?:\.[0-9]+)?(?:[Zz]|[+-][0-9]{2}:[0-9]{2})"),
+        re.compile(
+            r"[0-9-]{10}[Tt][0-9:]{8}(?:\.[0-9]+)?(?:[Zz]|[+-][0-9]{2}:[0-9]{2})"
+        ),
     ),
 }
 """The formats that forms have, in words, and how they are written."""
@@ -318,10 +338,14 @@ def titled_choices(schema: Any) -> list[tuple[Any, str]]:
         titles = schema.get("enumNames")
         if not isinstance(titles, list) or len(titles) != len(values):
             titles = values
-        return [(value, text_of(title)) for value, title in zip(values, titles, strict=True)]
+        return [
+            (value, text_of(title)) for value, title in zip(values, titles, strict=True)
+        ]
     parts = schema.get("oneOf") or schema.get("anyOf")
     if isinstance(parts, list) and all("const" in members_of(part) for part in parts):
-        return [(part["const"], text_of(part.get("title", part["const"]))) for part in parts]
+        return [
+            (part["const"], text_of(part.get("title", part["const"]))) for part in parts
+        ]
     return titled_choices(schema.get("items"))
 
 
@@ -371,7 +395,9 @@ def _list_of(text: str, schema: Mapping[str, Any]) -> list[Any]:
         return value
     if not text.strip():
         return []
-    return [value_of_text(part.strip(), schema.get("items")) for part in text.split(",")]
+    return [
+        value_of_text(part.strip(), schema.get("items")) for part in text.split(",")
+    ]
 
 
 def _truth_of(text: str) -> bool | str:
@@ -395,7 +421,8 @@ def json_or_text(text: str) -> Any:
 
 _ACTION_OF: Final = {":decline": "decline", ":cancel": "cancel"}
 _HELP: Final = (
-    "  :decline or :cancel refuses; an empty line is the default or none; lists have commas"
+    "  :decline or :cancel refuses; "
+    "an empty line is the default or none; lists have commas"
 )
 
 
@@ -423,7 +450,9 @@ def dialogue(key: str, request: InputRequest) -> Steps:
         if not request.takes_value:
             return (yield from _elicited(request, lines))
         required = is_required(request)
-        value = yield from _value(lines, key, value_schema(request), is_required=required)
+        value = yield from _value(
+            lines, key, value_schema(request), is_required=required
+        )
     except _EndedError as ended:
         if ended.action is None or request.takes_value:
             return None
@@ -469,7 +498,9 @@ def _confirmed(request: InputRequest, lines: list[str]) -> Steps:
     return None
 
 
-def _value(lines: Sequence[str], name: str, schema: dict[str, Any], *, is_required: bool) -> Steps:
+def _value(
+    lines: Sequence[str], name: str, schema: dict[str, Any], *, is_required: bool
+) -> Steps:
     """Ask for a value until it fits; an optional one without a default may be `ABSENT`."""
     shown = [*lines, *_described(schema)]
     prompt = _prompt(name, schema, is_required=is_required)
@@ -520,7 +551,9 @@ def _read(line: str, schema: Mapping[str, Any]) -> Any:
     if not choices:
         return value_of_text(line, schema)
     if type_of_text(schema) == "array":
-        return [_chosen(part.strip(), choices) for part in line.split(",") if part.strip()]
+        return [
+            _chosen(part.strip(), choices) for part in line.split(",") if part.strip()
+        ]
     return _chosen(line.strip(), choices)
 
 

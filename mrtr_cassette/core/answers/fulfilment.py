@@ -18,7 +18,12 @@ from mrtr_cassette.core.answers.forms import (
 )
 from mrtr_cassette.core.answers.written import AnswersFile, GivenAnswers
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
-from mrtr_cassette.core.drive.conversation import Answered, AskedOtherwise, LiveAsk, NeedsAnswers
+from mrtr_cassette.core.drive.conversation import (
+    Answered,
+    AskedOtherwise,
+    LiveAsk,
+    NeedsAnswers,
+)
 from mrtr_cassette.core.protocol.dialect import (
     DIALECTS,
     INPUT_RESPONSES,
@@ -132,12 +137,18 @@ class _Answering:
         self._answers[key] = Answer(completed, source)
 
     def _missing(self) -> list[AskedRequest]:
-        return [question for question in self._questions if question.key not in self._answers]
+        return [
+            question
+            for question in self._questions
+            if question.key not in self._answers
+        ]
 
     def answer_by_call_and_rules(self) -> None:
         """Answer what the call or a rule has an answer to."""
         # All of them first: whatever fault one has, the names of the others were asked for.
-        given = [self._sources.given.answer_to(question) for question in self._questions]
+        given = [
+            self._sources.given.answer_to(question) for question in self._questions
+        ]
         for question, answer in zip(self._questions, given, strict=True):
             if answer is not None:
                 self._take(question.key, answer, "call")
@@ -152,7 +163,9 @@ class _Answering:
         missing = self._missing()
         if not missing or self._sources.file.rest is None:
             return
-        part = replace(self._asked, requests={item.key: item.request for item in missing})
+        part = replace(
+            self._asked, requests={item.key: item.request for item in missing}
+        )
         reply = yield to_json(part.data()).encode()
         found = _read_reply(part, reply)
         if isinstance(found, str):
@@ -182,14 +195,20 @@ class _Answering:
                 self._answers[question.key] = Answer(elicited(action), "otherwise")
             elif is_required(request):
                 return self._unanswered(question)
-        return {key: self._answers[key] for key in self._asked.requests if key in self._answers}
+        return {
+            key: self._answers[key]
+            for key in self._asked.requests
+            if key in self._answers
+        }
 
     def _unanswered(self, question: AskedRequest) -> Unanswered:
         given = self._sources.given
         detail = "nothing answers it"
         spent = given.spent_name(question)
         if spent:
-            detail += f": the answer {spent!r} is for one question, and was given before"
+            detail += (
+                f": the answer {spent!r} is for one question, and was given before"
+            )
         example = given.example_for(question, is_alone=len(self._questions) == 1)
         return Unanswered(self._asked, question.key, detail, example)
 
@@ -220,7 +239,9 @@ def _given_twice(reply: bytes, responses: Any) -> str | None:
         keys = [repr(item.get("id")) for item in responses]
         return next((key for key in keys if keys.count(key) > 1), None)
     top = (INPUT_RESPONSES,)
-    spans = find_spans(reply, [top, *((INPUT_RESPONSES, key) for key in members_of(responses))])
+    spans = find_spans(
+        reply, [top, *((INPUT_RESPONSES, key) for key in members_of(responses))]
+    )
     if len(spans[top]) > 1:
         return f"`{INPUT_RESPONSES}`"
     for path, found in spans.items():
@@ -235,7 +256,9 @@ def _given_twice(reply: bytes, responses: Any) -> str | None:
 MOST_ROUNDS: Final = 10
 PACE_S: Final = 0.25
 """Seconds before a retry that has nothing to answer, so that no server is asked without a pause."""
-_ASKING: Final = frozenset(dialect.result_type for dialect in DIALECTS if dialect.result_type)
+_ASKING: Final = frozenset(
+    dialect.result_type for dialect in DIALECTS if dialect.result_type
+)
 
 
 class LeavesToSources:
@@ -287,7 +310,11 @@ class Rounds:
         return _spelled(ask, turn, names)
 
     def _given_up(self, ask: LiveAsk, unanswered: Unanswered) -> Answered | None:
-        if ask.push is not None and ask.push.method == LIST_ROOTS and not unanswered.is_fault:
+        if (
+            ask.push is not None
+            and ask.push.method == LIST_ROOTS
+            and not unanswered.is_fault
+        ):
             # It is about the client, whatever call is pending.
             return refused(ask.push)
         self.unanswered = unanswered
@@ -295,7 +322,9 @@ class Rounds:
 
     def _asked(self, ask: LiveAsk, requests: Mapping[str, InputRequest]) -> Asked:
         call = ask.call or ask.exchange.call
-        arguments = None if call.message is None else call.message.params.get("arguments")
+        arguments = (
+            None if call.message is None else call.message.params.get("arguments")
+        )
         first = 1 + sum(len(turn.requests) for turn in self.turns)
         return Asked(call.method, call.name, arguments, ask.turn, requests, first)
 

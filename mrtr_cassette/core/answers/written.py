@@ -9,7 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationError,
+    model_validator,
+)
 
 from mrtr_cassette.core.answers.examples import example_answer
 from mrtr_cassette.core.answers.forms import (
@@ -28,7 +35,11 @@ from mrtr_cassette.core.answers.forms import (
     value_of_text,
     value_schema,
 )
-from mrtr_cassette.core.cassette.recorded import Cassette, PushedTurn, RecordedInteraction
+from mrtr_cassette.core.cassette.recorded import (
+    Cassette,
+    PushedTurn,
+    RecordedInteraction,
+)
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.methods import (
     CALL_TOOL,
@@ -51,7 +62,9 @@ _ANSWERED_BY: Final = {"action": ELICITATIONS, "result": RESULTS, "value": VALUE
 """The kinds of requests that each member of a rule can answer."""
 
 
-Kind = Literal["form", "url", "sampling", "roots", "string", "number", "integer", "boolean"]
+Kind = Literal[
+    "form", "url", "sampling", "roots", "string", "number", "integer", "boolean"
+]
 Action = Literal["accept", "decline", "cancel"]
 
 
@@ -64,14 +77,28 @@ class AnswerRule(_Strict):
 
     tool: str | None = Field(None, description="The tool that is called.")
     prompt: str | None = Field(None, description="The prompt that is got.")
-    resource: str | None = Field(None, description="The URI of the resource that is read.")
-    key: str | None = Field(None, description="The server's key of the request, or its last part.")
+    resource: str | None = Field(
+        None, description="The URI of the resource that is read."
+    )
+    key: str | None = Field(
+        None, description="The server's key of the request, or its last part."
+    )
     message: str | None = Field(None, description="The message, exactly.")
-    pattern: str | None = Field(None, description="A pattern (RE2) for the whole message.")
-    kind: Kind | None = Field(None, description="What is asked for; a type in the array dialect.")
-    action: Action | None = Field(None, description="What a user does with a form or a URL.")
-    content: dict[str, JsonValue] | None = Field(None, description="The fields of a form.")
-    result: dict[str, JsonValue] | None = Field(None, description="For sampling and for roots.")
+    pattern: str | None = Field(
+        None, description="A pattern (RE2) for the whole message."
+    )
+    kind: Kind | None = Field(
+        None, description="What is asked for; a type in the array dialect."
+    )
+    action: Action | None = Field(
+        None, description="What a user does with a form or a URL."
+    )
+    content: dict[str, JsonValue] | None = Field(
+        None, description="The fields of a form."
+    )
+    result: dict[str, JsonValue] | None = Field(
+        None, description="For sampling and for roots."
+    )
     value: JsonValue = Field(None, description="The value in the array dialect.")
 
     def answer(self) -> Any:
@@ -101,9 +128,14 @@ class AnswerRule(_Strict):
         request = question.request
         if self.key not in (None, question.key, question.short_key):
             return False
-        if self.message not in (None, request.message) or self.kind not in (None, request.kind):
+        if self.message not in (None, request.message) or self.kind not in (
+            None,
+            request.kind,
+        ):
             return False
-        if self.pattern is not None and not matches_whole(self.pattern, request.message):
+        if self.pattern is not None and not matches_whole(
+            self.pattern, request.message
+        ):
             return False
         if request.takes_value:
             return self.value is not None
@@ -114,7 +146,9 @@ class AnswerRule(_Strict):
         answers = [name for name in _ANSWERED_BY if getattr(self, name) is not None]
         if len(answers) != 1:
             given = " and ".join(answers) or "none"
-            raise ValueError(f"exactly one of action, result and value is needed, it has {given}")
+            raise ValueError(
+                f"exactly one of action, result and value is needed, it has {given}"
+            )
         if self.content is not None and self.action != "accept":
             raise ValueError('content only goes with action = "accept"')
         if self.kind is not None and self.kind not in _ANSWERED_BY[answers[0]]:
@@ -135,7 +169,9 @@ class RestModel(_Strict):
     """An endpoint that is asked what no rule answers."""
 
     url: str = Field(description="Where the questions are posted.")
-    headers: dict[str, str] = Field(default_factory=dict, description="Headers of the request.")
+    headers: dict[str, str] = Field(
+        default_factory=dict, description="Headers of the request."
+    )
     timeout: Annotated[float, Field(gt=0, strict=False)] = Field(
         10.0, description="Seconds that a response may take."
     )
@@ -145,10 +181,13 @@ class AnswersFile(_Strict):
     """Who answers what a server asks, where no client does, in TOML."""
 
     otherwise: Literal["fail", "decline", "cancel"] = Field(
-        "fail", description="What happens with a form or a URL that nothing else answers."
+        "fail",
+        description="What happens with a form or a URL that nothing else answers.",
     )
     rest: RestModel | None = Field(None, description="An endpoint that gives answers.")
-    rule: list[AnswerRule] = Field(default=[], description="The rules, in the order of trying.")
+    rule: list[AnswerRule] = Field(
+        default=[], description="The rules, in the order of trying."
+    )
 
     def kinds(self) -> set[str]:
         """Return the kinds of requests that it can answer."""
@@ -159,7 +198,9 @@ class AnswersFile(_Strict):
             kinds.update(ELICITATIONS)
         return kinds.union(*(rule.kinds() for rule in self.rule))
 
-    def rule_for(self, asked: Asked, question: AskedRequest) -> tuple[int, AnswerRule] | None:
+    def rule_for(
+        self, asked: Asked, question: AskedRequest
+    ) -> tuple[int, AnswerRule] | None:
         """Return the number and the rule that answers a request for input, or None."""
         for number, rule in enumerate(self.rule, start=1):
             if rule.fits(asked, question):
@@ -205,7 +246,9 @@ def answers_text(cassette: Cassette, name: str) -> str:
 
     An answer that is not known any more, as it is sealed, is never written as an answer.
     """
-    blocks = [f"# The answers of {printable(name)}; the first rule that fits answers.\n"]
+    blocks = [
+        f"# The answers of {printable(name)}; the first rule that fits answers.\n"
+    ]
     written: dict[str, str] = {}
     for interaction in cassette.interactions:
         for conditions, answer in _rules_of(interaction):
@@ -221,7 +264,11 @@ def answers_text(cassette: Cassette, name: str) -> str:
 def _rules_of(interaction: RecordedInteraction) -> Iterator[tuple[str, str]]:
     """Yield the conditions and the answer of a rule for each answer that was given."""
     call = interaction.exchanges[0].call
-    of_call = {member: call.name for member, method in _METHOD_OF.items() if call.method == method}
+    of_call = {
+        member: call.name
+        for member, method in _METHOD_OF.items()
+        if call.method == method
+    }
     for turn in interaction.turns:
         given = turn.given or {}
         names = key_names(turn.requests, interaction.task_id)
@@ -255,12 +302,18 @@ def _answer_lines(request: InputRequest, answer: Any) -> str:
     # What a client answered may be no object, which only a result can say.
     if is_result or not isinstance(answer, dict):
         return note + _lines({"result": answer})
-    return note + _lines({name: answer.get(name) for name in ("value", "action", "content")})
+    return note + _lines(
+        {name: answer.get(name) for name in ("value", "action", "content")}
+    )
 
 
 def _lines(members: Mapping[str, Any]) -> str:
     """Return members as lines of TOML, which has no null."""
-    lines = [f"{name} = {_toml(value)}\n" for name, value in members.items() if value is not None]
+    lines = [
+        f"{name} = {_toml(value)}\n"
+        for name, value in members.items()
+        if value is not None
+    ]
     return "".join(lines)
 
 
@@ -276,7 +329,9 @@ def _toml(value: Any) -> str:
         return f"[{', '.join(_toml(item) for item in value if item is not None)}]"
     if isinstance(value, str):
         shown = json.dumps(value, ensure_ascii=False)
-        return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in shown)
+        return "".join(
+            char if char.isprintable() else f"\\U{ord(char):08x}" for char in shown
+        )
     return value.text if isinstance(value, Number) else canonical(value)
 
 
@@ -449,9 +504,18 @@ class GivenAnswers:
         if names_field and self.spent_name(question):
             return None
         given = self._field_pairs(question, fields)
-        if whole is not None and not given and len(fields) == 1 and whole.value not in ACTIONS:
+        if (
+            whole is not None
+            and not given
+            and len(fields) == 1
+            and whole.value not in ACTIONS
+        ):
             given = {next(iter(fields)): whole}
-        if whole is not None and not names_field and (not given or whole.value in ACTIONS[1:]):
+        if (
+            whole is not None
+            and not names_field
+            and (not given or whole.value in ACTIONS[1:])
+        ):
             self._used.add(whole.name)
             return _whole_answer(whole, question.request)
         for field, pair in given.items():
@@ -468,7 +532,9 @@ class GivenAnswers:
                 return self._pairs[name]
         return None
 
-    def _field_pairs(self, question: AskedRequest, fields: Iterable[str]) -> dict[str, WrittenPair]:
+    def _field_pairs(
+        self, question: AskedRequest, fields: Iterable[str]
+    ) -> dict[str, WrittenPair]:
         """Return the pairs that are named like the fields of a question."""
         pairs = {}
         for field in fields:
@@ -498,7 +564,9 @@ class GivenAnswers:
         """
         fields, whole = example_answer(question.request)
         names = fields or {question.short_key: whole}
-        is_lasting = bool(fields) or _PLAIN_WORD.fullmatch(question.short_key) is not None
+        is_lasting = (
+            bool(fields) or _PLAIN_WORD.fullmatch(question.short_key) is not None
+        )
         if is_lasting and is_alone and self._are_free(names, question.number):
             if self.spent_name(question) is None:
                 return dict(names)

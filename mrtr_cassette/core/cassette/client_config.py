@@ -102,10 +102,14 @@ def _entry(data: bytes, path: str, server: str) -> _Entry:
         )
     args = value.get("args", [])
     if not isinstance(args, list) or not all(isinstance(word, str) for word in args):
-        raise CassetteError(path, printable(f"`args` of the server {server!r} is no list of texts"))
+        raise CassetteError(
+            path, printable(f"`args` of the server {server!r} is no list of texts")
+        )
     command_span = _last_span(plain, member, server, "command")
     if command_span is None:
-        raise CassetteError(path, printable(f"the server {server!r} is spelled in an odd way"))
+        raise CassetteError(
+            path, printable(f"the server {server!r} is spelled in an odd way")
+        )
     args_span = _last_span(plain, member, server, "args")
     arguments = [] if args_span is None else item_spans(plain, args_span)
     return _Entry(command_span, args_span, arguments, _wrapped_command(value))
@@ -173,7 +177,9 @@ def _servers(plain: bytes, path: str) -> dict[str, dict[str, Any]]:
             if isinstance(tree.get(member), dict):
                 by_member[member] = tree[member]
     if not by_member:
-        raise CassetteError(path, "it has no `mcpServers`", hint="name a client's configuration")
+        raise CassetteError(
+            path, "it has no `mcpServers`", hint="name a client's configuration"
+        )
     return by_member
 
 

@@ -56,7 +56,8 @@ class Announced:
 
 
 def new_digests(
-    sent: Mapping[str, str], exchanges: Iterable[tuple[RecordedExchange, RecordedExchange]]
+    sent: Mapping[str, str],
+    exchanges: Iterable[tuple[RecordedExchange, RecordedExchange]],
 ) -> dict[str, str]:
     """Return the replacements of announced digests in a cassette.
 

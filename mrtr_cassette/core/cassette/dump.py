@@ -48,7 +48,9 @@ def dump(cassette: Cassette) -> bytes:
         "command": cassette.command,
         "recorders": _recorder_trees(cassette.recorders) or None,
     }
-    shown = orjson.dumps(_without_none(head), option=orjson.OPT_INDENT_2).removesuffix(b"\n}")
+    shown = orjson.dumps(_without_none(head), option=orjson.OPT_INDENT_2).removesuffix(
+        b"\n}"
+    )
     parts = [shown, b',\n  "recording": {']
     for name, value in _without_none(recording).items():
         parts.append(b'\n    "%b": %b,' % (name.encode(), orjson.dumps(value)))
@@ -93,7 +95,8 @@ def _interaction_tree(interaction: RecordedInteraction) -> Tree:
             "request": _request_tree(first.request),
             "elicitation_turns": turns,
             "response": ending,
-            "task": [_exchange_tree(step.exchange) for step in interaction.steps] or None,
+            "task": [_exchange_tree(step.exchange) for step in interaction.steps]
+            or None,
         }
     )
 
@@ -124,7 +127,10 @@ def _exchange_tree(exchange: RecordedExchange) -> Tree:
 
 def task_turn_tree(turn: TaskTurn) -> Tree:
     """Return a turn of a task as it is in the file."""
-    tree: Tree = {"via": "task", "ask": {"step": turn.asked, "keys": list(turn.requests)}}
+    tree: Tree = {
+        "via": "task",
+        "ask": {"step": turn.asked, "keys": list(turn.requests)},
+    }
     if turn.answered:
         tree["answer"] = {"steps": list(turn.answered)}
     return tree
@@ -133,7 +139,11 @@ def task_turn_tree(turn: TaskTurn) -> Tree:
 def _pushed_turn_tree(turn: PushedTurn) -> Tree:
     events: list[Tree] = []
     for request in turn.asked:
-        event = {"key": request.key, "interaction": request.interaction, "event": request.piece}
+        event = {
+            "key": request.key,
+            "interaction": request.interaction,
+            "event": request.piece,
+        }
         events.append(_without_none(event))
     tree: Tree = {"via": "push", "ask": {"events": events}}
     if turn.answers:
@@ -153,7 +163,13 @@ def _request_tree(request: Request, *, is_answer: bool = False) -> Tree:
     elif is_answer:
         head = {"headers": headers}
     else:
-        head = {"http": {"method": request.method, "path": request.target, "headers": headers}}
+        head = {
+            "http": {
+                "method": request.method,
+                "path": request.target,
+                "headers": headers,
+            }
+        }
     return head | _body_tree(request.body)
 
 
@@ -170,7 +186,9 @@ def _response_tree(response: Response) -> Tree:
     if raws and response.is_lines:
         tree["lines"] = [_line_tree(raw) for raw in raws]
     elif raws:
-        tree["events"] = [_event_tree(raw, first=index == 0) for index, raw in enumerate(raws)]
+        tree["events"] = [
+            _event_tree(raw, first=index == 0) for index, raw in enumerate(raws)
+        ]
     return tree
 
 
@@ -237,7 +255,10 @@ def header_map(headers: Headers) -> HeaderMap:
 
 def _facts_trees(cassette: Cassette) -> list[Tree]:
     """Return the facts of the exchanges that have a number, by their numbers."""
-    recorders = {recorder.id: number for number, recorder in enumerate(cassette.recorders, start=1)}
+    recorders = {
+        recorder.id: number
+        for number, recorder in enumerate(cassette.recorders, start=1)
+    }
     trees: list[Tree] = []
     for interaction in cassette.interactions:
         polls = {step.exchange: step.polls for step in interaction.steps}

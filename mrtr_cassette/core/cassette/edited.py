@@ -30,7 +30,9 @@ def accept_edit(data: bytes, path: str) -> tuple[bytes, int]:
     for place, facts in recorded.items():
         if digests.get(place, "") == facts.sha256:
             unchanged[place] = facts
-    changed = {place: facts for place, facts in recorded.items() if place not in unchanged}
+    changed = {
+        place: facts for place, facts in recorded.items() if place not in unchanged
+    }
     kept = unchanged | _moved_facts(digests, unchanged, changed)
     accepted: list[ExchangeFactsModel] = []
     for place, facts in kept.items():

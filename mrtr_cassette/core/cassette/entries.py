@@ -25,14 +25,25 @@ from mrtr_cassette.core.cassette.sessions import (
     opened_session,
     ping_ids,
 )
-from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, CallKey, Traits, session_of
+from mrtr_cassette.core.protocol.calls import (
+    NO_SESSION,
+    Call,
+    CallKey,
+    Traits,
+    session_of,
+)
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, InputRequest
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
 from mrtr_cassette.core.protocol.methods import PING
 from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.secrets.names import ANSWER, HASH, Ref, sha256_of, with_refs
 from mrtr_cassette.core.secrets.sealed import is_searched
-from mrtr_cassette.core.wire.http import ABOUT_COPIES, ANSWERED_BY_HEADER, REFUSED, Request
+from mrtr_cassette.core.wire.http import (
+    ABOUT_COPIES,
+    ANSWERED_BY_HEADER,
+    REFUSED,
+    Request,
+)
 from mrtr_cassette.core.wire.jsonbytes import canonical
 
 RECEIVED: Final = "received."
@@ -266,7 +277,11 @@ class MadeWrite(NamedTuple):
     @property
     def told_by_number(self) -> str:
         """The same with the number of its interaction."""
-        return self.told_plainly if self.entry is None else f"#{self.entry.interaction} {self.told}"
+        return (
+            self.told_plainly
+            if self.entry is None
+            else f"#{self.entry.interaction} {self.told}"
+        )
 
     @property
     def told_plainly(self) -> str:
@@ -345,7 +360,9 @@ def entries_of(cassette: Cassette, read: ReadRequest) -> Entries:
         by_arrival.append(entry)
         if entry.created_by is not None:
             steps.setdefault(entry.created_by, []).append(entry)
-        if entry.parent is not None and entry.matched.request.header(ANSWERED_BY_HEADER):
+        if entry.parent is not None and entry.matched.request.header(
+            ANSWERED_BY_HEADER
+        ):
             answered_by_proxy[entry.parent] = entry
     by_arrival.sort(key=lambda entry: entry.arrival)
     return Entries(by_interaction, by_arrival, steps, answered_by_proxy)
@@ -398,7 +415,9 @@ def _calls_of(interaction: RecordedInteraction) -> Iterator[_Draft]:
         if position:
             parent = exchanges[position - 1]
             answered = interaction.asking_turn(position - 1)
-        place = EntryPlace(interaction.number, answered, interaction.asking_turn(position))
+        place = EntryPlace(
+            interaction.number, answered, interaction.asking_turn(position)
+        )
         yield _Draft(exchanges[position], 0, place, parent)
 
 
@@ -458,7 +477,9 @@ class _EntryWriter:
         call, matched = self._read(exchange.request)
         if is_about_a_copy(exchange):
             # An older cassette doesn't have the condition.
-            matched = matched._replace(traits=matched.traits._replace(is_conditional=True))
+            matched = matched._replace(
+                traits=matched.traits._replace(is_conditional=True)
+            )
         asker = _asker_of(call.message)
         session = session_of(exchange.request) or opened_session(exchange.response)
         parent = None if draft.parent is None else self.written[draft.parent]
@@ -476,7 +497,9 @@ class _EntryWriter:
             question=question,
             parent=parent,
             answered_question=answered,
-            created_by=None if draft.created_by is None else self.written[draft.created_by],
+            created_by=None
+            if draft.created_by is None
+            else self.written[draft.created_by],
             state=draft.state,
             resumed=resumed,
             is_listening=_is_listening(call, exchange, resumed),
@@ -538,13 +561,17 @@ def is_pong(session: str, answer: Message | None, pings: PingIds) -> bool:
     return answer.id is not None and (session, answer.id) in pings
 
 
-def _is_listening(call: Call, exchange: RecordedExchange, resumed: ReplayEntry | None) -> bool:
+def _is_listening(
+    call: Call, exchange: RecordedExchange, resumed: ReplayEntry | None
+) -> bool:
     if resumed is not None and not resumed.is_listening:
         return False
     return listens(call, exchange.response)
 
 
-def _asked_by(exchange: RecordedExchange, matched: MatchedRequest) -> tuple[str | None, str | None]:
+def _asked_by(
+    exchange: RecordedExchange, matched: MatchedRequest
+) -> tuple[str | None, str | None]:
     """Return the hash of the state that a response issues, and what its ask is known by."""
     ask = exchange.ask
     if ask is None:
@@ -593,7 +620,9 @@ class OpenedSessions:
             return False
         return self.standing_of(session) is not Standing.OPENED
 
-    def keep(self, entries: Sequence[ReplayEntry], session: str) -> Sequence[ReplayEntry]:
+    def keep(
+        self, entries: Sequence[ReplayEntry], session: str
+    ) -> Sequence[ReplayEntry]:
         """Keep those of some equal requests that a request gets which names a session.
 
         What the server said without a session it may say in one too, unless it refused.

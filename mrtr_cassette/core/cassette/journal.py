@@ -85,10 +85,16 @@ def decode_header(line: bytes, path: str) -> JournalHeader:
             hint="publish it with the version of mrtr-cassette that recorded it",
         )
     if with_checksum(body) != line:
-        raise CassetteError(path, "its first line is damaged: the checksum is not that of the line")
+        raise CassetteError(
+            path, "its first line is damaged: the checksum is not that of the line"
+        )
     rules = tree.pop("redaction")
-    redaction = rules and RedactionRules(**{name: tuple(texts) for name, texts in rules.items()})
-    ignored = [(pattern, tuple(pointers)) for pattern, pointers in tree.pop("ignored", ())]
+    redaction = rules and RedactionRules(
+        **{name: tuple(texts) for name, texts in rules.items()}
+    )
+    ignored = [
+        (pattern, tuple(pointers)) for pattern, pointers in tree.pop("ignored", ())
+    ]
     return JournalHeader(**tree, redaction=redaction, ignored=tuple(ignored))
 
 
@@ -129,7 +135,9 @@ def encode_line(exchange: RecordedExchange, *, continues: bool = False) -> bytes
     return with_checksum(orjson.dumps(tree))
 
 
-def decode_line(line: bytes, recorder: str | None = None) -> RecordedExchange | Continuation:
+def decode_line(
+    line: bytes, recorder: str | None = None
+) -> RecordedExchange | Continuation:
     """Read a line that `encode_line` wrote, with or without its end.
 
     Raises:
@@ -149,12 +157,16 @@ def decode_line(line: bytes, recorder: str | None = None) -> RecordedExchange | 
         response = None
         if tree["response"] is not None:
             status, its_headers, end, pieces = tree["response"]
-            response = Response(status, _headers(its_headers), _pieces(pieces), End(end))
+            response = Response(
+                status, _headers(its_headers), _pieces(pieces), End(end)
+            )
         return RecordedExchange(
             **{name: tree[name] for name in _FACTS},
             request=Request(method, target, _headers(headers), _raw(raw)),
             response=response,
-            recorded_by=None if recorder is None else RecordedBy(recorder, tree["number"]),
+            recorded_by=None
+            if recorder is None
+            else RecordedBy(recorder, tree["number"]),
             follows=tuple(tree.get("follows", ())),
             digests=tuple(tree.get("digests", {}).items()),
         )
@@ -197,7 +209,10 @@ def decode_journal(data: bytes, path: str) -> JournalContent:
     for number, (exchange, further) in found.items():
         exchanges[number], response = exchange, exchange.response
         if further and response is not None:
-            pieces = (*response.pieces, *chain.from_iterable(each.pieces for each in further))
+            pieces = (
+                *response.pieces,
+                *chain.from_iterable(each.pieces for each in further),
+            )
             exchanges[number] = replace(
                 exchange,
                 response=replace(response, pieces=pieces, end=further[-1].end),
@@ -205,7 +220,9 @@ def decode_journal(data: bytes, path: str) -> JournalContent:
                 ended_after=further[-1].ended_after,
             )
     return JournalContent(
-        header, exchanges, "; ".join([f"{each}; it is left out" for each in problems]) or None
+        header,
+        exchanges,
+        "; ".join([f"{each}; it is left out" for each in problems]) or None,
     )
 
 

@@ -109,7 +109,9 @@ def _merge_conflict(data: bytes, path: str, mark: int) -> CassetteError:
     line = data.count(b"\n", 0, mark) + 1
     folder, slash, name = path.rpartition("/")
     sides = {"ours": f":2:./{name}", "theirs": f":3:./{name}"}
-    commands = shell_command("merge_sides", folder=folder + slash or ".", path=path, **sides)
+    commands = shell_command(
+        "merge_sides", folder=folder + slash or ".", path=path, **sides
+    )
     return CassetteError(
         path,
         f"line {line} is the mark of a merge conflict",
@@ -121,5 +123,7 @@ def _merge_conflict(data: bytes, path: str, mark: int) -> CassetteError:
 def lfs_pointer_error(path: object) -> CassetteError:
     """Return the error for a file that Git LFS has not fetched."""
     return CassetteError(
-        path, "a pointer of Git LFS, and not the cassette", hint="fetch it with: git lfs pull"
+        path,
+        "a pointer of Git LFS, and not the cassette",
+        hint="fetch it with: git lfs pull",
     )

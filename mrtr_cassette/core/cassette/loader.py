@@ -71,11 +71,15 @@ def place_of(facts: ExchangeFactsModel) -> ExchangePlace:
 def damaged(path: str, pointer: str, reason: str) -> CassetteError:
     """Return the error for a place in a file, named by its JSON Pointer."""
     return CassetteError(
-        path, printable(f"at {pointer}: {reason}"), hint="restore the file, or record it again"
+        path,
+        printable(f"at {pointer}: {reason}"),
+        hint="restore the file, or record it again",
     )
 
 
-def cassette_of(file: CassetteModel, path: str, facts: Iterable[ExchangeFactsModel]) -> Cassette:
+def cassette_of(
+    file: CassetteModel, path: str, facts: Iterable[ExchangeFactsModel]
+) -> Cassette:
     """Return the recording in a file, with these facts about its exchanges.
 
     Raises:
@@ -99,10 +103,14 @@ def cassette_of(file: CassetteModel, path: str, facts: Iterable[ExchangeFactsMod
 
 
 class _Loader:
-    def __init__(self, file: CassetteModel, path: str, facts: Iterable[ExchangeFactsModel]) -> None:
+    def __init__(
+        self, file: CassetteModel, path: str, facts: Iterable[ExchangeFactsModel]
+    ) -> None:
         recorders: list[RecorderFacts] = []
         for recorder in file.recording.recorders or ():
-            recorders.append(RecorderFacts(recorder.id, recorder.wall_ms, recorder.offset_ms))
+            recorders.append(
+                RecorderFacts(recorder.id, recorder.wall_ms, recorder.offset_ms)
+            )
         self.recorders = tuple(recorders)
         self._models = file.interactions
         self._path = path
@@ -125,7 +133,9 @@ class _Loader:
             try:
                 add(number, model)
             except ValueError as error:
-                raise damaged(self._path, f"/interactions/{number - 1}", str(error)) from None
+                raise damaged(
+                    self._path, f"/interactions/{number - 1}", str(error)
+                ) from None
 
     def _add(self, number: int, model: InteractionModel) -> None:
         branch: Branch | None = None
@@ -149,12 +159,22 @@ class _Loader:
         turn_number = branch.turn
         turns = model.elicitation_turns[:turn_number]
         parting = turns[-1] if len(turns) == turn_number else None
-        is_answered = isinstance(parting, ResultTurnModel) and parting.answer is not None
+        is_answered = (
+            isinstance(parting, ResultTurnModel) and parting.answer is not None
+        )
         if branch.of >= number or not is_answered:
-            raise ValueError("it branches at no answered result of an earlier interaction")
-        if _up_to_ask(model, turn_number) != _up_to_ask(self._models[branch.of - 1], turn_number):
-            same_as = f"not the same as interaction {branch.of}, of which it is a branch"
-            raise ValueError(f"up to the ask of turn {turn_number} it is {same_as}; edit both")
+            raise ValueError(
+                "it branches at no answered result of an earlier interaction"
+            )
+        if _up_to_ask(model, turn_number) != _up_to_ask(
+            self._models[branch.of - 1], turn_number
+        ):
+            same_as = (
+                f"not the same as interaction {branch.of}, of which it is a branch"
+            )
+            raise ValueError(
+                f"up to the ask of turn {turn_number} it is {same_as}; edit both"
+            )
         count = sum(isinstance(turn, ResultTurnModel) for turn in turns)
         return self._loaded[branch.of - 1].exchanges[:count]
 
@@ -212,16 +232,22 @@ class _Loader:
                 shared = self._loaded[branch.of - 1].pushed_turns
                 turns.append(shared[len(turns)])
             else:
-                turns.append(self._pushed(turn, ExchangePlace(number, turn_number), position))
+                turns.append(
+                    self._pushed(turn, ExchangePlace(number, turn_number), position)
+                )
         self._loaded[number - 1] = replace(interaction, pushed_turns=tuple(turns))
 
-    def _pushed(self, turn: PushedTurnModel, place: ExchangePlace, position: int) -> PushedTurn:
+    def _pushed(
+        self, turn: PushedTurnModel, place: ExchangePlace, position: int
+    ) -> PushedTurn:
         responses = turn.answer.responses if turn.answer else []
         keys = [event.key for event in turn.ask.events]
         answered_keys = [response.key for response in responses]
         known_keys = set(answered_keys) & set(keys)
         if len(set(keys)) < len(keys) or len(known_keys) < len(answered_keys):
-            raise ValueError(f"keys of turn {place.turn} come twice, or in its answers only")
+            raise ValueError(
+                f"keys of turn {place.turn} come twice, or in its answers only"
+            )
         pending = self._loaded[place.interaction - 1].exchanges[position]
         asked = [self._pushed_request(event, pending) for event in turn.ask.events]
         answers: list[PostedAnswer] = []
@@ -230,12 +256,16 @@ class _Loader:
             answers.append(PostedAnswer(response.key, exchange))
         return PushedTurn(position, tuple(asked), tuple(answers))
 
-    def _pushed_request(self, event: PushedEventModel, pending: RecordedExchange) -> PushedRequest:
+    def _pushed_request(
+        self, event: PushedEventModel, pending: RecordedExchange
+    ) -> PushedRequest:
         """Return a pushed request, in the response to the pending call or to an interaction's."""
         holder: RecordedExchange | None = pending
         if event.interaction is not None:
             is_there = 0 < event.interaction <= len(self._loaded)
-            holder = self._loaded[event.interaction - 1].exchanges[-1] if is_there else None
+            holder = (
+                self._loaded[event.interaction - 1].exchanges[-1] if is_there else None
+            )
         response = None if holder is None else holder.response
         message = None
         if response is not None and event.event < len(response.pieces):
@@ -244,7 +274,9 @@ class _Loader:
             raise ValueError(f"{event.key} is no request of the server's")
         return PushedRequest(event.key, holder, event.event, event.interaction)
 
-    def _exchange_of(self, place: ExchangePlace, model: ExchangeModel) -> RecordedExchange:
+    def _exchange_of(
+        self, place: ExchangePlace, model: ExchangeModel
+    ) -> RecordedExchange:
         return self._exchange(place, model.request, model.request.http, model.response)
 
     def _exchange(
@@ -280,7 +312,9 @@ class _Loader:
         recorder = facts.recorder or 1
         if recorder > len(self.recorders):
             return None
-        return RecordedBy(self.recorders[recorder - 1].id, facts.own_number or facts.number)
+        return RecordedBy(
+            self.recorders[recorder - 1].id, facts.own_number or facts.number
+        )
 
     def _changed(self, facts: ExchangeFactsModel, reason: str) -> CassetteError:
         """Return the error for an exchange that is not as it was recorded."""
@@ -292,7 +326,9 @@ class _Loader:
             + shell_command("accept_edit", path=self._path),
         )
 
-    def _request(self, model: RequestModel | AnswerModel, http: HttpModel | None) -> Request:
+    def _request(
+        self, model: RequestModel | AnswerModel, http: HttpModel | None
+    ) -> Request:
         body = b"".join(model.raws)
         headers = None if http is None else http.headers
         if isinstance(model, AnswerModel):
@@ -300,9 +336,13 @@ class _Loader:
         self._check_http(headers)
         if http is None or headers is None:
             return line_request(body, model.session or "")
-        return Request(intern(http.method), intern(http.path), _headers_of(headers), body)
+        return Request(
+            intern(http.method), intern(http.path), _headers_of(headers), body
+        )
 
-    def _response(self, model: ResponseModel, facts: ExchangeFactsModel | None) -> Response:
+    def _response(
+        self, model: ResponseModel, facts: ExchangeFactsModel | None
+    ) -> Response:
         self._check_http(model.status, model.headers)
         end = End.COMPLETE if model.end is None else End(model.end)
         status = NO_STATUS if model.status is None else model.status
@@ -315,7 +355,9 @@ class _Loader:
             if self._is_stdio and value is not None:
                 raise ValueError("it has members of HTTP, and the transport is stdio")
             if not self._is_stdio and value is None:
-                raise ValueError("it has not all members of HTTP, and the transport is HTTP")
+                raise ValueError(
+                    "it has not all members of HTTP, and the transport is HTTP"
+                )
 
 
 def _up_to_ask(model: InteractionModel, turn_number: int) -> list[Any]:

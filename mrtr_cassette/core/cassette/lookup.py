@@ -43,13 +43,19 @@ def lookup_key(call: Call, ignored: Collection[MemberPath] = ()) -> LookupKey:
     key = call.key(ignored)
     if answers is None:
         return LookupKey(key, None, None)
-    state = None if answers.request_state is None else compared_sha256(answers.request_state)
+    state = (
+        None
+        if answers.request_state is None
+        else compared_sha256(answers.request_state)
+    )
     responses = None
     if answers.input_responses is not None:
         kept = without_paths({INPUT_RESPONSES: answers.input_responses}, ignored)
         # A member that is null is absent.
         responses = canonical(kept, without_null=True)
-        responses = responses if answers.shape == "map" else f"{answers.shape} {responses}"
+        responses = (
+            responses if answers.shape == "map" else f"{answers.shape} {responses}"
+        )
     # Some clients answer a state-only ask with an empty map, others with none.
     if state is not None and responses == _NO_ANSWERS:
         responses = None
@@ -100,7 +106,9 @@ def caller_values(message: Message | None) -> CallerValues:
 def values_in(call: Call) -> CallerValues:
     """Return the caller's values in a request, which may be a batch."""
     values = caller_values(call.message)
-    return values._replace(batch=tuple([caller_values(message) for message in call.batch]))
+    return values._replace(
+        batch=tuple([caller_values(message) for message in call.batch])
+    )
 
 
 def cut_body(body: bytes) -> tuple[bytes, CallerValues] | None:
@@ -111,8 +119,13 @@ def cut_body(body: bytes) -> tuple[bytes, CallerValues] | None:
     identity, token = PLAIN_ID.search(body), PLAIN_TOKEN.search(body)
     if identity is None or (token is None and TOKEN_KEY in body):
         return None
-    remaining, values = body, CallerValues(identity[1], None if token is None else token[1])
-    for match in sorted(filter(None, (identity, token)), key=lambda each: -each.start()):
+    remaining, values = (
+        body,
+        CallerValues(identity[1], None if token is None else token[1]),
+    )
+    for match in sorted(
+        filter(None, (identity, token)), key=lambda each: -each.start()
+    ):
         # No JSON has this byte.
         remaining = b"%b\0%b" % (remaining[: match.start(1)], remaining[match.end(1) :])
     return blake2b(remaining, digest_size=16).digest(), values

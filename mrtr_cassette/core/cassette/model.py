@@ -22,7 +22,9 @@ HeaderValue = Annotated[str, Field(pattern=r"^[^\x00-\x08\x0a-\x1f\x7f]*$")]
 _FORMS: Final = ("body", "text", "base64", "events", "lines")
 _WITHHELD: Final = re.compile("mrtr-withheld:[0-9]+:[0-9a-f]{64}")
 """Stands for a body of which an earlier version kept only the size and the SHA-256."""
-_SESSION: Final = "over stdio: which further start of the server; absent for the first one"
+_SESSION: Final = (
+    "over stdio: which further start of the server; absent for the first one"
+)
 HeaderMap = dict[HeaderName, HeaderValue | list[HeaderValue]]
 Number = Annotated[int, Field(ge=1)]
 Index = Annotated[int, Field(ge=0)]
@@ -32,7 +34,11 @@ Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 class _Model(BaseModel):
     model_config = ConfigDict(
-        frozen=True, strict=True, extra="forbid", validate_by_name=True, validate_by_alias=True
+        frozen=True,
+        strict=True,
+        extra="forbid",
+        validate_by_name=True,
+        validate_by_alias=True,
     )
 
 
@@ -40,20 +46,34 @@ class PieceModel(_Model):
     """An event of a stream, or a line of a pipe: `before`, JSON `data`, `after`; else bytes."""
 
     before: str | None = Field(None, description="the bytes of an event up to its data")
-    data: Any = Field(None, description="JSON, where compact re-serialising gives the same bytes")
-    after: str | None = Field(None, description="what follows the data; of a line, a line feed")
-    text: str | None = Field(None, description="the whole piece, where its data is no such JSON")
-    base64: str | None = Field(None, description="the whole piece, where it is not UTF-8")
+    data: Any = Field(
+        None, description="JSON, where compact re-serialising gives the same bytes"
+    )
+    after: str | None = Field(
+        None, description="what follows the data; of a line, a line feed"
+    )
+    text: str | None = Field(
+        None, description="the whole piece, where its data is no such JSON"
+    )
+    base64: str | None = Field(
+        None, description="the whole piece, where it is not UTF-8"
+    )
 
 
 class BodyModel(_Model):
     """Bytes in the most readable form that gives them back; no form at all is an empty body."""
 
-    body: Any = Field(None, description="JSON, where compact re-serialising gives the same bytes")
+    body: Any = Field(
+        None, description="JSON, where compact re-serialising gives the same bytes"
+    )
     text: str | None = Field(None, description="UTF-8 text, where it is no such JSON")
     base64: str | None = Field(None, description="base64, where it is not UTF-8")
-    events: list[PieceModel] | None = Field(None, description="the events of an event stream")
-    lines: list[PieceModel] | None = Field(None, description="the lines of a server on a pipe")
+    events: list[PieceModel] | None = Field(
+        None, description="the events of an event stream"
+    )
+    lines: list[PieceModel] | None = Field(
+        None, description="the lines of a server on a pipe"
+    )
 
     @property
     def raws(self) -> list[bytes]:
@@ -66,13 +86,17 @@ class BodyModel(_Model):
         if len(forms) > 1:
             raise ValueError(f"both `{forms[0]}` and `{forms[1]}`")
         if self.text is not None and _WITHHELD.fullmatch(self.text):
-            raise ValueError("a body was withheld by --strict-redaction, so it can't be played")
+            raise ValueError(
+                "a body was withheld by --strict-redaction, so it can't be played"
+            )
         end = "" if self.lines is None else "\n"
         if self.events is None and self.lines is None:
             raw = _bytes_of(self.body, self.text, self.base64)
             return [raw] if raw else []
         return [
-            _bytes_of(each.data, each.text, each.base64, each.before or "", each.after or end)
+            _bytes_of(
+                each.data, each.text, each.base64, each.before or "", each.after or end
+            )
             for each in self.events or self.lines or ()
         ]
 
@@ -95,7 +119,9 @@ class HttpModel(_Model):
 
     method: str = Field(description="HTTP method")
     path: str = Field(description="path with query")
-    headers: HeaderMap = Field(description="the headers that matter to MCP and to replay")
+    headers: HeaderMap = Field(
+        description="the headers that matter to MCP and to replay"
+    )
 
 
 # Whether members of HTTP have to be there depends on the transport, so the loader makes sure.
@@ -104,22 +130,30 @@ class HttpModel(_Model):
 class RequestModel(BodyModel):
     """The request that began an interaction."""
 
-    http: HttpModel | None = Field(None, description="absent where the transport is stdio")
+    http: HttpModel | None = Field(
+        None, description="absent where the transport is stdio"
+    )
     session: HeaderValue | None = Field(None, description=_SESSION)
 
 
 class AnswerModel(BodyModel):
     """A retry that carries answers, the echoed request state, or both."""
 
-    headers: HeaderMap | None = Field(None, description="absent where the transport is stdio")
+    headers: HeaderMap | None = Field(
+        None, description="absent where the transport is stdio"
+    )
     session: HeaderValue | None = Field(None, description=_SESSION)
 
 
 class ResponseModel(BodyModel):
     """A response: an ask, or the one that ended the interaction."""
 
-    status: Status | None = Field(None, description="absent where the transport is stdio")
-    headers: HeaderMap | None = Field(None, description="absent where the transport is stdio")
+    status: Status | None = Field(
+        None, description="absent where the transport is stdio"
+    )
+    headers: HeaderMap | None = Field(
+        None, description="absent where the transport is stdio"
+    )
     end: Literal["open", "broken"] | None = Field(
         None,
         description="`open`: no end was seen, replay holds it open until the client leaves; "
@@ -131,13 +165,17 @@ class ExchangeModel(_Model):
     """A request and what it got: of a task, a poll with a new state, an update, a cancellation."""
 
     request: RequestModel
-    response: ResponseModel | None = Field(None, description="absent where none was received")
+    response: ResponseModel | None = Field(
+        None, description="absent where none was received"
+    )
 
 
 class ResultTurnModel(_Model):
     """A result that asked, and its answer; an ask that the client abandoned has none."""
 
-    via: Literal["result"] = Field("result", description="the response to the call asked")
+    via: Literal["result"] = Field(
+        "result", description="the response to the call asked"
+    )
     ask: ResponseModel
     answer: AnswerModel | None = None
 
@@ -146,8 +184,12 @@ class PushedEventModel(_Model):
     """A request that the server pushed, and where it stands."""
 
     key: str = Field(description="our name for it, such as `elicitation-1`")
-    interaction: Number | None = Field(None, description="with it in its last response, if another")
-    event: Index = Field(description="index of the event with it in that response, from 0")
+    interaction: Number | None = Field(
+        None, description="with it in its last response, if another"
+    )
+    event: Index = Field(
+        description="index of the event with it in that response, from 0"
+    )
 
 
 class PushedAskModel(_Model):
@@ -179,8 +221,12 @@ class PushedTurnModel(_Model):
 class TaskAskModel(_Model):
     """The state of the task that shows requests for input for the first time."""
 
-    step: Index = Field(description="index of the step whose response has that state, from 0")
-    keys: list[str] = Field(min_length=1, description="its `inputRequests` that are new in it")
+    step: Index = Field(
+        description="index of the step whose response has that state, from 0"
+    )
+    keys: list[str] = Field(
+        min_length=1, description="its `inputRequests` that are new in it"
+    )
 
 
 class TaskAnswerModel(_Model):
@@ -199,7 +245,11 @@ class TaskTurnModel(_Model):
 
 def _via(turn: Any) -> str:
     """Return how a turn asks; older files only know the result."""
-    via = turn.get("via", "result") if isinstance(turn, dict) else getattr(turn, "via", "result")
+    via = (
+        turn.get("via", "result")
+        if isinstance(turn, dict)
+        else getattr(turn, "via", "result")
+    )
     return via if isinstance(via, str) else ""
 
 
@@ -230,56 +280,85 @@ class InteractionModel(ExchangeModel):
     )
     branch: BranchModel | None = None
     elicitation_turns: list[TurnModel]
-    task: list[ExchangeModel] | None = Field(None, description="what came of the task it creates")
+    task: list[ExchangeModel] | None = Field(
+        None, description="what came of the task it creates"
+    )
 
 
 class PieceFactsModel(_Model):
     """When one event, or one piece of another streamed body, arrived."""
 
     at_ms: int = Field(description="milliseconds since its request")
-    after: int = Field(description="how many requests had arrived in the whole recording by then")
-    size: Index | None = Field(None, description="its bytes, where the body has no events")
+    after: int = Field(
+        description="how many requests had arrived in the whole recording by then"
+    )
+    size: Index | None = Field(
+        None, description="its bytes, where the body has no events"
+    )
 
 
 class ExchangeFactsModel(_Model):
     """The volatile facts of one exchange."""
 
     number: Number = Field(description="place in arrival order, from 1")
-    recorder: Number | None = Field(None, description="which of `recorders`; absent: the first one")
+    recorder: Number | None = Field(
+        None, description="which of `recorders`; absent: the first one"
+    )
     own_number: Number | None = Field(
         None, description="place in order at its recorder, if another"
     )
-    interaction: Number = Field(description="the interaction that it belongs to, from 1")
-    turn: Index = Field(description="the turn that its request answers; 0: the first request")
-    answer: Index | None = Field(None, description="index of a posted answer of its turn, from 0")
+    interaction: Number = Field(
+        description="the interaction that it belongs to, from 1"
+    )
+    turn: Index = Field(
+        description="the turn that its request answers; 0: the first request"
+    )
+    answer: Index | None = Field(
+        None, description="index of a posted answer of its turn, from 0"
+    )
     step: Index | None = Field(None, description="index of a step of the task, from 0")
-    polls: Number | None = Field(None, description="polls that got this state; absent: one")
+    polls: Number | None = Field(
+        None, description="polls that got this state; absent: one"
+    )
     started_ms: int = Field(description="milliseconds since the recording began")
     duration_ms: int
-    ended_after: Index | None = Field(None, description="how many requests had come when it ended")
+    ended_after: Index | None = Field(
+        None, description="how many requests had come when it ended"
+    )
     follows: list[int] | None = Field(
-        None, description="writes recorded earlier that an appending run played since the last one"
+        None,
+        description="writes recorded earlier that an appending run played since the last one",
     )
     request_state_sha256: Sha256 | None = Field(
-        None, description="hash of the raw request state, or id of a task, that its response issued"
+        None,
+        description="hash of the raw request state, or id of a task, that its response issued",
     )
     echoed_state_sha256: Sha256 | None = Field(
-        None, description="hash of the raw request state, or id of a task, that its request carried"
+        None,
+        description="hash of the raw request state, or id of a task, that its request carried",
     )
-    sha256: Sha256 | None = Field(None, description="digest of request and response, checked")
+    sha256: Sha256 | None = Field(
+        None, description="digest of request and response, checked"
+    )
     pieces: list[PieceFactsModel] | None = None
 
 
 class RedactionModel(_Model):
     """What was changed about redaction for this recording; the built-in rules always apply."""
 
-    patterns: list[str] = Field(description="further regular expressions; group 1 is the secret")
+    patterns: list[str] = Field(
+        description="further regular expressions; group 1 is the secret"
+    )
     keys: list[str] = Field(description="further member names whose values are secrets")
-    disabled: list[str] = Field(description="rules or member names that were switched off")
+    disabled: list[str] = Field(
+        description="rules or member names that were switched off"
+    )
 
     def rules(self) -> RedactionRules:
         """Return the same as the rules that a redactor takes."""
-        return RedactionRules(tuple(self.patterns), tuple(self.keys), tuple(self.disabled))
+        return RedactionRules(
+            tuple(self.patterns), tuple(self.keys), tuple(self.disabled)
+        )
 
     @model_validator(mode="after")
     def _can_be_meant(self) -> Self:
@@ -291,7 +370,9 @@ class RecorderModel(_Model):
     """One of the recorders that saw the exchanges."""
 
     id: str = Field(description="tells its exchanges from those of any other recorder")
-    wall_ms: int = Field(description="its clock when it began: milliseconds since 1970, UTC")
+    wall_ms: int = Field(
+        description="its clock when it began: milliseconds since 1970, UTC"
+    )
     offset_ms: int = Field(0, description="when it began, in the time of `started_ms`")
 
 
@@ -304,11 +385,16 @@ class RecordingModel(_Model):
         None, description="over stdio: hash of the process that started the recorder"
     )
     command: str | None = Field(
-        None, description="starts the server, where the recorder did that, and not over stdio"
+        None,
+        description="starts the server, where the recorder did that, and not over stdio",
     )
-    recorders: list[RecorderModel] | None = Field(None, description="whose exchanges these are")
+    recorders: list[RecorderModel] | None = Field(
+        None, description="whose exchanges these are"
+    )
     exchanges: list[ExchangeFactsModel]
-    sha256: Sha256 | None = Field(None, description="of earlier versions; it is not checked")
+    sha256: Sha256 | None = Field(
+        None, description="of earlier versions; it is not checked"
+    )
 
 
 class CassetteModel(_Model):
@@ -318,13 +404,21 @@ class CassetteModel(_Model):
         SCHEMA_ID, validation_alias="$schema", serialization_alias="$schema"
     )
     version: Literal[1] = VERSION
-    transport: Literal["stdio"] | None = Field(None, description="`stdio`: pipes; absent: HTTP")
-    upstream: str = Field(description="the server's URL, without credentials; or its command")
+    transport: Literal["stdio"] | None = Field(
+        None, description="`stdio`: pipes; absent: HTTP"
+    )
+    upstream: str = Field(
+        description="the server's URL, without credentials; or its command"
+    )
     request_state: Literal["sealed", "verbatim"] = Field(
         description="`sealed`: raw states are replaced by surrogates; `verbatim`: kept"
     )
-    redaction: RedactionModel | None = Field(None, description="the rules of its placeholders")
-    answers: Literal["sealed"] | None = Field(None, description="only hashes of answers are kept")
+    redaction: RedactionModel | None = Field(
+        None, description="the rules of its placeholders"
+    )
+    answers: Literal["sealed"] | None = Field(
+        None, description="only hashes of answers are kept"
+    )
     interactions: list[InteractionModel]
     recording: RecordingModel
 

@@ -104,7 +104,11 @@ def _owner(
         return None
     for post in reversed(posts):
         asked = post.call.message
-        if asked is None or asked.kind is not Kind.REQUEST or (post.number or 0) > after:
+        if (
+            asked is None
+            or asked.kind is not Kind.REQUEST
+            or (post.number or 0) > after
+        ):
             continue
         if name == (asked.same_id if responds else same_name(asked.progress_token)):
             return post
@@ -119,4 +123,6 @@ def _response(exchange: RecordedExchange, pieces: Sequence[Piece]) -> Response |
         return None
     messages = [server_message(piece.raw) for piece in pieces]
     is_whole = any(said is not None and said.kind is Kind.RESPONSE for said in messages)
-    return Response(NO_STATUS, (), tuple(pieces), End.COMPLETE if is_whole else End.OPEN)
+    return Response(
+        NO_STATUS, (), tuple(pieces), End.COMPLETE if is_whole else End.OPEN
+    )

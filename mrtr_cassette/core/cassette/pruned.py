@@ -17,7 +17,9 @@ def needed_by_others(cassette: Cassette, numbers: Collection[int]) -> set[int]:
     """Return those of the numbered interactions that the remaining ones can't be without."""
     needed: set[int] = set()
     waiting = _without(cassette, numbers)
-    by_number = {interaction.number: interaction for interaction in cassette.interactions}
+    by_number = {
+        interaction.number: interaction for interaction in cassette.interactions
+    }
     while waiting:
         for number in _needs(waiting.pop()):
             if number in numbers and number not in needed:

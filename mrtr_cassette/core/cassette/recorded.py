@@ -72,7 +72,9 @@ class RecordedExchange:
     @property
     def ask(self) -> Ask | None:
         """Where the response asks for input; None where it doesn't."""
-        return None if self.response is None else ask_in(self.call.message, self.response)
+        return (
+            None if self.response is None else ask_in(self.call.message, self.response)
+        )
 
     @property
     def located_response(self) -> Located | None:
@@ -123,7 +125,9 @@ class PushedRequest:
         response = self.exchange.response
         message = None if response is None else completed_by(response, self.piece)
         if message is None:
-            raise AssertionError("unreachable because a pushed request is a message of a response")
+            raise AssertionError(
+                "unreachable because a pushed request is a message of a response"
+            )
         return message
 
     @property
@@ -278,7 +282,10 @@ class RecordedInteraction:
             if turn.position >= shared
             for index, answer in enumerate(turn.answers)
         ]
-        placed += [(each.exchange, TurnPlace(0, None, at)) for at, each in enumerate(self.steps)]
+        placed += [
+            (each.exchange, TurnPlace(0, None, at))
+            for at, each in enumerate(self.steps)
+        ]
         return tuple(placed)
 
     @property
@@ -306,7 +313,11 @@ class RecordedInteraction:
     @property
     def ending(self) -> RecordedExchange:
         """The exchange whose response says how the call ended, as far as it was recorded."""
-        polled = [step.exchange for step in self.steps if step.exchange.call.method == GET_TASK]
+        polled = [
+            step.exchange
+            for step in self.steps
+            if step.exchange.call.method == GET_TASK
+        ]
         return polled[-1] if polled else self.exchanges[-1]
 
     @property
@@ -354,17 +365,24 @@ class Cassette:
     @property
     def highest_number(self) -> int:
         """The highest number of an exchange."""
-        own = (exchange.number or 0 for each in self.interactions for exchange in each.own)
+        own = (
+            exchange.number or 0 for each in self.interactions for exchange in each.own
+        )
         return max(own, default=0)
 
-    def with_exchanges(self, changed: Mapping[RecordedExchange, RecordedExchange]) -> Cassette:
+    def with_exchanges(
+        self, changed: Mapping[RecordedExchange, RecordedExchange]
+    ) -> Cassette:
         """Return the same with other exchanges in the place of some, wherever they stand."""
         if not changed:
             return self
 
         def renewed(owners: Iterable[Any]) -> tuple[Any, ...]:
             return tuple(
-                [replace(it, exchange=changed.get(it.exchange, it.exchange)) for it in owners]
+                [
+                    replace(it, exchange=changed.get(it.exchange, it.exchange))
+                    for it in owners
+                ]
             )
 
         def turn(each: PushedTurn) -> PushedTurn:
@@ -389,12 +407,16 @@ def task_turns(steps: Sequence[TaskStep]) -> list[TaskTurn]:
         answers, state = step.exchange.call.answers, step.state
         if state is not None:
             asked = {key for turn in turns for key in turn.requests}
-            new = {key: it for key, it in state.input_requests.items() if key not in asked}
+            new = {
+                key: it for key, it in state.input_requests.items() if key not in asked
+            }
             turns += [TaskTurn(at, new)] if new else []
         for key, answer in ((answers and answers.input_responses) or {}).items():
             for place, turn in reversed(list(enumerate(turns))):
                 if key in turn.requests:
-                    answered = turn.answered if at in turn.answered else (*turn.answered, at)
+                    answered = (
+                        turn.answered if at in turn.answered else (*turn.answered, at)
+                    )
                     given = {**(turn.given or {}), key: answer}
                     turns[place] = turn._replace(answered=answered, given=given)
                     break
@@ -434,7 +456,11 @@ def in_conversation_order(
     """
 
     def first_number(interaction: RecordedInteraction) -> float:
-        numbers = [exchange.number for exchange in interaction.own if exchange.number is not None]
+        numbers = [
+            exchange.number
+            for exchange in interaction.own
+            if exchange.number is not None
+        ]
         return min(numbers, default=float("inf"))
 
     return sorted(interactions, key=first_number)

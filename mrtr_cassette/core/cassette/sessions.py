@@ -7,7 +7,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final, Generic, TypeVar
 
-from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, RecordedInteraction
+from mrtr_cassette.core.cassette.recorded import (
+    Cassette,
+    RecordedExchange,
+    RecordedInteraction,
+)
 from mrtr_cassette.core.protocol.calls import (
     NO_SESSION,
     Call,
@@ -104,8 +108,14 @@ def redirected_elsewhere(
     location = header_value(headers, "location") if 300 <= status < 400 else ""
     if origin.path_of(location) is not None:
         return None
-    is_of_browser = request.method == "GET" and EVENT_STREAM not in request.header("accept")
-    return None if is_of_browser and not origin.is_document(request) else shown_origin(location)
+    is_of_browser = request.method == "GET" and EVENT_STREAM not in request.header(
+        "accept"
+    )
+    return (
+        None
+        if is_of_browser and not origin.is_document(request)
+        else shown_origin(location)
+    )
 
 
 def endpoint_elsewhere(response: Response, origin: ServerOrigin) -> str | None:
@@ -119,7 +129,9 @@ def listens(call: Call, response: Response | None) -> bool:
     """Tell whether a response is a stream of messages that other requests caused."""
     if call.message is None:
         is_stream = response is not None and response.is_event_stream
-        return (call.request.method == "GET" and is_stream) or opens_channel(call.request)
+        return (call.request.method == "GET" and is_stream) or opens_channel(
+            call.request
+        )
     return call.message.kind is Kind.REQUEST and method_of(call.method).listens
 
 
@@ -144,18 +156,29 @@ def ends_session(request: Request, response: Response | None) -> bool:
 
 def rejoined(cassette: Cassette) -> Cassette:
     """Return a cassette in which interrupted streams are joined with those that resumed them."""
-    own = [exchange for interaction in cassette.interactions for exchange in interaction.own]
+    own = [
+        exchange
+        for interaction in cassette.interactions
+        for exchange in interaction.own
+    ]
     streams = Streams[RecordedExchange]()
     whole: dict[RecordedExchange, Response] = {}
     for each in sorted(own, key=lambda each: each.number or 0):
         begun, rest = streams.add(each, each), each.response
-        if begun is None or rest is None or not rest.is_event_stream or begun.response is None:
+        if (
+            begun is None
+            or rest is None
+            or not rest.is_event_stream
+            or begun.response is None
+        ):
             continue
         if begun.call.message is not None:
             before = whole.get(begun, begun.response)
             had = {identity for _, identity in event_ids(before)}
             again = {index for index, identity in event_ids(rest) if identity in had}
-            more = tuple([piece for at, piece in enumerate(rest.pieces) if at not in again])
+            more = tuple(
+                [piece for at, piece in enumerate(rest.pieces) if at not in again]
+            )
             whole[begun] = replace(before, pieces=before.pieces + more, end=rest.end)
     return cassette.with_exchanges(
         {each: replace(each, response=response) for each, response in whole.items()}
@@ -182,7 +205,9 @@ class Streams(Generic[E]):
         begun = self.resumed_by(exchange)
         session = _session_of(exchange)
         for _, identity in event_ids(exchange.response):
-            self._begun.setdefault((session, identity), known_as if begun is None else begun)
+            self._begun.setdefault(
+                (session, identity), known_as if begun is None else begun
+            )
         return begun
 
 
@@ -262,7 +287,9 @@ def ping_ids(exchanges: Iterable[RecordedExchange]) -> PingIds:
     return frozenset(ids)
 
 
-def without_pongs(interactions: Iterable[RecordedInteraction]) -> list[RecordedInteraction]:
+def without_pongs(
+    interactions: Iterable[RecordedInteraction],
+) -> list[RecordedInteraction]:
     """Return the interactions that are more than the answer to a ping."""
     given = list(interactions)
     ids = ping_ids(exchange for interaction in given for exchange in interaction.own)

@@ -35,7 +35,9 @@ def recounted(
 
     response, ended_after = exchange.response, exchange.ended_after
     if response is not None:
-        pieces = [Piece(raw, time(ms), after(count, ms)) for raw, ms, count in response.pieces]
+        pieces = [
+            Piece(raw, time(ms), after(count, ms)) for raw, ms, count in response.pieces
+        ]
         response = replace(response, pieces=tuple(pieces))
     return replace(
         exchange,
@@ -43,7 +45,9 @@ def recounted(
         response=response,
         started_ms=time(exchange.started_ms),
         ended_ms=time(exchange.ended_ms),
-        ended_after=None if ended_after is None else after(ended_after, exchange.ended_ms),
+        ended_after=None
+        if ended_after is None
+        else after(ended_after, exchange.ended_ms),
         recorded_by=by,
     )
 
@@ -72,13 +76,17 @@ def request_with(request: Request, change: TextChange) -> Request:
 def response_with(response: Response, change: TextChange) -> Response:
     """Return a response with other header values and other pieces."""
     headers = headers_with(response.headers, change)
-    pieces = [Piece(change(raw, ""), at_ms, after) for raw, at_ms, after in response.pieces]
+    pieces = [
+        Piece(change(raw, ""), at_ms, after) for raw, at_ms, after in response.pieces
+    ]
     return Response(response.status, headers, tuple(pieces), response.end)
 
 
 def headers_with(headers: Headers, change: TextChange) -> Headers:
     """Return headers with other values."""
-    return tuple([(name, _changed_text(text, change, name.lower())) for name, text in headers])
+    return tuple(
+        [(name, _changed_text(text, change, name.lower())) for name, text in headers]
+    )
 
 
 def _changed_text(text: str, change: TextChange, name: str) -> str:
@@ -118,7 +126,9 @@ def combine_cassettes(cassettes: Sequence[Cassette]) -> Cassette:
         for recorder in cassette.recorders or [RecorderFacts("", 0)]:
             recorders.append(recorder._replace(id=f"{index}:{recorder.id}"))
     path = ", ".join([cassette.path for cassette in cassettes])
-    return replace(first, path=path, interactions=tuple(interactions), recorders=tuple(recorders))
+    return replace(
+        first, path=path, interactions=tuple(interactions), recorders=tuple(recorders)
+    )
 
 
 def _refuse_other_rules(cassette: Cassette, first: Cassette) -> None:
@@ -133,12 +143,16 @@ def _last_arrival(exchange: RecordedExchange) -> int:
     return exchange.ended_after or exchange.number or 0
 
 
-def _moved(cassette: Cassette, index: int, before: int) -> dict[RecordedExchange, RecordedExchange]:
+def _moved(
+    cassette: Cassette, index: int, before: int
+) -> dict[RecordedExchange, RecordedExchange]:
     """Return a cassette's exchanges with numbers and names that those before it don't have."""
     first = index * _NAMES_OF_A_CASSETTE
 
     def counted_on(ref: Ref) -> Ref | None:
-        is_number = ref.token.isdigit() if ref.is_secret else ref.kind in (SESSION, TASK)
+        is_number = (
+            ref.token.isdigit() if ref.is_secret else ref.kind in (SESSION, TASK)
+        )
         return ref.with_last(first + int(ref.token)) if is_number else None
 
     def with_new_names(raw: bytes, _name: str) -> bytes:
@@ -155,7 +169,9 @@ def _moved(cassette: Cassette, index: int, before: int) -> dict[RecordedExchange
     for place, exchange in enumerate(exchanges, start=1):
         by = exchange.recorded_by or RecordedBy("", place)
         by = by._replace(recorder=f"{index}:{by.recorder}")
-        moved = recounted(exchange, by, before + (exchange.number or place), moved_count)
+        moved = recounted(
+            exchange, by, before + (exchange.number or place), moved_count
+        )
         follows = tuple([before + number for number in exchange.follows])
         changed[exchange] = with_texts(replace(moved, follows=follows), with_new_names)
     return changed

@@ -12,7 +12,12 @@ from mrtr_cassette.core.cassette.pruned import without_interactions
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.cassette.sessions import opened_session
 from mrtr_cassette.core.protocol.calls import NO_SESSION, session_of
-from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, server_message, server_messages
+from mrtr_cassette.core.protocol.jsonrpc import (
+    Kind,
+    Message,
+    server_message,
+    server_messages,
+)
 from mrtr_cassette.core.protocol.methods import DISCOVER
 from mrtr_cassette.core.protocol.origins import ServerOrigin
 from mrtr_cassette.core.secrets.names import has_secrets
@@ -136,18 +141,26 @@ def _check_headers_decide_nothing(cassette: Cassette) -> None:
             if message is None or message.kind is not Kind.REQUEST or not response:
                 continue
             by_headers = found.setdefault(_asked(message), {})
-            by_headers.setdefault(_deciding(exchange.request), set()).add(_answered(response))
+            by_headers.setdefault(_deciding(exchange.request), set()).add(
+                _answered(response)
+            )
     for by_headers in found.values():
-        for (headers, responses), (others, responses_there) in combinations(by_headers.items(), 2):
+        for (headers, responses), (others, responses_there) in combinations(
+            by_headers.items(), 2
+        ):
             if responses.isdisjoint(responses_there):
                 differing = {name for name, _ in set(headers) ^ set(others)}
                 names = ", ".join(sorted(differing))
-                raise _unsayable(cassette, f"the header or path ({names}) decides a response")
+                raise _unsayable(
+                    cassette, f"the header or path ({names}) decides a response"
+                )
 
 
 def _asked(message: Message) -> str:
     """Return the call of a request, as any client may make it."""
-    meta = {name: value for name, value in message.meta.items() if name.startswith(_OF_MCP)}
+    meta = {
+        name: value for name, value in message.meta.items() if name.startswith(_OF_MCP)
+    }
     return canonical([message.method, {**message.params, "_meta": meta}])
 
 
@@ -197,14 +210,18 @@ def _unsayable(cassette: Cassette, reason: str) -> CassetteError:
     )
 
 
-def _changed(cassette: Cassette, change: Callable[[RecordedExchange], _Changed]) -> Cassette:
+def _changed(
+    cassette: Cassette, change: Callable[[RecordedExchange], _Changed]
+) -> Cassette:
     changed: dict[RecordedExchange, RecordedExchange] = {}
     for interaction in cassette.interactions:
         for exchange in interaction.own:
             try:
                 request, response = change(exchange)
             except ValueError as error:
-                raise _unsayable(cassette, f"interaction {interaction.number}: {error}") from None
+                raise _unsayable(
+                    cassette, f"interaction {interaction.number}: {error}"
+                ) from None
             changed[exchange] = replace(exchange, request=request, response=response)
     return cassette.with_exchanges(changed)
 
@@ -223,13 +240,17 @@ def _as_lines(exchange: RecordedExchange, *, is_session: bool) -> _Changed:
     if request.method != "POST" and not is_channel:
         raise ValueError(f"{request.method} {request.target} means nothing there")
     if request.header(SESSION_HEADER) and not is_session:
-        raise ValueError("it is part of an HTTP session (protocol versions before 2026-07-28)")
+        raise ValueError(
+            "it is part of an HTTP session (protocol versions before 2026-07-28)"
+        )
     line = line_request(on_one_line(request.body), FIRST_SESSION)
     if response is None:
         return line, None
     texts = _message_texts(response)
     _check_messages_can_be_lines(response, texts)
-    is_request = exchange.call.message is None or exchange.call.message.kind is Kind.REQUEST
+    is_request = (
+        exchange.call.message is None or exchange.call.message.kind is Kind.REQUEST
+    )
     if not is_request and not any(server_message(text) for text in texts if text):
         return line, None
     pieces: list[Piece] = []
@@ -265,7 +286,9 @@ def _check_messages_can_be_lines(response: Response, texts: Iterable[bytes]) -> 
         if isinstance(error, dict) and error.get("code") == _HEADER_MISMATCH:
             raise ValueError("its headers decided the response, and pipes have none")
     if response.status >= 300 and not has_message:
-        raise ValueError(f"its response is HTTP {response.status}, which is not a message")
+        raise ValueError(
+            f"its response is HTTP {response.status}, which is not a message"
+        )
 
 
 def on_one_line(raw: bytes) -> bytes:

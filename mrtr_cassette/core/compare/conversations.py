@@ -178,7 +178,9 @@ def compared(
     return CassetteComparison(recorded.path, received.path, tuple(interactions))
 
 
-def _interaction_of(pair: _SidePair, namesakes: Mapping[int, _Side]) -> InteractionComparison:
+def _interaction_of(
+    pair: _SidePair, namesakes: Mapping[int, _Side]
+) -> InteractionComparison:
     """Compare two interactions that belong together, or describe one without a partner."""
     old = pair.old
     new = pair.new
@@ -217,7 +219,9 @@ def held_to(
         equal = None
         if candidates and pair.received is not None:
             single = replace(repeated, interactions=(made[pair.received],))
-            equal = _equal_pair(replace(recorded, interactions=candidates), single, ignored_for)
+            equal = _equal_pair(
+                replace(recorded, interactions=candidates), single, ignored_for
+            )
         if equal is not None:
             same.add(equal.recorded)
         found.append(equal or pair)
@@ -235,7 +239,9 @@ def _equal_pair(
 ) -> InteractionComparison | None:
     """Return the comparison of a single call with the first equal one of a cassette."""
     for interaction in recorded.interactions:
-        comparison = compared(replace(recorded, interactions=(interaction,)), made, ignored_for)
+        comparison = compared(
+            replace(recorded, interactions=(interaction,)), made, ignored_for
+        )
         if comparison.is_same:
             return comparison.interactions[0]
     return None
@@ -304,7 +310,9 @@ def _sides_of(cassette: Cassette, ignored_for: IgnoredFor) -> Iterator[_Side]:
         yield _Side(interaction, turns, key, _keys_of(key, page, texts), pointers)
 
 
-def _keys_of(key: CallKey, page: int, answers: tuple[str, ...]) -> tuple[object, object, object]:
+def _keys_of(
+    key: CallKey, page: int, answers: tuple[str, ...]
+) -> tuple[object, object, object]:
     """Return the keys by which a partner is found, the strictest first."""
     # The path of a server may be another one; other HTTP traffic is nothing but its path.
     endpoint = ""
@@ -315,7 +323,9 @@ def _keys_of(key: CallKey, page: int, answers: tuple[str, ...]) -> tuple[object,
     return (key.endpoint, same_call, answers), (same_call, answers), same_call
 
 
-def _turns_of(interaction: RecordedInteraction, ignored: Collection[MemberPath]) -> Iterator[_Turn]:
+def _turns_of(
+    interaction: RecordedInteraction, ignored: Collection[MemberPath]
+) -> Iterator[_Turn]:
     """Yield the turns of an interaction in a form that is equal for all ways of asking."""
     for turn in interaction.turns:
         if isinstance(turn, PushedTurn):
@@ -507,7 +517,9 @@ def _mark_of(old: object, new: object) -> Mark:
     return "~"
 
 
-def _turn_changes(old: _Turn, new: _Turn, verdict: Verdict) -> tuple[list[Change], list[Change]]:
+def _turn_changes(
+    old: _Turn, new: _Turn, verdict: Verdict
+) -> tuple[list[Change], list[Change]]:
     """Return the differences of the questions of two turns, and of their answers."""
     if _NO_TURN in (old, new):
         asked = [change_of(verdict, ASKS, old.question, new.question)]

@@ -42,7 +42,13 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     messages_in,
     server_message,
 )
-from mrtr_cassette.core.protocol.methods import CALL_TOOL, GET_TASK, LOG, TASK_VALUES, method_of
+from mrtr_cassette.core.protocol.methods import (
+    CALL_TOOL,
+    GET_TASK,
+    LOG,
+    TASK_VALUES,
+    method_of,
+)
 from mrtr_cassette.core.protocol.tasks import (
     TASK,
     TaskState,
@@ -51,7 +57,14 @@ from mrtr_cassette.core.protocol.tasks import (
     notified_state,
     polled_state,
 )
-from mrtr_cassette.core.secrets.names import ANSWER, STATE, Ref, reveal, rule_alone, with_refs
+from mrtr_cassette.core.secrets.names import (
+    ANSWER,
+    STATE,
+    Ref,
+    reveal,
+    rule_alone,
+    with_refs,
+)
 from mrtr_cassette.core.secrets.sealed import reads_as_words
 from mrtr_cassette.core.wire.http import (
     EVENT_STREAM,
@@ -87,7 +100,10 @@ _VOLATILE_OF_MESSAGES: Final[frozenset[MemberPath]] = frozenset(
     {
         ("params", "elicitationId"),
         ("params", "requestId"),
-        *(("params", "_meta", name) for name in (SUBSCRIPTION_ID, "progressToken", *TRACE_MEMBERS)),
+        *(
+            ("params", "_meta", name)
+            for name in (SUBSCRIPTION_ID, "progressToken", *TRACE_MEMBERS)
+        ),
         *(("params", name) for name in TASK_VALUES),
     }
 )
@@ -116,7 +132,9 @@ _QUESTION_IDS: Final = re.compile(rb'"elicitationId"\s*:\s*"([^"\\]{16,})"')
 def question_ids(raw: bytes) -> list[bytes]:
     """Return the ids that a server has made up for questions, without those that read as words."""
     found = _QUESTION_IDS.findall(raw)
-    return [identity for identity in found if not reads_as_words(identity.decode("latin-1"))]
+    return [
+        identity for identity in found if not reads_as_words(identity.decode("latin-1"))
+    ]
 
 
 # Two responses
@@ -151,7 +169,9 @@ def response_changes(
     after = _read(live, new, states)
     if old.is_lines or new.is_lines:
         method = recorded.call.method
-        drop_strays(method, before["#messages"], after["#messages"], is_at_start=is_at_start)
+        drop_strays(
+            method, before["#messages"], after["#messages"], is_at_start=is_at_start
+        )
     _drop_incomparable(old, new, before, after)
     changes = _judged_changes(recorded, before, after)
     if is_failure(recorded) or not is_failure(live):
@@ -254,7 +274,9 @@ def _key_changes(names: Mapping[str, str]) -> list[Change]:
     """Return the changes of questions that only have another key."""
     changes = []
     for key, name in names.items():
-        changes.append(change_of("key-changed", f"{ASKS}/{escape_pointer(key)}", key, name))
+        changes.append(
+            change_of("key-changed", f"{ASKS}/{escape_pointer(key)}", key, name)
+        )
     return changes
 
 
@@ -349,7 +371,9 @@ def task_question(requests: Mapping[str, InputRequest], task_id: str) -> dict[st
     return comparable_by_key(spelled, key_names(requests, task_id))
 
 
-def comparable_by_key(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+def comparable_by_key(
+    values: Mapping[str, Any], names: Mapping[str, str]
+) -> dict[str, Any]:
     """Return values by the names of the questions in place of their keys."""
     renamed = {names.get(key, key): value for key, value in values.items()}
     tree: dict[str, Any] = comparable_tree(canonical(renamed).encode())
@@ -454,7 +478,9 @@ def _read(
     return {**members, **result}
 
 
-def _response_to(messages: Sequence[Located], request: Message | None) -> Located | None:
+def _response_to(
+    messages: Sequence[Located], request: Message | None
+) -> Located | None:
     """Return the response to a request; a server that could not read it responds without its id."""
     if request is None or request.kind is not Kind.REQUEST:
         return None
@@ -520,7 +546,9 @@ def _headers(response: Response) -> dict[str, str]:
     return {key: ", ".join(parts) for key, parts in values.items()}
 
 
-def _message(tree: dict[str, Any], token: str | None, message: Message) -> dict[str, Any]:
+def _message(
+    tree: dict[str, Any], token: str | None, message: Message
+) -> dict[str, Any]:
     """Return the members of a message that are compared."""
     kept = {key: value for key, value in tree.items() if key not in ("id", "jsonrpc")}
     params = pinned(kept, _VOLATILE_OF_MESSAGES).get("params")
@@ -544,7 +572,9 @@ def _judged(change: Change, *, is_surface: bool) -> Change:
     steps = pointer_path(change.pointer)
     is_in_surface = is_surface and not change.pointer.startswith("/#")
     if is_in_surface or not SERVER_INFO.isdisjoint(steps):
-        return change._replace(verdict="surface-changed", is_information=is_offer(change, steps))
+        return change._replace(
+            verdict="surface-changed", is_information=is_offer(change, steps)
+        )
     return change
 
 
@@ -632,7 +662,9 @@ def _is_log(message: Mapping[str, Any]) -> bool:
 
 def _is_stray(message: Mapping[str, Any]) -> bool:
     """Tell whether a notification names no request and no task."""
-    return "method" in message and _NAMES_REQUEST.isdisjoint(message.get("params") or ())
+    return "method" in message and _NAMES_REQUEST.isdisjoint(
+        message.get("params") or ()
+    )
 
 
 def only_logs(exchange: RecordedExchange) -> bool:

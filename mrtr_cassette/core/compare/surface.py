@@ -22,7 +22,8 @@ _ONLY_DESCRIBES: Final = frozenset(
 )
 """Keywords of JSON Schema that refuse no value."""
 _ALTERNATIVES: Final = frozenset(
-    (name,) for name in ("$defs", "anyOf", "definitions", "enum", "oneOf", "properties", "type")
+    (name,)
+    for name in ("$defs", "anyOf", "definitions", "enum", "oneOf", "properties", "type")
 )
 """Keywords of JSON Schema below which an addition allows more values."""
 

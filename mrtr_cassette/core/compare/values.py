@@ -61,7 +61,14 @@ WORD: Final = "#word/"
 """After a pointer to a text, before the place of one of its words, from 0."""
 
 _PINNED: Final = "..."
-_KINDS: Final = {'"': "text", "{": "object", "[": "array", "t": "bool", "f": "bool", "n": "null"}
+_KINDS: Final = {
+    '"': "text",
+    "{": "object",
+    "[": "array",
+    "t": "bool",
+    "f": "bool",
+    "n": "null",
+}
 """The type of a value by the first character of its JSON."""
 _BELOW = re.compile(rf"({TEXT_STEP})?($|/|{ORDER}$)")
 _MADE_UP = re.compile(r"[\w.:+-]*[0-9][\w.:+-]*")
@@ -95,7 +102,9 @@ def heaviest(changes: Iterable[Change]) -> Verdict:
     return max(verdicts, key=VERDICTS.index, default="same")
 
 
-def without_ignored(changes: Iterable[Change], ignored: Collection[str]) -> list[Change]:
+def without_ignored(
+    changes: Iterable[Change], ignored: Collection[str]
+) -> list[Change]:
     """Return the changes that are neither at one of these pointers nor below one.
 
     If pointers name words of a text, it counts when other words differ.
@@ -173,7 +182,9 @@ def check_pointers(pointers: Collection[str]) -> None:
 def is_below(pointer: str, outer: str) -> bool:
     """Tell whether a place is at or within an outer one, in which `*` is any one step."""
     if "/*" not in outer:
-        return pointer.startswith(outer) and _BELOW.match(pointer, len(outer)) is not None
+        return (
+            pointer.startswith(outer) and _BELOW.match(pointer, len(outer)) is not None
+        )
     start = re.match(_ANY_STEP.sub("[^/#]+", re.escape(outer)), pointer)
     return start is not None and _BELOW.match(pointer, start.end()) is not None
 
@@ -323,7 +334,9 @@ def _places_in_lists(pair_items: PairItems, place: ValuesAt) -> list[ValuesAt] |
     places = []
     for at_old, at_new in pair_items(old, new):
         index = at_new if at_old is None else at_old
-        inner = ValuesAt(f"{pointer}/{index}", _item_at(old, at_old), _item_at(new, at_new))
+        inner = ValuesAt(
+            f"{pointer}/{index}", _item_at(old, at_old), _item_at(new, at_new)
+        )
         places.append(inner)
     return places
 

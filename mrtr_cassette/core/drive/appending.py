@@ -24,7 +24,12 @@ from mrtr_cassette.core.drive.conversation import (
     outcome,
 )
 from mrtr_cassette.core.drive.handles import Handles, handles_in, issued_in, sent_in
-from mrtr_cassette.core.drive.live_session import ServerSession, in_session, with_body, with_values
+from mrtr_cassette.core.drive.live_session import (
+    ServerSession,
+    in_session,
+    with_body,
+    with_values,
+)
 from mrtr_cassette.core.drive.plan import why_not_repeatable
 from mrtr_cassette.core.drive.script import RecordedScript
 from mrtr_cassette.core.protocol.calls import Call, CallKey, read_call
@@ -106,7 +111,9 @@ class Sessions:
         session = call.request.header(SESSION_HEADER)
         if not is_of_kind(session, SESSION) or session in self._live:
             return None
-        if call.request.is_line and (session not in self._opening or call.method == INITIALIZE):
+        if call.request.is_line and (
+            session not in self._opening or call.method == INITIALIZE
+        ):
             # What the client says to it opens it, or it needs no opening (from 2026-07-28 on).
             self._live[session] = session
             return None
@@ -123,7 +130,9 @@ class Sessions:
         """Take a live session that has been opened."""
         recorded = opening.call.request.header(SESSION_HEADER)
         # A server on pipes gives no session ids.
-        self._live[recorded] = recorded if opening.call.request.is_line else opening.session.id
+        self._live[recorded] = (
+            recorded if opening.call.request.is_line else opening.session.id
+        )
 
     def in_live(self, request: Request) -> Request:
         """Return a request in the live session, where it is in a recorded one."""
@@ -134,13 +143,17 @@ class Sessions:
 class SessionOpening(Conversation):
     """One session of the cassette, opened again with the live server as the client opened it."""
 
-    def __init__(self, call: Call, requests: Sequence[Request], session: ServerSession) -> None:
+    def __init__(
+        self, call: Call, requests: Sequence[Request], session: ServerSession
+    ) -> None:
         first, *self._unsent = requests
         super().__init__(first, None, session)
         self.call = call
         self.failure: Miss | None = None
 
-    def _after(self, exchange: RecordedExchange, _response: Message | None) -> Request | None:
+    def _after(
+        self, exchange: RecordedExchange, _response: Message | None
+    ) -> Request | None:
         status = 0 if exchange.response is None else exchange.response.status
         is_good = self.call.request.is_line or 200 <= status < 300
         if not is_good or has_error(exchange):
@@ -152,7 +165,9 @@ class SessionOpening(Conversation):
 class RecordedAsks:
     """The asks of a cassette that issued a state, by this state."""
 
-    def __init__(self, player: Player, new_recorder: Callable[..., Recorder] = Recorder) -> None:
+    def __init__(
+        self, player: Player, new_recorder: Callable[..., Recorder] = Recorder
+    ) -> None:
         self._player, self._new_recorder = player, new_recorder
         self._askers: dict[str, list[ReplayEntry]] = {}
         for entry in player.entries:
@@ -169,7 +184,9 @@ class RecordedAsks:
         """
         state = None if call.answers is None else call.answers.request_state
         if state is None:
-            detail = "its cursor is that of a recorded page: record the whole list again"
+            detail = (
+                "its cursor is that of a recorded page: record the whole list again"
+            )
             return unrecorded(shown, detail) if self._has_issued(call) else None
         # What a client adds to a state goes to the server too, to be refused there.
         within = [
@@ -184,7 +201,9 @@ class RecordedAsks:
         key = self._player.key_of(shown)
         asker = next((asker for asker in askers if asker.key == key), None)
         if asker is None:
-            return unrecorded(shown, "its request state was recorded for another call", askers[0])
+            return unrecorded(
+                shown, "its request state was recorded for another call", askers[0]
+            )
         exchanges = tuple([each.exchange for each in _chain(asker)])
         interaction = RecordedInteraction(0, exchanges, None, is_orphan=False)
         reason = why_not_repeatable(interaction)
@@ -244,7 +263,9 @@ class ReplayToAsk(Conversation):
         """Return the client's retry with the live state in the place of the recorded one."""
         live, recorded = self.states[-1]
         body = with_values(
-            self.request.body, [ECHOED_STATE_PATH], lambda value: value.replace(recorded, live)
+            self.request.body,
+            [ECHOED_STATE_PATH],
+            lambda value: value.replace(recorded, live),
         )
         return with_body(self.request, body)
 
@@ -300,7 +321,9 @@ class Diverged:
 
     def refusal(self, shown: Call) -> Miss:
         """Return why a request that may depend on the write is not sent on."""
-        detail = f"{self.entry.key} was played before it, and repeated first: {self.detail}"
+        detail = (
+            f"{self.entry.key} was played before it, and repeated first: {self.detail}"
+        )
         return unrecorded(shown, detail, self.entry, self.differences)
 
 
@@ -343,7 +366,9 @@ class Appending:
         self._said: set[str] = set()
         """Such texts that the client has sent of its own accord."""
 
-    def received(self, request: Request, now: float | None = None) -> Play | Call | Miss:
+    def received(
+        self, request: Request, now: float | None = None
+    ) -> Play | Call | Miss:
         """Return what is played for a request, or why it gets nothing.
 
         A call is the request as messages may show it, for which the live server is brought to where
@@ -384,7 +409,9 @@ class Appending:
         session = self._player.recorded_session(request)
         return line_request(request.body, "" if session == FIRST_SESSION else session)
 
-    def bring(self, request: Request, shown: Call) -> Generator[Conversation, None, Request | Miss]:
+    def bring(
+        self, request: Request, shown: Call
+    ) -> Generator[Conversation, None, Request | Miss]:
         """Yield the conversations that bring the live server to where the client is.
 
         Returns the request in the live server's terms, or why it is not sent.

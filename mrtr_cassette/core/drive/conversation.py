@@ -12,7 +12,11 @@ from typing import Any, Final, Literal, Protocol
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.compare.values import Change
 from mrtr_cassette.core.drive.departures import Departure, Leaving
-from mrtr_cassette.core.drive.live_session import ServerSession, request_beside, with_body
+from mrtr_cassette.core.drive.live_session import (
+    ServerSession,
+    request_beside,
+    with_body,
+)
 from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.dialect import (
     INPUT_RESPONSES,
@@ -22,8 +26,18 @@ from mrtr_cassette.core.protocol.dialect import (
     write_retry,
 )
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message
-from mrtr_cassette.core.protocol.methods import CANCEL_TASK, GET_TASK, TASK_ID, UPDATE_TASK
-from mrtr_cassette.core.protocol.tasks import POLL_INTERVAL, TaskState, created_task, polled_state
+from mrtr_cassette.core.protocol.methods import (
+    CANCEL_TASK,
+    GET_TASK,
+    TASK_ID,
+    UPDATE_TASK,
+)
+from mrtr_cassette.core.protocol.tasks import (
+    POLL_INTERVAL,
+    TaskState,
+    created_task,
+    polled_state,
+)
 from mrtr_cassette.core.record.pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation
 from mrtr_cassette.core.wire.http import End, Request
@@ -205,7 +219,11 @@ class Conversation:
         pending, departure = self.leaving.pending, self.leaving.departure
         if self.is_over and pending is not None:
             self.leaving.pending = None
-            return None if departure and departure.notice is None else self._cancel(pending)
+            return (
+                None
+                if departure and departure.notice is None
+                else self._cancel(pending)
+            )
         if self.is_over:
             return self.leave()
         if self.task is not None and not self._due:
@@ -295,7 +313,9 @@ class Conversation:
         else:
             self.standing = Finished(self._asked + 1, exchange, response)
 
-    def _after(self, _exchange: RecordedExchange, _response: Message | None) -> Request | None:
+    def _after(
+        self, _exchange: RecordedExchange, _response: Message | None
+    ) -> Request | None:
         """Return the request that follows a response, if any does."""
         return None
 
@@ -315,7 +335,11 @@ class Conversation:
     def _tell(self, ask: LiveAsk) -> Observation | None:
         # That a call becomes a task is no turn.
         self._asked += ask.task is None or bool(ask.task_keys)
-        return None if self._script is None else self._replied(ask, self._script.answer(ask))
+        return (
+            None
+            if self._script is None
+            else self._replied(ask, self._script.answer(ask))
+        )
 
     def answer(self, answer: Answered) -> Observation | None:
         """Answer the ask that has no answer so far, unless the server has not waited for that."""
@@ -363,7 +387,9 @@ class ToolList(Conversation):
         self.is_whole = True
         self._pages = 0
 
-    def _after(self, _exchange: RecordedExchange, response: Message | None) -> Request | None:
+    def _after(
+        self, _exchange: RecordedExchange, response: Message | None
+    ) -> Request | None:
         result = None if response is None else response.tree.get("result")
         page = result if isinstance(result, dict) else {}
         tools = page.get("tools")
@@ -371,14 +397,22 @@ class ToolList(Conversation):
         self.tools += tools if isinstance(tools, list) else ()
         self._pages += 1
         cursor = page.get("nextCursor")
-        if not self.is_whole or not isinstance(cursor, str) or self._pages == _MOST_PAGES:
+        if (
+            not self.is_whole
+            or not isinstance(cursor, str)
+            or self._pages == _MOST_PAGES
+        ):
             return None
         member = {"cursor": encode_basestring_ascii(cursor).encode()}
         return with_body(self.request, with_params(self.request.body, member))
 
     def hints(self, name: str) -> Mapping[str, Any]:
         """Return what the server says that a tool does to the world."""
-        named = (each for each in self.tools if isinstance(each, dict) and each.get("name") == name)
+        named = (
+            each
+            for each in self.tools
+            if isinstance(each, dict) and each.get("name") == name
+        )
         hints = next(named, {}).get("annotations")
         return hints if isinstance(hints, dict) else {}
 
@@ -391,7 +425,12 @@ class AnsweredPoll(Conversation):
     """
 
     def __init__(
-        self, poll: Request, session: ServerSession, call: Call, seen: dict[str, bool], asked: int
+        self,
+        poll: Request,
+        session: ServerSession,
+        call: Call,
+        seen: dict[str, bool],
+        asked: int,
     ) -> None:
         super().__init__(poll, None, session)
         self._call, self._seen, self._asked = call, seen, asked
@@ -415,17 +454,23 @@ class AnsweredPoll(Conversation):
         self.leaving.pending = None
         exchange = observation.seal(End.COMPLETE, 0.0)
         if observation.call.method == UPDATE_TASK:
-            self._seen.update(dict.fromkeys(self._seen, False) if has_error(exchange) else ())
+            self._seen.update(
+                dict.fromkeys(self._seen, False) if has_error(exchange) else ()
+            )
             return
         state = polled_state(observation.response)
         asked = {} if state is None else state.input_requests
         new = {key: key for key in asked if key not in self._seen}
         # Answers may not have taken effect so far.
-        self.task = state if asked and all(self._seen.get(key) for key in asked) else None
+        self.task = (
+            state if asked and all(self._seen.get(key) for key in asked) else None
+        )
         if new:
             self._asked += 1
             self._seen.update(dict.fromkeys(new, False))
-            ask = LiveAsk(self._asked, exchange, task=state, task_keys=new, call=self._call)
+            ask = LiveAsk(
+                self._asked, exchange, task=state, task_keys=new, call=self._call
+            )
             self.standing = NeedsAnswers(ask)
         elif self.task is None:
             self.standing = Finished(self._asked, exchange)

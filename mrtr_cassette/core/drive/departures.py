@@ -51,7 +51,9 @@ def departures_in(interactions: Iterable[RecordedInteraction]) -> dict[int, Depa
             calls[session, message.id] = interaction
             if _was_closed(exchange):
                 last = len(interaction.exchanges) - 1
-                found[interaction.number] = Departure(last, messages_so_far(exchange.response))
+                found[interaction.number] = Departure(
+                    last, messages_so_far(exchange.response)
+                )
     return found
 
 
@@ -129,8 +131,14 @@ class Leaving:
     def is_due(self, observation: Observation) -> bool:
         """Tell whether the call is to be left after what has come of a response."""
         departure = self.departure
-        if departure is None or observation is not self.pending or observation.is_answered:
+        if (
+            departure is None
+            or observation is not self.pending
+            or observation.is_answered
+        ):
             return False
         if departure.request != self._sent - 1 or self.cancelling is not None:
             return False
-        return messages_so_far(observation.seal(End.OPEN, 0.0).response) >= departure.after
+        return (
+            messages_so_far(observation.seal(End.OPEN, 0.0).response) >= departure.after
+        )

@@ -21,7 +21,9 @@ from mrtr_cassette.core.wire.jsonbytes import MemberPath, find_spans, splice
 
 _SHORTEST: Final = 6
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
-_SPELLED_TOKEN: Final = re.compile(rb"\\+(?:u[0-9A-Fa-f]{4}|.)|[A-Za-z0-9_-]+", re.DOTALL)
+_SPELLED_TOKEN: Final = re.compile(
+    rb"\\+(?:u[0-9A-Fa-f]{4}|.)|[A-Za-z0-9_-]+", re.DOTALL
+)
 """A token, or an escape of JSON, which is none."""
 _TEXT_OR_NUMBER: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[0-9]+')
 _DIGIT: Final = re.compile("[0-9]")
@@ -114,7 +116,9 @@ def sent_in(request: Request) -> set[str]:
 def issued_in(exchange: RecordedExchange) -> set[str]:
     """Return the texts in a response that may be handles; tools and prompts are called by names."""
     method = exchange.call.method
-    is_surface = method_of(method).describes_server and not method.startswith("resources/")
+    is_surface = method_of(method).describes_server and not method.startswith(
+        "resources/"
+    )
     if exchange.response is None or is_surface:
         return set()
     return set(filter(_is_handle, _tokens(exchange.response.body)))
@@ -175,7 +179,9 @@ class Handles:
             for span in spans:
                 part = request.body[span.start : span.end]
                 replacements.append((span, _replaced(part, self._live)))
-        headers = tuple([self._header_in_live(name, value) for name, value in request.headers])
+        headers = tuple(
+            [self._header_in_live(name, value) for name, value in request.headers]
+        )
         body = splice(request.body, replacements)
         return with_body(replace(request, headers=headers), body)
 
@@ -190,7 +196,9 @@ class Handles:
         response = exchange.response
         if not self._recorded or response is None:
             return exchange
-        recorded = response_with(response, lambda raw, _: _replaced(raw, self._recorded))
+        recorded = response_with(
+            response, lambda raw, _: _replaced(raw, self._recorded)
+        )
         return replace(exchange, response=recorded)
 
 

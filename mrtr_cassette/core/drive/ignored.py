@@ -48,7 +48,9 @@ def call_name(call: Call) -> str:
 def ignored_in(rules: Sequence[IgnoredPlaces], call: Call) -> tuple[str, ...]:
     """Return the pointers that don't count in what a call gets."""
     names = (call.method, call.name, call_name(call))
-    matching = [rule for rule in rules if any(fnmatchcase(name, rule.call) for name in names)]
+    matching = [
+        rule for rule in rules if any(fnmatchcase(name, rule.call) for name in names)
+    ]
     pointers = [pointer for rule in matching for pointer in rule.pointers]
     return tuple([without_side(pointer, "params", "result") for pointer in pointers])
 
@@ -63,17 +65,24 @@ def read_ignored(text: str) -> list[IgnoredPlaces]:
     rules = tree.pop(_TABLE, [])
     if tree or not isinstance(rules, list):
         raise ValueError(f"it may have tables [[{_TABLE}]] only")
-    return [_read_rule(rule, f"[[{_TABLE}]] {number}") for number, rule in enumerate(rules, 1)]
+    return [
+        _read_rule(rule, f"[[{_TABLE}]] {number}")
+        for number, rule in enumerate(rules, 1)
+    ]
 
 
 def _read_rule(rule: Any, where: str) -> IgnoredPlaces:
     call, pointers = "*", None
     if isinstance(rule, dict) and rule.keys() <= {"call", "pointers"}:
         call, pointers = rule.get("call", call), rule.get("pointers")
-    are_pointers = isinstance(pointers, list) and all(str(each)[:1] == "/" for each in pointers)
+    are_pointers = isinstance(pointers, list) and all(
+        str(each)[:1] == "/" for each in pointers
+    )
     if not (pointers and are_pointers and isinstance(call, str)):
         needed = "`pointers`, a list of JSON Pointers, which begin with a slash"
-        raise ValueError(f"{where} has {needed}, may have `call`, a text, and nothing else")
+        raise ValueError(
+            f"{where} has {needed}, may have `call`, a text, and nothing else"
+        )
     return IgnoredPlaces(call, tuple(pointers))
 
 
@@ -81,7 +90,9 @@ def write_ignored(text: str, call: str, pointers: Collection[str]) -> str:
     """Return the file with more places; what stands in it stays, comments too."""
     lines = ",\n".join(f"  {encode_basestring(pointer)}" for pointer in pointers)
     gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
-    rule = f"[[{_TABLE}]]\ncall = {encode_basestring(call)}\npointers = [\n{lines},\n]\n"
+    rule = (
+        f"[[{_TABLE}]]\ncall = {encode_basestring(call)}\npointers = [\n{lines},\n]\n"
+    )
     return f"{text}{gap}{rule}"
 
 
@@ -97,7 +108,9 @@ class Learned(NamedTuple):
 
 
 def learned(
-    first: VerifiedInteraction, second: VerifiedInteraction | None, known: Collection[str] = ()
+    first: VerifiedInteraction,
+    second: VerifiedInteraction | None,
+    known: Collection[str] = (),
 ) -> list[Learned]:
     """Return what differs by itself, but at `known` places.
 
@@ -108,9 +121,15 @@ def learned(
     places: dict[str, Learned] = {}
     if second is not None:
         if len(first.pairs) != len(second.pairs):
-            return [Learned("", "the server asks more questions in one run than in the other")]
+            return [
+                Learned(
+                    "", "the server asks more questions in one run than in the other"
+                )
+            ]
         for before, after in zip(first.pairs, second.pairs, strict=True):
-            for change in without_ignored(response_changes(before.live, after.live), known):
+            for change in without_ignored(
+                response_changes(before.live, after.live), known
+            ):
                 _learn(places, change)
     found = [place.pointer for place in places.values() if place.reason is None]
     changes = [change for _, change in first.changes]
@@ -120,7 +139,9 @@ def learned(
     return list(places.values())
 
 
-def _learn(places: dict[str, Learned], change: Change, unproven: str | None = None) -> None:
+def _learn(
+    places: dict[str, Learned], change: Change, unproven: str | None = None
+) -> None:
     """Add the places of a change; of one between two calls nothing is unproven."""
     if change.is_information:
         return
@@ -158,4 +179,6 @@ def _looks_made_up(change: Change) -> bool:
     before, after = (text.split() for text in texts)
     places = changed_words(change) or range(min(len(before), len(after)))
     words = [each[place] for each in (before, after) for place in places]
-    return all(not reads_as_words(word) or any(map(str.isdigit, word)) for word in words)
+    return all(
+        not reads_as_words(word) or any(map(str.isdigit, word)) for word in words
+    )

@@ -9,7 +9,12 @@ from dataclasses import replace
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.cassette.texts import with_texts
 from mrtr_cassette.core.compare.responses import question_ids
-from mrtr_cassette.core.drive.live_session import ISSUED, SENT_BACK, issued_values, with_values
+from mrtr_cassette.core.drive.live_session import (
+    ISSUED,
+    SENT_BACK,
+    issued_values,
+    with_values,
+)
 from mrtr_cassette.core.protocol.jsonrpc import Kind, splice_pieces
 from mrtr_cassette.core.protocol.methods import TASK_VALUES, method_of
 from mrtr_cassette.core.secrets.names import (

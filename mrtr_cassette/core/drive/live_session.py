@@ -23,7 +23,12 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     last_response,
     server_message,
 )
-from mrtr_cassette.core.protocol.methods import DISCOVER, INITIALIZE, INITIALIZED, method_of
+from mrtr_cassette.core.protocol.methods import (
+    DISCOVER,
+    INITIALIZE,
+    INITIALIZED,
+    method_of,
+)
 from mrtr_cassette.core.protocol.tasks import TASKS
 from mrtr_cassette.core.record.pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
@@ -115,7 +120,9 @@ class ServerSession:
             if self.wants_text or _is_text(call.message.id):
                 identity = b'"%b%d"' % (_TEXT_ID, self._sent)
             spans = find_spans(body, [ID_PATH])[ID_PATH]
-            request = with_body(request, splice(body, [(span, identity) for span in spans]))
+            request = with_body(
+                request, splice(body, [(span, identity) for span in spans])
+            )
         request = _readable(in_session(request, self.id))
         observation = self.recorder.request_received(request, 0.0)
         self._owners[observation.number] = owner
@@ -126,7 +133,9 @@ class ServerSession:
         if first.is_line:
             return self.request(line_request(body), owner)
         kept = tuple(pair for pair in first.headers if pair[0].lower() in _OF_ALL)
-        return self.request(Request("POST", first.target, (*POST_HEADERS, *kept), body), owner)
+        return self.request(
+            Request("POST", first.target, (*POST_HEADERS, *kept), body), owner
+        )
 
     def pong(self, ping: Message, owner: RequestOwner) -> Observation:
         """Return the request that answers a ping of the server."""
@@ -143,9 +152,15 @@ class ServerSession:
         piece = Piece(push.message.raw, 0.0, 0)
         response = Response(200, JSON_HEADERS, (piece,), End.COMPLETE)
         request = push.call.request
-        seen = RecordedExchange(push.exchange, request, response, 0.0, 0.0, None, None, 0)
+        seen = RecordedExchange(
+            push.exchange, request, response, 0.0, 0.0, None, None, 0
+        )
         exchange = self.recorder.seal(seen, push.call).exchange
-        sealed = None if exchange.response is None else server_message(exchange.response.body)
+        sealed = (
+            None
+            if exchange.response is None
+            else server_message(exchange.response.body)
+        )
         return exchange, sealed or push.message
 
     def responded(self, observation: Observation) -> RequestOwner | None:
@@ -180,7 +195,9 @@ def _is_text(identity: str | None) -> bool:
 
 def with_id_of(call: Call, live: RecordedExchange) -> RecordedExchange:
     """Return a live exchange with the id of another call, in whatever repeats it too."""
-    own, identity = (caller_values(each.message).id or b"" for each in (live.call, call))
+    own, identity = (
+        caller_values(each.message).id or b"" for each in (live.call, call)
+    )
     own = own.strip(b'"')
     if not OWN_ID.fullmatch(own):
         return live
@@ -221,7 +238,11 @@ def in_session(request: Request, session: str) -> Request:
 
 
 def _readable(request: Request) -> Request:
-    return request if request.is_line else _with_header(request, "Accept-Encoding", "identity")
+    return (
+        request
+        if request.is_line
+        else _with_header(request, "Accept-Encoding", "identity")
+    )
 
 
 def _with_header(request: Request, name: str, value: str) -> Request:
@@ -254,7 +275,9 @@ def with_live_names(raw: bytes, live_by_name: Mapping[str, str]) -> bytes:
     """
 
     def live(ref: Ref) -> bytes | None:
-        value = live_by_name.get(ref.name) if ref.kind in (STATE, TASK, SESSION) else None
+        value = (
+            live_by_name.get(ref.name) if ref.kind in (STATE, TASK, SESSION) else None
+        )
         return None if value is None else encode_basestring_ascii(value)[1:-1].encode()
 
     return with_refs(raw, live)
@@ -265,7 +288,11 @@ def issued_values(recorded: Message | None, live: Message | None) -> dict[str, s
     trees = [{} if message is None else message.tree for message in (recorded, live)]
     old, new = ([value_at(tree, path) for path in ISSUED] for tree in trees)
     pairs = zip(old, new, strict=True)
-    return {one: other for one, other in pairs if isinstance(one, str) and isinstance(other, str)}
+    return {
+        one: other
+        for one, other in pairs
+        if isinstance(one, str) and isinstance(other, str)
+    }
 
 
 def request_beside(
@@ -274,7 +301,11 @@ def request_beside(
     """Return another request of the client that makes a call, with its headers and `_meta`."""
     calling = read_call(call).message
     if calling is not None and "_meta" in calling.params:
-        meta = {name: value for name, value in calling.meta.items() if name != "progressToken"}
+        meta = {
+            name: value
+            for name, value in calling.meta.items()
+            if name != "progressToken"
+        }
         params = {**params, "_meta": meta}
     message = {"jsonrpc": "2.0", "id": 0, "method": method, "params": dict(params)}
     headers = tuple(
@@ -356,7 +387,10 @@ class OwnClient:
         return Request("DELETE", self._target, ((_VERSION_HEADER, self._version),), b"")
 
     def call(
-        self, method: str, params: Mapping[str, Any], input_schema: Mapping[str, Any] | None = None
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        input_schema: Mapping[str, Any] | None = None,
     ) -> Request:
         """Return the first request of a call; the tool's schema may want arguments in headers."""
         version = (_VERSION_HEADER, self._version)
@@ -373,13 +407,17 @@ class OwnClient:
         headers = (version, ("Mcp-Method", method), *named, *arguments)
         return self._post(method, {**params, "_meta": meta}, headers)
 
-    def _post(self, method: str, params: Mapping[str, Any] | None, headers: Headers) -> Request:
+    def _post(
+        self, method: str, params: Mapping[str, Any] | None, headers: Headers
+    ) -> Request:
         message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
         if not method.startswith("notifications/"):
             message["id"] = 0
         if params is not None:
             message["params"] = params
-        return Request("POST", self._target, (*POST_HEADERS, *headers), to_json(message).encode())
+        return Request(
+            "POST", self._target, (*POST_HEADERS, *headers), to_json(message).encode()
+        )
 
 
 def is_modern(call: Call) -> bool:
@@ -398,7 +436,9 @@ def declaring(request: Request, kinds: Collection[str]) -> Request:
         inner = both.get(name)
         both[name] = {**inner, **value} if isinstance(inner, dict) else value
     member = {f"{_META}clientCapabilities": canonical(both).encode()}
-    return with_body(request, replace_members(request.body, ("params", "_meta"), member))
+    return with_body(
+        request, replace_members(request.body, ("params", "_meta"), member)
+    )
 
 
 def _capabilities(kinds: Collection[str]) -> dict[str, Any]:
@@ -407,7 +447,9 @@ def _capabilities(kinds: Collection[str]) -> dict[str, Any]:
     return {"elicitation": modes, **others} if modes else others
 
 
-def _argument_headers(schema: Mapping[str, Any], arguments: Any) -> Iterator[tuple[str, str]]:
+def _argument_headers(
+    schema: Mapping[str, Any], arguments: Any
+) -> Iterator[tuple[str, str]]:
     fields = schema.get("properties")
     for name, member in fields.items() if isinstance(fields, dict) else ():
         header = member.get("x-mcp-header") if isinstance(member, dict) else None

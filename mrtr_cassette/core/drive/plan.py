@@ -29,7 +29,13 @@ from mrtr_cassette.core.protocol.methods import (
     method_of,
 )
 from mrtr_cassette.core.secrets.decode import as_text, without_percent
-from mrtr_cassette.core.secrets.names import ANSWER, HASH, has_kind, has_secrets, without_numbers
+from mrtr_cassette.core.secrets.names import (
+    ANSWER,
+    HASH,
+    has_kind,
+    has_secrets,
+    without_numbers,
+)
 from mrtr_cassette.core.wire.http import (
     ABOUT_COPIES,
     LAST_EVENT_ID_HEADER,
@@ -69,7 +75,9 @@ class Planned:
     @property
     def is_sent(self) -> bool:
         """Whether the server gets it, unless something speaks against that."""
-        return self.is_compared or self.is_needed or self.part in ("opening", "listening")
+        return (
+            self.is_compared or self.is_needed or self.part in ("opening", "listening")
+        )
 
     @property
     def may_write(self) -> bool:
@@ -103,7 +111,9 @@ def planned(
             skipped = "it is no part of a session, and the server takes nothing else"
         else:
             is_left = departure is not None or cancels is not None
-            skipped = next(_objections(interaction, call, part, endpoint, is_left=is_left), None)
+            skipped = next(
+                _objections(interaction, call, part, endpoint, is_left=is_left), None
+            )
         item = Planned(
             interaction,
             call,
@@ -132,21 +142,34 @@ def _with_needed(plan: Sequence[Planned]) -> list[Planned]:
     return marked
 
 
-def _is_selected(interaction: RecordedInteraction, call: Call, only: Sequence[str]) -> bool:
-    names = (call.method, call.name, f"{call.method} {call.name}", f"{interaction.number}")
+def _is_selected(
+    interaction: RecordedInteraction, call: Call, only: Sequence[str]
+) -> bool:
+    names = (
+        call.method,
+        call.name,
+        f"{call.method} {call.name}",
+        f"{interaction.number}",
+    )
     return any(fnmatchcase(name, pattern) for pattern in only for name in names)
 
 
-def check_patterns(interactions: Sequence[RecordedInteraction], only: Sequence[str]) -> None:
+def check_patterns(
+    interactions: Sequence[RecordedInteraction], only: Sequence[str]
+) -> None:
     """Make sure that each pattern fits a call.
 
     Raises:
         UsageError: one fits none; the error says what there is.
     """
-    calls = [(interaction, interaction.exchanges[0].call) for interaction in interactions]
+    calls = [
+        (interaction, interaction.exchanges[0].call) for interaction in interactions
+    ]
     names = dict.fromkeys([call.name or call.method for _, call in calls])
     for pattern in only:
-        if not any(_is_selected(interaction, call, (pattern,)) for interaction, call in calls):
+        if not any(
+            _is_selected(interaction, call, (pattern,)) for interaction, call in calls
+        ):
             raise UsageError(
                 f"<<only>> {pattern!r} fits no call of the cassettes",
                 hint=shorten(f"they have {', '.join(names)}"),
@@ -168,7 +191,9 @@ def is_at(endpoint: str, request: Request) -> bool:
 
 
 def _part_of(exchange: RecordedExchange, call: Call) -> Part:
-    if opens_channel(call.request) or (call.message is None and listens(call, exchange.response)):
+    if opens_channel(call.request) or (
+        call.message is None and listens(call, exchange.response)
+    ):
         return "listening"
     if call.message is None:
         return "opening" if call.request.method == "DELETE" else "other"
@@ -216,7 +241,9 @@ def _objections(
 def why_not_repeatable(interaction: RecordedInteraction) -> str | None:
     """Return why a recorded conversation can't be repeated with a live server, or None."""
     if interaction.exchanges[0].call.answers is not None:
-        return "the recorded conversation begins with a retry whose ask was not recorded"
+        return (
+            "the recorded conversation begins with a retry whose ask was not recorded"
+        )
     answered: set[int] = set()
     for number, turn in enumerate(interaction.turns, start=1):
         answers = canonical(turn.given)
@@ -226,7 +253,10 @@ def why_not_repeatable(interaction: RecordedInteraction) -> str | None:
             return f"the recorded answer of turn {number} has redacted secrets"
         answered.update(turn.answered if isinstance(turn, TaskTurn) else ())
     methods = [step.exchange.call.method for step in interaction.steps]
-    if any(method == UPDATE_TASK and at not in answered for at, method in enumerate(methods)):
+    if any(
+        method == UPDATE_TASK and at not in answered
+        for at, method in enumerate(methods)
+    ):
         return "it answers what a notification of its task asked, or nothing"
     return None
 
@@ -240,7 +270,9 @@ def planned_by_run(
     its sessions, and the writes that came before a call.
     """
     exchanges = [exchange for call in plan for exchange in call.interaction.own]
-    runs = runs_of(sorted(exchanges, key=lambda exchange: exchange.number or 0), recorders)
+    runs = runs_of(
+        sorted(exchanges, key=lambda exchange: exchange.number or 0), recorders
+    )
     by_number: dict[int | None, Planned] = {}
     openings: dict[str, list[Planned]] = {}
     opened: set[tuple[int, str]] = set()
@@ -255,7 +287,9 @@ def planned_by_run(
             opened.add((run, session))
             brought += openings.get(session, ())
         for exchange in recorded:
-            brought += [by_number[write] for write in exchange.follows if write in by_number]
+            brought += [
+                by_number[write] for write in exchange.follows if write in by_number
+            ]
         of_run = plans.setdefault(run, [])
         of_run += [replace(before, is_brought=True) for before in brought]
         of_run.append(call)

@@ -21,13 +21,19 @@ from mrtr_cassette.core.cassette.recorded import (
     in_conversation_order,
 )
 from mrtr_cassette.core.cassette.texts import recounted, with_texts
-from mrtr_cassette.core.compare.conversations import IgnoredFor, compared, ignores_nothing
+from mrtr_cassette.core.compare.conversations import (
+    IgnoredFor,
+    compared,
+    ignores_nothing,
+)
 from mrtr_cassette.core.drive.kept_names import KeptNames
 from mrtr_cassette.core.protocol.tasks import created_id
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.wire.http import VALIDATING_HEADERS, Request, Response
 
-_SETTINGS: Final = attrgetter("transport", "request_state", "redaction", "seals_answers")
+_SETTINGS: Final = attrgetter(
+    "transport", "request_state", "redaction", "seals_answers"
+)
 """What a recording leaves out or hides: another one can't share its interactions."""
 _PORT = re.compile(r"^(https?://(?:localhost|127\.0\.0\.1|\[::1\])):[0-9]+(?=/|$)")
 
@@ -63,7 +69,9 @@ def recorded_over(
     }
     before, after = _connected(earlier), _connected(recorded)
     while apart := [
-        new for new, old in kept.items() if {kept.get(each) for each in after[new]} != before[old]
+        new
+        for new, old in kept.items()
+        if {kept.get(each) for each in after[new]} != before[old]
     ]:
         for number in apart:
             del kept[number]
@@ -98,7 +106,9 @@ def _places(interaction: RecordedInteraction) -> list[TurnPlace]:
 def _connected(cassette: Cassette) -> dict[int, set[int]]:
     """Return, for each interaction, those without which it can't be kept, and itself."""
     connected = {each.number: {each.number} for each in cassette.interactions}
-    branches = [(each.number, each.branch.of) for each in cassette.interactions if each.branch]
+    branches = [
+        (each.number, each.branch.of) for each in cassette.interactions if each.branch
+    ]
     for one, other in [*branches, *Player(cassette).connected]:
         connected[one].add(other)
         connected[other].add(one)
@@ -106,7 +116,9 @@ def _connected(cassette: Cassette) -> dict[int, set[int]]:
 
 
 def _exchanges_over(
-    recorded: Cassette, partners: Mapping[int, RecordedInteraction], kept: Collection[int]
+    recorded: Cassette,
+    partners: Mapping[int, RecordedInteraction],
+    kept: Collection[int],
 ) -> dict[RecordedExchange, RecordedExchange]:
     """Return what becomes of the earlier exchanges that are kept, and of the new ones."""
     stands_for: dict[RecordedExchange, RecordedExchange] = {}
@@ -117,7 +129,9 @@ def _exchanges_over(
             stands_for |= _in_pairs(old, new)
             continue
         changed |= dict.fromkeys(new.own)
-        for one, other in zip(() if old is None else old.exchanges, new.exchanges, strict=False):
+        for one, other in zip(
+            () if old is None else old.exchanges, new.exchanges, strict=False
+        ):
             # The id of a task stands in more places than are changed.
             if created_id(other.call.message, other.rpc_response) is None:
                 changed[other] = one
@@ -125,7 +139,9 @@ def _exchanges_over(
     exchanges: dict[RecordedExchange, RecordedExchange] = {}
     for one, other in stands_for.items():
         names.keep(one, other)
-        response = None if one.response is None else with_recorded_times(other, one.response)
+        response = (
+            None if one.response is None else with_recorded_times(other, one.response)
+        )
         stands = replace(other, request=one.request, response=response)
         issued, echoed = one.issued_sha256, one.echoed_sha256
         exchanges[one] = replace(stands, issued_sha256=issued, echoed_sha256=echoed)
@@ -135,10 +151,16 @@ def _exchanges_over(
     for each, partner in changed.items():
         exchanges[each] = names.in_kept(each, partner)
     # Announced digests become those of the texts as they stand now.
-    digests = new_digests({}, [(stands_for.get(it, it), now) for it, now in exchanges.items()])
+    digests = new_digests(
+        {}, [(stands_for.get(it, it), now) for it, now in exchanges.items()]
+    )
     for each in changed if digests else ():
-        exchanges[each] = with_texts(exchanges[each], lambda raw, _: with_digests(raw, digests))
-    return _in_earlier_time(exchanges, {**changed, **{kept: kept for kept in stands_for}})
+        exchanges[each] = with_texts(
+            exchanges[each], lambda raw, _: with_digests(raw, digests)
+        )
+    return _in_earlier_time(
+        exchanges, {**changed, **{kept: kept for kept in stands_for}}
+    )
 
 
 def _in_earlier_time(
@@ -151,7 +173,9 @@ def _in_earlier_time(
     """
     timed: dict[RecordedExchange, RecordedExchange] = {}
     offset_ms = 0.0
-    for source, exchange in sorted(exchanges.items(), key=lambda pair: pair[1].number or 0):
+    for source, exchange in sorted(
+        exchanges.items(), key=lambda pair: pair[1].number or 0
+    ):
         partner = partners.get(source)
         if partner is not None and _counts(partner) == _counts(exchange):
             offset_ms = partner.ended_ms - exchange.ended_ms
@@ -199,11 +223,16 @@ def _in_pairs(
     How many states of a task a client sees depends on when it polls: a step more than the new task
     has stands for itself, without a number.
     """
-    before, after = ([it for it, at in one.placed if at.step is None] for one in (old, new))
+    before, after = (
+        [it for it, at in one.placed if at.step is None] for one in (old, new)
+    )
     yield from zip(before, after, strict=True)
     # Both end alike.
     for one, other in zip_longest(old.steps[::-1], new.steps[::-1][: len(old.steps)]):
-        yield one.exchange, replace(one.exchange, number=None) if other is None else other.exchange
+        yield (
+            one.exchange,
+            replace(one.exchange, number=None) if other is None else other.exchange,
+        )
 
 
 def _merged(
@@ -253,7 +282,9 @@ def _ordered(
     placed: dict[int, None] = {}
     waiting = iter(in_conversation_order(recorded))
     following = next(waiting, None)
-    for ended_after, number in sorted((_ended_after(call), call.number) for call in recorded):
+    for ended_after, number in sorted(
+        (_ended_after(call), call.number) for call in recorded
+    ):
         while number not in placed:
             while following is not None and _arrived(following) <= ended_after:
                 heappush(in_flight, (places[following.number], following.number))
@@ -272,7 +303,9 @@ def _ended_after(interaction: RecordedInteraction) -> float:
     return max(float("inf") if end is None else end for end in ends)
 
 
-def _numbered(interaction: RecordedInteraction, numbers: Mapping[int, int]) -> RecordedInteraction:
+def _numbered(
+    interaction: RecordedInteraction, numbers: Mapping[int, int]
+) -> RecordedInteraction:
     """Return an interaction with the new numbers of itself and of those that it refers to."""
 
     def asked(each: PushedRequest) -> PushedRequest:
@@ -284,6 +317,7 @@ def _numbered(interaction: RecordedInteraction, numbers: Mapping[int, int]) -> R
         number=numbers[interaction.number],
         branch=branch and branch._replace(of=numbers[branch.of]),
         pushed_turns=tuple(
-            replace(turn, asked=tuple(map(asked, turn.asked))) for turn in interaction.pushed_turns
+            replace(turn, asked=tuple(map(asked, turn.asked)))
+            for turn in interaction.pushed_turns
         ),
     )

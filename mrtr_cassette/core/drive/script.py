@@ -165,7 +165,9 @@ def _task_turns(interaction: RecordedInteraction) -> Iterator[OpenTurn]:
 
 def _posted(turn: PushedTurn, key: str) -> Answered | None:
     """Return the recorded response to a pushed request as it was spelled."""
-    posted = (answer.exchange.call.message for answer in turn.answers if answer.key == key)
+    posted = (
+        answer.exchange.call.message for answer in turn.answers if answer.key == key
+    )
     message = next(posted, None)
     if message is None:
         return None
@@ -261,7 +263,9 @@ class RecordedScript:
         self._ignored, self._asides = ignored, asides or Asides()
         self._handles = handles
         self._is_at_start = is_at_start
-        self._refused = {"question-changed"} | (set() if renames_keys else {"key-changed"})
+        self._refused = {"question-changed"} | (
+            set() if renames_keys else {"key-changed"}
+        )
         self._turns = open_turns(interaction) if turns is None else turns
         self._turns_until_left = _turns_until_left(interaction)
         self._is_task = False
@@ -293,7 +297,9 @@ class RecordedScript:
         return {sha256_of(live): recorded for live, recorded in self.states}
 
     def _open_at(self, position: int) -> list[OpenTurn]:
-        return [each for each in self._turns if each.questions and each.position <= position]
+        return [
+            each for each in self._turns if each.questions and each.position <= position
+        ]
 
     def _came(
         self, recorded: RecordedExchange, ask: LiveAsk | Finished, turn: int
@@ -305,7 +311,9 @@ class RecordedScript:
         self._position += 1
         return live
 
-    def _as_recorded(self, recorded: RecordedExchange, ask: LiveAsk | Finished) -> RecordedExchange:
+    def _as_recorded(
+        self, recorded: RecordedExchange, ask: LiveAsk | Finished
+    ) -> RecordedExchange:
         """Return a live exchange with the id and the handles that it has in the recording."""
         asked = recorded if self._is_task else self._exchanges[self._sent]
         live = with_id_of(asked.call, ask.exchange)
@@ -337,7 +345,9 @@ class RecordedScript:
     def _answer_result(self, ask: LiveAsk) -> Reply:
         position = self._position
         turn = self._interaction.asking_turn(position)
-        expected = self._exchanges[position] if position < len(self._exchanges) else None
+        expected = (
+            self._exchanges[position] if position < len(self._exchanges) else None
+        )
         live = self._as_recorded(expected or self._exchanges[-1], ask)
         unasked = self._open_at(position)
         index: int | None = None
@@ -364,7 +374,9 @@ class RecordedScript:
             return NeedsAnswers(ask)
         return self._answer_to(index, ask, changes)
 
-    def _answer_to(self, index: int, ask: LiveAsk, changes: Sequence[Change]) -> Answered:
+    def _answer_to(
+        self, index: int, ask: LiveAsk, changes: Sequence[Change]
+    ) -> Answered:
         """Give the recorded answer to one of the recorded asks."""
         recorded = self._exchanges[index].ask
         retry = self._exchanges[index + 1].request.body
@@ -378,7 +390,9 @@ class RecordedScript:
             retry = with_answer_keys(retry, names)
         return Answered(answers_text(retry))
 
-    def _ask_changes(self, index: int, live: RecordedExchange, ask: LiveAsk) -> list[Change]:
+    def _ask_changes(
+        self, index: int, live: RecordedExchange, ask: LiveAsk
+    ) -> list[Change]:
         """Return what differs between a live ask and that of a recorded exchange."""
         recorded = self._exchanges[index]
         states = self._recorded_by_hash
@@ -403,7 +417,9 @@ class RecordedScript:
             if self._is_answered(found):
                 self.is_rerouted = True
                 return index, [*moved, *found]
-            if live.ask is not None and not unanswered_keys(recorded.ask, live.ask, found):
+            if live.ask is not None and not unanswered_keys(
+                recorded.ask, live.ask, found
+            ):
                 same_keys.append((index, found))
         same_keys.sort(key=lambda row: row[0] != self._position)
         same_keys.append((None, changes))
@@ -422,7 +438,9 @@ class RecordedScript:
         """
         names: dict[str, str | None] = {}
         states = self._recorded_by_hash
-        live_by_text = {comparable_text(key, states): live for key, live in ask.live_keys.items()}
+        live_by_text = {
+            comparable_text(key, states): live for key, live in ask.live_keys.items()
+        }
         for key in recorded.input_requests:
             text = comparable_text(key)
             live = live_by_text.get(renamed.get(text, text))
@@ -434,7 +452,9 @@ class RecordedScript:
         position = min(self._position, len(self._exchanges) - 1)
         recorded = self._exchanges[position]
         response = with_id_of(recorded.call, ask.exchange).response
-        value = pushed_value(b"" if response is None else response.body, self._recorded_by_hash)
+        value = pushed_value(
+            b"" if response is None else response.body, self._recorded_by_hash
+        )
         found = self._matching(value, self._interaction.asking_turn(position))
         if found.question is None or not self._is_answered(found.changes):
             aside = self._aside(value)
@@ -498,7 +518,11 @@ class RecordedScript:
         """Take the response that makes the call a task, and go on if it was one when recorded."""
         position = self._position
         recorded_id = self._interaction.task_id
-        if position != len(self._exchanges) - 1 or not recorded_id or self._open_at(position):
+        if (
+            position != len(self._exchanges) - 1
+            or not recorded_id
+            or self._open_at(position)
+        ):
             self.finished(ask)
             return AskedOtherwise(ask, tuple(change for _, change in self.changes))
         self._came(self._exchanges[-1], ask, 0)
@@ -508,7 +532,11 @@ class RecordedScript:
 
     @property
     def _is_left_now(self) -> bool:
-        asked = [each for each in self._turns if each.asking is not None and not each.questions]
+        asked = [
+            each
+            for each in self._turns
+            if each.asking is not None and not each.questions
+        ]
         return len(asked) == self._turns_until_left
 
     def _answer_task(self, ask: LiveAsk) -> Reply:
@@ -560,7 +588,9 @@ class RecordedScript:
         """
         rows = []
         for question in turn.questions:
-            changes = question_changes({question.key: question.asked}, {key or question.key: asked})
+            changes = question_changes(
+                {question.key: question.asked}, {key or question.key: asked}
+            )
             rows.append((question, self._counting(changes)))
         return min(rows, key=lambda row: len(row[1]))
 
@@ -589,7 +619,9 @@ class RecordedScript:
             self._take(turn, [unasked_change(recorded, live)])
         elif not (self._is_task and self._interaction.is_open):
             states = self._recorded_by_hash
-            changes = response_changes(recorded, live, states, is_at_start=self._is_at_start)
+            changes = response_changes(
+                recorded, live, states, is_at_start=self._is_at_start
+            )
             self._take(0, self._counting(changes))
 
     def was_not_asked(self, turn: OpenTurn) -> None:
@@ -615,9 +647,13 @@ def unanswered_keys(
 
 def _fits(found: _Match, asked: Any) -> bool:
     """Tell whether the answer to a recorded question fits another: both have the same fields."""
-    return found.question is not None and _fields(found.question.asked) == _fields(asked)
+    return found.question is not None and _fields(found.question.asked) == _fields(
+        asked
+    )
 
 
 def _fields(question: Any) -> tuple[Any, list[str]]:
     properties = value_at(question, ("params", "requestedSchema", "properties"))
-    return question.get("method"), sorted(properties) if isinstance(properties, dict) else []
+    return question.get("method"), sorted(properties) if isinstance(
+        properties, dict
+    ) else []

@@ -25,12 +25,27 @@ from mrtr_cassette.core.compare.values import Change, Verdict
 from mrtr_cassette.core.drive.kept_names import KeptNames
 from mrtr_cassette.core.drive.live_session import OWN_ID, with_body
 from mrtr_cassette.core.drive.script import LivePair
-from mrtr_cassette.core.drive.verification import Accepts, VerifiedInteraction, after_stray
+from mrtr_cassette.core.drive.verification import (
+    Accepts,
+    VerifiedInteraction,
+    after_stray,
+)
 from mrtr_cassette.core.protocol.dialect import with_answer_keys
-from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Located, messages_in, splice_pieces
+from mrtr_cassette.core.protocol.jsonrpc import (
+    ID_PATH,
+    Kind,
+    Located,
+    messages_in,
+    splice_pieces,
+)
 from mrtr_cassette.core.protocol.methods import CANCEL_TASK, GET_TASK, PING
 from mrtr_cassette.core.protocol.tasks import polled_state
-from mrtr_cassette.core.secrets.names import occurrence_in, reveal, sha256_of, state_surrogate
+from mrtr_cassette.core.secrets.names import (
+    occurrence_in,
+    reveal,
+    sha256_of,
+    state_surrogate,
+)
 from mrtr_cassette.core.wire.jsonbytes import Span, canonical, find_spans
 
 _INTERNAL_ERROR: Final = -32603
@@ -153,7 +168,9 @@ def _number(
         for turn in interaction.pushed_turns:
             if turn.position == position:
                 ordered += [answer.exchange for answer in turn.answers]
-    numbers = sorted(exchange.number for exchange in ordered if exchange.number is not None)
+    numbers = sorted(
+        exchange.number for exchange in ordered if exchange.number is not None
+    )
     if len(numbers) == len(ordered):
         for exchange, number in zip(ordered, numbers, strict=True):
             if exchange.number != number:
@@ -173,7 +190,9 @@ def _after_answers(
         answers = [new.get(answer.exchange, answer.exchange) for answer in turn.answers]
         last = turn.asked[-1]
         if last.exchange is exchange:
-            answered[last.piece] = max([answer.number or 0 for answer in answers], default=0)
+            answered[last.piece] = max(
+                [answer.number or 0 for answer in answers], default=0
+            )
     if response is None or not answered or changed.number is None:
         return changed
     arrived = changed.number
@@ -183,7 +202,9 @@ def _after_answers(
         arrived = max(arrived, answered.get(place, 0))
     ended_after = max(arrived, changed.ended_after or 0)
     return replace(
-        changed, response=replace(response, pieces=tuple(pieces)), ended_after=ended_after
+        changed,
+        response=replace(response, pieces=tuple(pieces)),
+        ended_after=ended_after,
     )
 
 
@@ -216,7 +237,9 @@ def _as_recorded(
     issued = recorded.issued_sha256
     if (recorded.ask is None) is not (live.ask is None):
         issued = live.issued_sha256
-    return replace(recorded, response=with_recorded_times(recorded, response), issued_sha256=issued)
+    return replace(
+        recorded, response=with_recorded_times(recorded, response), issued_sha256=issued
+    )
 
 
 def _push_ids(taken: TakenResponse) -> Iterator[tuple[Span, bytes]]:
@@ -261,7 +284,9 @@ def accepting(cassette: Cassette, choose: Choose) -> Accepts:
     return accepts
 
 
-def proposals(cassette: Cassette, verified: Iterable[VerifiedInteraction]) -> list[Proposal]:
+def proposals(
+    cassette: Cassette, verified: Iterable[VerifiedInteraction]
+) -> list[Proposal]:
     """Return what could be taken into a cassette, in its order, as its file has it."""
     proposed: list[Proposal] = []
     for interaction in sorted(verified, key=lambda verified: verified.number):
@@ -278,14 +303,18 @@ def _proposals_of(cassette: Cassette, verified: VerifiedInteraction) -> list[Pro
     places = dict(zip(sent, _responses(interaction), strict=False))
     pairs = []
     for pair in verified.pairs:
-        live = response_over_http(pair.live) if cassette.transport == "http" else pair.live
+        live = (
+            response_over_http(pair.live) if cassette.transport == "http" else pair.live
+        )
         pairs.append(pair._replace(recorded=places[pair.recorded], live=live))
     changed = tuple(dict.fromkeys(change.turn for change in verified.changes))
     if not changed:
         return []
     lives = [pair.live for pair in pairs]
     is_task = any(live.created_task for live in lives)
-    is_pushed = any(_pushed_in(exchange) for exchange in (*interaction.exchanges, *lives))
+    is_pushed = any(
+        _pushed_in(exchange) for exchange in (*interaction.exchanges, *lives)
+    )
     if pairs and (verified.is_rerouted or is_pushed or is_task):
         return [_Rerouted(cassette, verified, pairs, states).proposal()]
     return [_turn_proposal(cassette, verified, turn, pairs, states) for turn in changed]
@@ -302,7 +331,9 @@ def _turn_proposal(
     interaction = cassette.interactions[verified.number - 1]
     changes = tuple(change for at, change in verified.changes if at == turn)
     exchanges = interaction.exchanges
-    asking = {interaction.asking_turn(at): exchanges[at] for at in range(len(exchanges))}
+    asking = {
+        interaction.asking_turn(at): exchanges[at] for at in range(len(exchanges))
+    }
     recorded = interaction.ending if turn == 0 else asking.get(turn)
     pair = next((pair for pair in reversed(pairs) if pair.recorded is recorded), None)
     taken: tuple[TakenResponse, ...] = ()
@@ -317,7 +348,9 @@ def _turn_proposal(
         response, problems = _taken(recorded, pair, changes, retry)
         taken = (response,)
         problem = next(iter(problems), None)
-    return Proposal(verified.number, verified.call, (turn,), changes, problem, taken, states)
+    return Proposal(
+        verified.number, verified.call, (turn,), changes, problem, taken, states
+    )
 
 
 def _taken(
@@ -334,7 +367,9 @@ def _taken(
     return TakenResponse(base, pair.live, names, retry, pair.keys), problems
 
 
-def _pushed_by_name(interaction: RecordedInteraction) -> dict[tuple[int, str], PushedRequest]:
+def _pushed_by_name(
+    interaction: RecordedInteraction,
+) -> dict[tuple[int, str], PushedRequest]:
     """Return the requests that the server pushed, by their turns and keys."""
     found: dict[tuple[int, str], PushedRequest] = {}
     for number, turn in interaction.numbered_turns.items():
@@ -371,7 +406,9 @@ class _Rerouted:
         exchanges = tuple([response.base for response in self._taken])
         steps = self._take_steps() if self._taken[-1].live.created_task else ()
         turns = self._take_pushed_turns()
-        course = replace(self._interaction, exchanges=exchanges, pushed_turns=turns, steps=steps)
+        course = replace(
+            self._interaction, exchanges=exchanges, pushed_turns=turns, steps=steps
+        )
         return Proposal(
             verified.number,
             verified.call,
@@ -398,21 +435,29 @@ class _Rerouted:
             self._problems += problems
             base = retry
         if any(_sharing(cassette, exchange) > 1 for exchange in interaction.exchanges):
-            self._problems.append("other branches answer a question of it: record it again")
+            self._problems.append(
+                "other branches answer a question of it: record it again"
+            )
         last = self._taken[-1].live
         if last.ask is not None and last.issued_sha256 is not None:
             name = _new_state(cassette, interaction)
             self._states |= {last.issued_sha256: name}
             if cassette.request_state == "verbatim":
-                self._problems.append("its request states are kept as they are: record it again")
+                self._problems.append(
+                    "its request states are kept as they are: record it again"
+                )
 
     def _take_steps(self) -> tuple[TaskStep, ...]:
         """Take the states of the task; return the recorded steps that stay."""
         bases = [pair.recorded for pair in (*self._called, *self._polled)]
         if not self._interaction.task_id:
-            self._problems.append("the server makes a task of the call now: record it again")
+            self._problems.append(
+                "the server makes a task of the call now: record it again"
+            )
         elif len(set(bases)) < len(bases):
-            self._problems.append("the task tells in parts what it asks: record it again")
+            self._problems.append(
+                "the task tells in parts what it asks: record it again"
+            )
         answered = set[str]()
         for pair in self._polled:
             self._taken.append(TakenResponse(pair.recorded, pair.live, keys=pair.keys))
@@ -423,7 +468,9 @@ class _Rerouted:
             given = set() if answers is None else {*(answers.input_responses or ())}
             is_cancelled = step.exchange.call.method == CANCEL_TASK
             if is_cancelled or given - answered not in (given, set()):
-                self._problems.append("its client answers it otherwise: record it again")
+                self._problems.append(
+                    "its client answers it otherwise: record it again"
+                )
             if step.exchange in bases or step.is_at_work or given & answered:
                 steps.append(step)
         return tuple(steps)
@@ -457,7 +504,9 @@ class _Rerouted:
         streams = {request.exchange for request in asked.values()}
         is_unheard = is_unheard or self._verified.planned.part == "listening"
         if is_unheard or next(waiting, None) or not streams <= {*interaction.exchanges}:
-            self._problems.append("the server pushed a question elsewhere: record it again")
+            self._problems.append(
+                "the server pushed a question elsewhere: record it again"
+            )
         return tuple(turns)
 
 
@@ -487,7 +536,9 @@ def _retry_to(
 
 def _sharing(cassette: Cassette, exchange: RecordedExchange) -> int:
     """Return how many interactions have an exchange."""
-    return sum(exchange in interaction.exchanges for interaction in cassette.interactions)
+    return sum(
+        exchange in interaction.exchanges for interaction in cassette.interactions
+    )
 
 
 def _new_state(cassette: Cassette, interaction: RecordedInteraction) -> str:
@@ -512,7 +563,9 @@ def _responses(interaction: RecordedInteraction) -> list[RecordedExchange]:
     return [*interaction.exchanges, *(step.exchange for step in interaction.steps)]
 
 
-def accepted_by_verdict(proposed: Iterable[Proposal], verdicts: Collection[str]) -> list[Proposal]:
+def accepted_by_verdict(
+    proposed: Iterable[Proposal], verdicts: Collection[str]
+) -> list[Proposal]:
     """Return the proposals that are taken because of the verdicts of their changes."""
     return [
         each

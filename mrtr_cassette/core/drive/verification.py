@@ -9,7 +9,11 @@ from typing import Any, Final, NamedTuple
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
 from mrtr_cassette.core.cassette.sessions import issued_session, opened_session
 from mrtr_cassette.core.compare.conversations import IgnoredFor
-from mrtr_cassette.core.compare.responses import calls_at_start, response_changes, said_value
+from mrtr_cassette.core.compare.responses import (
+    calls_at_start,
+    response_changes,
+    said_value,
+)
 from mrtr_cassette.core.compare.values import Change, Verdict, heaviest, without_ignored
 from mrtr_cassette.core.drive.conversation import (
     Conversation,
@@ -106,7 +110,9 @@ class VerifiedInteraction:
         turns = {turn for turn, change in self.changes if not change.is_information}
         found = {}
         for pair in self.pairs:
-            if pair.turn in turns or (self.verdict == "not-reached" and pair is self.pairs[-1]):
+            if pair.turn in turns or (
+                self.verdict == "not-reached" and pair is self.pairs[-1]
+            ):
                 expected, received = (said_value(exchange) for exchange in pair[:2])
                 found[pair.turn] = Reached(pair.turn, expected, received)
         return list(found.values())
@@ -139,7 +145,9 @@ class Repeated:
                 reason = "what a listening stream says depends on other calls"
                 return replace(verified, verdict="skipped", reason=reason)
         elif standing is None:
-            return replace(verified, verdict="not-reached", reason="no response came", changes=())
+            return replace(
+                verified, verdict="not-reached", reason="no response came", changes=()
+            )
         elif last and last.recorded.rpc_response and not last.live.rpc_response:
             reason = f"{outcome(last.live)}, which is no response of MCP"
             return replace(verified, verdict="not-reached", reason=reason)
@@ -201,9 +209,14 @@ class Verifier:
         self._recorded_endpoint = endpoint_of(cassette.upstream)
         self._ignored_for = ignored_for
         self._allows_destructive = allows_destructive
-        redactor = None if cassette.redaction is None else Redactor(cassette.redaction, token_of)
+        redactor = (
+            None
+            if cassette.redaction is None
+            else Redactor(cassette.redaction, token_of)
+        )
         self._credentials = Credentials(
-            redactor or Redactor(BUILT_IN, token_of), seals_sessions=redactor is not None
+            redactor or Redactor(BUILT_IN, token_of),
+            seals_sessions=redactor is not None,
         )
         self._redactor, self._largest_body = redactor, largest_body
         self._sessions: dict[str, ServerSession] = {}
@@ -243,7 +256,9 @@ class Verifier:
             # What nobody issued then names no session now either.
             is_named = bool(planned.session) and not planned.call.request.is_line
             is_unknown = is_named and key not in self._issued
-            self._sessions[key] = ServerSession(recorder, key if is_unknown else NO_SESSION)
+            self._sessions[key] = ServerSession(
+                recorder, key if is_unknown else NO_SESSION
+            )
         return self._sessions[key]
 
     def tools_for(self, planned: Planned) -> ToolList | None:
@@ -264,7 +279,11 @@ class Verifier:
 
     def _hints_of(self, planned: Planned) -> Mapping[str, Any]:
         """Return what the server says that the tool of a call does to the world."""
-        tools = self._tools.get(planned.session) if planned.call.method == CALL_TOOL else None
+        tools = (
+            self._tools.get(planned.session)
+            if planned.call.method == CALL_TOOL
+            else None
+        )
         return {} if tools is None else tools.hints(planned.call.name)
 
     def begin(self, planned: Planned) -> Repeated | VerifiedInteraction:
@@ -279,7 +298,10 @@ class Verifier:
         if planned.cancels is not None:
             return self._cancelled(planned, planned.cancels)
         interaction, ignored = planned.interaction, self._ignored_for(planned.call)
-        asides, turns = self._asides_of(interaction), self._turns.pop(interaction.number, None)
+        asides, turns = (
+            self._asides_of(interaction),
+            self._turns.pop(interaction.number, None),
+        )
         if turns is None:
             # It is repeated once more.
             turns = open_turns(interaction)
@@ -330,17 +352,27 @@ class Verifier:
         reason = planned.skipped
         may_destroy = False
         hints = {} if self._allows_destructive else self._hints_of(planned)
-        if reason is None and hints.get("destructiveHint") and not hints.get("readOnlyHint"):
+        if (
+            reason is None
+            and hints.get("destructiveHint")
+            and not hints.get("readOnlyHint")
+        ):
             reason = "the server says that the tool may destroy something"
             may_destroy = True
-        if reason is None and self._unmade is not None and planned.call.depends_on_writes:
+        if (
+            reason is None
+            and self._unmade is not None
+            and planned.call.depends_on_writes
+        ):
             reason = f"it may depend on #{self._unmade}, which was not sent"
         if reason is None:
             return None
         if planned.is_sent and self._unmade is None and self._may_write(planned):
             self._unmade = planned.interaction.number
         self._asides_of(planned.interaction).drop(planned.interaction.number)
-        return VerifiedInteraction(planned, "skipped", reason=reason, may_destroy=may_destroy)
+        return VerifiedInteraction(
+            planned, "skipped", reason=reason, may_destroy=may_destroy
+        )
 
     def _may_write(self, planned: Planned) -> bool:
         """Tell whether the recorded call may have changed something."""
@@ -389,7 +421,9 @@ class Verifier:
         body = request.body
         if self._values and body:
             body = with_values(body, SENT_BACK, self._values.get)
-        sessions = {recorded: session.id for recorded, session in self._sessions.items()}
+        sessions = {
+            recorded: session.id for recorded, session in self._sessions.items()
+        }
         request = with_body(request, with_live_names(body, sessions))
         return self._handles.in_live(request)
 
@@ -404,13 +438,19 @@ class Verifier:
         if self._strays(repeated, verified):
             self._strayed = planned.interaction.number
         last = verified.pairs[-1].live if verified.pairs else None
-        if planned.opens and (last is None or has_error(last) or verified.verdict == "not-reached"):
+        if planned.opens and (
+            last is None or has_error(last) or verified.verdict == "not-reached"
+        ):
             why = verified.reason or "no response" if last is None else outcome(last)
             self._unopened[planned.opens] = f"its session was not opened: {why}"
         if not planned.is_compared and verified.verdict != "not-reached":
             reason = _NEEDED if planned.is_needed else _NOT_SELECTED
             return replace(verified, verdict="skipped", changes=(), reason=reason)
-        if verified.verdict != "same" and verified.reason is None and verified.after is not None:
+        if (
+            verified.verdict != "same"
+            and verified.reason is None
+            and verified.after is not None
+        ):
             return replace(verified, reason=after_stray(verified.after))
         return verified
 

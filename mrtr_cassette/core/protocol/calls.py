@@ -17,7 +17,12 @@ from mrtr_cassette.core.protocol.dialect import (
     answers_in,
 )
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, classify, server_messages
-from mrtr_cassette.core.protocol.methods import CALL_TOOL, INITIALIZE, METHODS, method_of
+from mrtr_cassette.core.protocol.methods import (
+    CALL_TOOL,
+    INITIALIZE,
+    METHODS,
+    method_of,
+)
 from mrtr_cassette.core.wire.header_values import (
     PARAMETER_PREFIX,
     MediaRange,
@@ -51,7 +56,9 @@ _SURROGATE: Final = r"mrtr-session(?::|%3A)[0-9]{1,9}"
 _HASH: Final = r"sha256(?::|%3A)[0-9a-f]{64}"
 _ANY = re.compile(f"{_SURROGATE}|{_HASH}", re.ASCII)
 # A hash may also be a digest that a client sends; under such a name it is a session's.
-_IN_URL = re.compile(f"{_SURROGATE}|(?<=[Ss]ession[Ii]d=){_HASH}|(?<=session_id=){_HASH}", re.ASCII)
+_IN_URL = re.compile(
+    f"{_SURROGATE}|(?<=[Ss]ession[Ii]d=){_HASH}|(?<=session_id=){_HASH}", re.ASCII
+)
 
 
 def session_of(request: Request) -> str:
@@ -88,7 +95,9 @@ def ids_given_in(target: str, listening: str) -> list[Span]:
 
 
 def _short_id_in(
-    values: Iterable[re.Match[str]], segments: Iterable[re.Match[str]], shared: Container[str]
+    values: Iterable[re.Match[str]],
+    segments: Iterable[re.Match[str]],
+    shared: Container[str],
 ) -> list[Span]:
     """Return the short id that stands in a query's values or a path's segments, if one does."""
     for match in values:
@@ -110,7 +119,12 @@ _NEVER_IN_KEY = frozenset({"_meta", INPUT_RESPONSES, REQUEST_STATE})
 _CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 _CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
 _PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion"
-_FURTHER_HEADERS = ("mcp-method", "mcp-name", PARAMETER_PREFIX, "access-control-request-")
+_FURTHER_HEADERS = (
+    "mcp-method",
+    "mcp-name",
+    PARAMETER_PREFIX,
+    "access-control-request-",
+)
 _NOTHING: Final = Message(b"", Kind.RESPONSE, {}, "", None, {}, {})
 """Stands for the message of a request that has none."""
 _NOT_OF_CALLER = frozenset(
@@ -277,13 +291,18 @@ class Call(NamedTuple):
         if event:
             text = f"{text} after {event}"
         # Nearly all calls share these strings with others.
-        return CallKey(intern(self.endpoint), intern(self.method), intern(self.name), text)
+        return CallKey(
+            intern(self.endpoint), intern(self.method), intern(self.name), text
+        )
 
     def _arguments_text(self, ignored: Collection[MemberPath]) -> str:
         arguments = self.arguments
         is_answer = self.message is not None and self.message.kind is Kind.RESPONSE
         if ignored and is_answer:
-            arguments = {**arguments, "result": without_paths(arguments.get("result"), ignored)}
+            arguments = {
+                **arguments,
+                "result": without_paths(arguments.get("result"), ignored),
+            }
         elif ignored:
             arguments = without_paths(arguments, ignored)
             if self.name and members_of(arguments).get("arguments") == {}:
@@ -327,7 +346,9 @@ class Call(NamedTuple):
         return of_headers._replace(
             empty_members=self._empty_members,
             session=session_of(self.request),
-            named_headers=tuple(sorted(pair for pair in lower if pair[0] in header_names)),
+            named_headers=tuple(
+                sorted(pair for pair in lower if pair[0] in header_names)
+            ),
             has_progress_token=rpc.progress_token is not None,
             capabilities=canonical(capabilities),
             protocol_version=f"{canonical(version)} {of_headers.protocol_version}",
@@ -377,7 +398,9 @@ class Call(NamedTuple):
     def caller(self) -> str:
         """Its sender: the session, and the members of `_meta` that identify a client."""
         rpc = self._rpc
-        identity = {key: value for key, value in rpc.meta.items() if key not in _NOT_OF_CALLER}
+        identity = {
+            key: value for key, value in rpc.meta.items() if key not in _NOT_OF_CALLER
+        }
         if rpc.method == INITIALIZE:
             identity["clientInfo"] = rpc.params.get("clientInfo")
         text = canonical(identity) if identity else "{}"
@@ -410,7 +433,9 @@ def traits_of_headers(headers: Headers) -> Traits:
         session=header_value(headers, SESSION_HEADER),
         is_authorized="authorization" in names,
         protocol_version=header_value(headers, "mcp-protocol-version"),
-        further_headers=tuple(sorted((name, meaning_of(name, value)) for name, value in further)),
+        further_headers=tuple(
+            sorted((name, meaning_of(name, value)) for name, value in further)
+        ),
         accepted=frozenset(media for media, weight in weights if weight),
         weights=weights,
         spellings=(*further, ("accept", accept)),

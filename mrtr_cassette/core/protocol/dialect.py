@@ -41,7 +41,9 @@ class InputRequest:
 
     kind: str
     message: str
-    definition: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    definition: Mapping[str, Any] = field(
+        default_factory=dict, repr=False, compare=False
+    )
     takes_value: bool = field(default=False, repr=False, compare=False)
 
 
@@ -73,7 +75,9 @@ class Dialect(NamedTuple):
     write_responses: Callable[[Mapping[str, bytes]], bytes]
 
 
-_METHODS = {method.asks_for: name for name, method in METHODS.items() if method.asks_for}
+_METHODS = {
+    method.asks_for: name for name, method in METHODS.items() if method.asks_for
+}
 
 
 def input_request(method: str, params: Mapping[str, Any]) -> InputRequest:
@@ -95,7 +99,10 @@ def spelled_requests(requests: Mapping[str, InputRequest]) -> Any:
     spelled = {}
     for key, request in requests.items():
         kind = kinds.get(request.kind, request.kind)
-        spelled[key] = {"method": _METHODS.get(kind, kind), "params": request.definition}
+        spelled[key] = {
+            "method": _METHODS.get(kind, kind),
+            "params": request.definition,
+        }
     return spelled
 
 
@@ -138,7 +145,10 @@ def _write_map(answers: Mapping[str, bytes]) -> bytes:
 
 
 def _write_array(answers: Mapping[str, bytes]) -> bytes:
-    items = [replace_members(answer, (), {"id": _string(key)}) for key, answer in answers.items()]
+    items = [
+        replace_members(answer, (), {"id": _string(key)})
+        for key, answer in answers.items()
+    ]
     return b"[%s]" % b",".join(items)
 
 
@@ -270,7 +280,9 @@ def write_answers(dialect: str, answers: Mapping[str, Any]) -> bytes:
     return _BY_NAME[dialect].write_responses(texts)
 
 
-def write_retry(request: bytes, answers: bytes | None, request_state: str | None) -> bytes:
+def write_retry(
+    request: bytes, answers: bytes | None, request_state: str | None
+) -> bytes:
     """Return a request as the retry that gives these answers; its other bytes stay.
 
     Raises:

@@ -285,7 +285,9 @@ def _plain_echoes(message: Message, request: Message) -> list[Echo] | None:
 
 def _echoes_by_path(message: Message, request: Message) -> list[Echo]:
     wanted = {"id": request.id, "progress_token": request.progress_token}
-    places = {place.path: place for place in ECHO_PLACES if _is_used(place, message, request)}
+    places = {
+        place.path: place for place in ECHO_PLACES if _is_used(place, message, request)
+    }
     found: list[Echo] = []
     for path, spans in find_spans(message.raw, places.keys()).items():
         name = places[path].value
@@ -429,9 +431,15 @@ def _texts_of(response: Response) -> Iterator[bytes]:
 def _is_unread(text: bytes) -> bool:
     """Tell whether a text looks like a message with an id, and none is found."""
     is_certain = b"2.0" in text and is_json(text)
-    if is_certain or _LIKE_JSON.match(text) is None or b"id" not in text.replace(b"\0", b""):
+    if (
+        is_certain
+        or _LIKE_JSON.match(text) is None
+        or b"id" not in text.replace(b"\0", b"")
+    ):
         return False
-    return not server_messages(text) and not any(map(server_messages, text.splitlines()))
+    return not server_messages(text) and not any(
+        map(server_messages, text.splitlines())
+    )
 
 
 def hides_response(request: Message | None, response: Response) -> bool:
@@ -450,7 +458,8 @@ def last_response(response: Response) -> Message | None:
     if response.is_framed:
         # Of a long stream only the end is read.
         messages = (
-            completed_by(response, index) for index in reversed(range(len(response.pieces)))
+            completed_by(response, index)
+            for index in reversed(range(len(response.pieces)))
         )
     else:
         messages = (located.message for located in reversed(messages_in(response)))

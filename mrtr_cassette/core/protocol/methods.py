@@ -73,16 +73,22 @@ TASK_ID: Final = "taskId"
 TASK_VALUES: Final = ("createdAt", "lastUpdatedAt", TASK_ID)
 """Members of a task that differ in each recording."""
 _CALLED: Final = (
-    _of_task() | _of_task("task") | _modified(("content", ANY), ("content", ANY, "resource"))
+    _of_task()
+    | _of_task("task")
+    | _modified(("content", ANY), ("content", ANY, "resource"))
 )
-_PROMPT: Final = _modified(("messages", ANY, "content"), ("messages", ANY, "content", "resource"))
+_PROMPT: Final = _modified(
+    ("messages", ANY, "content"), ("messages", ANY, "content", "resource")
+)
 _RESOURCES: Final = _modified(("resources", ANY))
 _OCCURRED: Final = frozenset({("events", ANY, "timestamp")})
 _CLIENT: Final = ("capabilities", "clientInfo", "protocolVersion")
 
 _TABLE: Final = (
     # Opening, ending and watching
-    Method(INITIALIZE, reads=True, steady=True, describes_server=True, not_in_key=_CLIENT),
+    Method(
+        INITIALIZE, reads=True, steady=True, describes_server=True, not_in_key=_CLIENT
+    ),
     Method(DISCOVER, reads=True, steady=True, describes_server=True),
     Method(LISTEN, reads=True, listens=True),
     Method(PING, repeats=True, reads=True, steady=True),
@@ -95,7 +101,13 @@ _TABLE: Final = (
     Method("prompts/list", reads=True, describes_server=True),
     Method("completion/complete", reads=True),
     # Resources, of which the `ui://` ones are those of the extension Apps
-    Method(READ_RESOURCE, "uri", reads=True, asks=True, volatile=_modified(("contents", ANY))),
+    Method(
+        READ_RESOURCE,
+        "uri",
+        reads=True,
+        asks=True,
+        volatile=_modified(("contents", ANY)),
+    ),
     Method("resources/list", reads=True, describes_server=True, volatile=_RESOURCES),
     Method(
         "resources/templates/list",
@@ -141,7 +153,9 @@ tools/list_changed
 """
 """Other notifications, without `notifications/`."""
 _NOTIFIED: Final = tuple(Method(f"notifications/{name}") for name in _NOTICES.split())
-METHODS: Final[Mapping[str, Method]] = {method.name: method for method in _TABLE + _NOTIFIED}
+METHODS: Final[Mapping[str, Method]] = {
+    method.name: method for method in _TABLE + _NOTIFIED
+}
 _OTHER: Final = Method("other")
 """Stands for a method that is not in the table, and for what is no call."""
 

@@ -24,14 +24,22 @@ _SLASH: Final = r"(?:/|\\/|%2F)"
 _AUTHORITY = re.compile(r"\s*(?:[A-Za-z][\w+.-]*:)?[/\\]{2}[^/?#\\]*")
 """Matches the beginning of a URL that names a host, with a scheme or without one."""
 _USER = re.compile("//[^/]*@")
-_ORIGIN = re.compile(r"(?P<scheme>[\w+.-]+)://(?P<host>\[[^\]/]*\]|[^/?#:@]*)(?::(?P<port>\d+))?")
+_ORIGIN = re.compile(
+    r"(?P<scheme>[\w+.-]+)://(?P<host>\[[^\]/]*\]|[^/?#:@]*)(?::(?P<port>\d+))?"
+)
 _ESCAPES: Final = str.maketrans({":": "%3A", "/": "%2F", "[": "%5B", "]": "%5D"})
 _ANNOUNCED = re.compile(r"resource_metadata=\"?[\w+.-]+://[^/\"?#]*([^\"#, ]*)")
 """Matches where a challenge announces a document, which may be anywhere (RFC 9728)."""
 _STATE = re.compile(r"(?<=[?&]state=)[^&#]*")
-_ENDPOINTS: Final = ("issuer", "authorization_endpoint", "token_endpoint", "registration_endpoint")
+_ENDPOINTS: Final = (
+    "issuer",
+    "authorization_endpoint",
+    "token_endpoint",
+    "registration_endpoint",
+)
 _NO_SCHEME = re.compile(
-    r"(?:(?:localhost|\[[0-9a-f:]+\]|[\w-]+(?:\.[\w-]+)+):\d+|localhost)(?:/\S*)?", re.IGNORECASE
+    r"(?:(?:localhost|\[[0-9a-f:]+\]|[\w-]+(?:\.[\w-]+)+):\d+|localhost)(?:/\S*)?",
+    re.IGNORECASE,
 )
 """Matches a URL that begins with its host."""
 _FORM: Final = "application/x-www-form-urlencoded"
@@ -131,7 +139,10 @@ class ServerOrigin:
         """Tell whether a request asks for a document that tells clients how to be authorized."""
         if request.method != "GET":
             return False
-        return request.target in self._announced or _METADATA.search(request.target) is not None
+        return (
+            request.target in self._announced
+            or _METADATA.search(request.target) is not None
+        )
 
     def in_headers(self, headers: Headers, origin: str) -> Headers:
         """Return headers of a response with the server's origin replaced, but in those of CORS.
@@ -164,7 +175,9 @@ class ServerOrigin:
         A document is asked for without a coding, in which nothing could be found.
         """
         if self.is_document(request):
-            return replace(request, headers=_without(request.headers, "accept-encoding"))
+            return replace(
+                request, headers=_without(request.headers, "accept-encoding")
+            )
         resource = _resource_of(origin)
 
         def put(match: re.Match[str]) -> str:

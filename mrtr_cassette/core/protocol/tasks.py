@@ -12,9 +12,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, RESULT_TYPE, InputRequest, read_map
+from mrtr_cassette.core.protocol.dialect import (
+    INPUT_REQUESTS,
+    RESULT_TYPE,
+    InputRequest,
+    read_map,
+)
 from mrtr_cassette.core.protocol.jsonrpc import Message, messages_in
-from mrtr_cassette.core.protocol.methods import NOTIFIED_TASK, TASK_ID, TASK_VALUES, method_of
+from mrtr_cassette.core.protocol.methods import (
+    NOTIFIED_TASK,
+    TASK_ID,
+    TASK_VALUES,
+    method_of,
+)
 from mrtr_cassette.core.wire.http import Response
 from mrtr_cassette.core.wire.jsonbytes import Span, canonical, find_spans
 from mrtr_cassette.core.wire.pointers import members_of
@@ -27,7 +37,9 @@ TASK: Final = "task"
 TASKS: Final = "io.modelcontextprotocol/tasks"
 """The extension, as clients and servers declare it."""
 TERMINAL: Final = frozenset({"completed", "failed", "cancelled"})
-_NOT_DISTINCT: Final = frozenset({*TASK_VALUES, "_meta", POLL_INTERVAL, "ttlMs", RESULT_TYPE})
+_NOT_DISTINCT: Final = frozenset(
+    {*TASK_VALUES, "_meta", POLL_INTERVAL, "ttlMs", RESULT_TYPE}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +59,17 @@ class TaskState:
     @property
     def digest(self) -> str:
         """The same for polls that say the same, whenever they came."""
-        kept = {name: self.tree[name] for name in self.tree if name not in _NOT_DISTINCT}
+        kept = {
+            name: self.tree[name] for name in self.tree if name not in _NOT_DISTINCT
+        }
         return canonical(kept)
 
     @property
     def response(self) -> dict[str, Any]:
         """The members `result` or `error` of a terminal state: what the call came to."""
-        return {name: self.tree[name] for name in ("result", "error") if name in self.tree}
+        return {
+            name: self.tree[name] for name in ("result", "error") if name in self.tree
+        }
 
 
 def created_task(request: Message | None, response: Message | None) -> TaskState | None:

@@ -34,7 +34,11 @@ from mrtr_cassette.core.cassette.texts import (
 )
 from mrtr_cassette.core.protocol.tasks import created_id, named_task
 from mrtr_cassette.core.record.facts import ExchangeFacts, Moment, facts_of
-from mrtr_cassette.core.record.linking import LinkedInteraction, link, streams_of_closing
+from mrtr_cassette.core.record.linking import (
+    LinkedInteraction,
+    link,
+    streams_of_closing,
+)
 from mrtr_cassette.core.record.pushes import LinkedPush, PushTurn, link_pushes
 from mrtr_cassette.core.secrets.names import (
     HASH,
@@ -154,7 +158,11 @@ class _Assembly:
 
     def add_earlier(self, cassette: Cassette) -> None:
         """Take the exchanges of an earlier recording, whose interactions may grow."""
-        own = [exchange for interaction in cassette.interactions for exchange in interaction.own]
+        own = [
+            exchange
+            for interaction in cassette.interactions
+            for exchange in interaction.own
+        ]
         by_arrival = sorted(own, key=lambda exchange: exchange.number or 0)
         self._offset = max((exchange.number or 0 for exchange in own), default=0)
         self._finished = dict(enumerate(by_arrival, start=-len(own)))
@@ -167,11 +175,15 @@ class _Assembly:
             chain = [numbers[exchange] for exchange in interaction.exchanges]
             branch_of = None if branch is None else self._linked[branch.of - 1]
             linked = LinkedInteraction(chain, branch_of, shared, interaction.is_orphan)
-            linked.steps = {numbers[step.exchange]: step.polls for step in interaction.steps}
+            linked.steps = {
+                numbers[step.exchange]: step.polls for step in interaction.steps
+            }
             self._linked.append(linked)
             for turn in interaction.pushed_turns:
                 if turn.position >= shared:
-                    self._earlier_turns.setdefault(chain[turn.position], []).append(turn)
+                    self._earlier_turns.setdefault(chain[turn.position], []).append(
+                        turn
+                    )
             for number in linked.own:
                 call = self._facts[number].call
                 self._occurrences[call] += number == chain[0]
@@ -214,7 +226,10 @@ class _Assembly:
             number = self._offset + own
             if self._offset:
                 exchange = recounted(  # noqa: PLW2901  as this cassette counts
-                    exchange, exchange.recorded_by, number, lambda after, _: self._offset + after
+                    exchange,
+                    exchange.recorded_by,
+                    number,
+                    lambda after, _: self._offset + after,
                 )
                 exchange = with_texts(exchange, self._with_own_events)  # noqa: PLW2901
             self._exchanges[number] = exchange
@@ -224,13 +239,21 @@ class _Assembly:
         for number in streams_of_closing(self._exchanges, self._facts):
             del self._facts[number]
         pushes = link_pushes(self._facts)
-        answers = [each for turns in pushes.values() for turn in turns for each in turn.answers]
+        answers = [
+            each for turns in pushes.values() for turn in turns for each in turn.answers
+        ]
         posted = {number for _, number in answers}
-        calls = {each: facts for each, facts in self._facts.items() if each not in posted}
+        calls = {
+            each: facts for each, facts in self._facts.items() if each not in posted
+        }
         linked = [*self._linked, *link(calls, self._linked, earlier)]
-        for number in calls.keys() - {each for one in linked for each in (*one.own, *one.steps)}:
+        for number in calls.keys() - {
+            each for one in linked for each in (*one.own, *one.steps)
+        }:
             del self._facts[number]
-        sent = {sealed: one for each in exchanges.values() for one, sealed in each.digests}
+        sent = {
+            sealed: one for each in exchanges.values() for one, sealed in each.digests
+        }
         before = {number: self._exchanges[number] for number in self._facts if sent}
         self._name(linked, pushes)
         if sent:
@@ -251,7 +274,8 @@ class _Assembly:
                         if ref.kind == HASH:
                             self._session(ref.token)
                     self._exchanges[number] = with_texts(
-                        self._exchanges[number], lambda raw, _: renumber(raw, self._secrets.number)
+                        self._exchanges[number],
+                        lambda raw, _: renumber(raw, self._secrets.number),
                     )
         # The keys of calls have the numbers of all secrets.
         for interaction in linked:
@@ -269,7 +293,9 @@ class _Assembly:
         call, occurrence = "", 0
         if new:
             call = sha256_of("\n".join(self._exchanges[new[0]].call.key()))
-            known = [occurrence_in(self._issued_by.get(each, "")) for each in interaction.own]
+            known = [
+                occurrence_in(self._issued_by.get(each, "")) for each in interaction.own
+            ]
             occurrence = next((each for each in reversed(known) if each is not None), 0)
             if not occurrence:
                 self._occurrences[call] += 1
@@ -285,20 +311,28 @@ class _Assembly:
                 self._issued_by[number] = name
                 self._states.setdefault(issued, name)
             if echoed is not None and named_task(exchange.call.message) is None:
-                answered = self._issued_by.get(interaction.numbers[turn - 1]) if turn else None
+                answered = (
+                    self._issued_by.get(interaction.numbers[turn - 1]) if turn else None
+                )
                 unknown = state_surrogate(call, occurrence, 0)
-                self._echoed_by[number] = answered or self._states.get(echoed) or unknown
+                self._echoed_by[number] = (
+                    answered or self._states.get(echoed) or unknown
+                )
         task = self._issued_by.get(interaction.numbers[-1])
         if task is not None:
             self._echoed_by |= dict.fromkeys(interaction.steps, task)
 
-    def _correct(self, sent: Mapping[str, str], sealed: Mapping[int, RecordedExchange]) -> None:
+    def _correct(
+        self, sent: Mapping[str, str], sealed: Mapping[int, RecordedExchange]
+    ) -> None:
         """Put the digests of the texts in the cassette in the places of those that were sent."""
         named = {number: self._finish(number) for number in sealed} | self._finished
         pairs = [(sealed.get(number, each), each) for number, each in named.items()]
         new = new_digests(sent, pairs)
         for number, exchange in named.items():
-            self._finished[number] = with_texts(exchange, lambda raw, _: with_digests(raw, new))
+            self._finished[number] = with_texts(
+                exchange, lambda raw, _: with_digests(raw, new)
+            )
 
     def _finish(self, number: int) -> RecordedExchange:
         """Return an exchange as it stands in the cassette, with the names of states and sessions.
@@ -308,7 +342,11 @@ class _Assembly:
         if number in self._finished:
             return self._finished[number]
         exchange = self._exchanges.pop(number)
-        echoed, issued, response = exchange.echoed_sha256, exchange.issued_sha256, exchange.response
+        echoed, issued, response = (
+            exchange.echoed_sha256,
+            exchange.issued_sha256,
+            exchange.response,
+        )
         own: dict[str, str] = {}
         # A task that no recorded call created has no name.
         if echoed is not None and number in self._echoed_by:
@@ -325,28 +363,44 @@ class _Assembly:
         """Return what names the hashes in the texts of an exchange, with its own states first."""
 
         def name_of(sha256: str) -> str | None:
-            return own.get(sha256) or self._states.get(sha256) or self._sessions.get(sha256)
+            return (
+                own.get(sha256)
+                or self._states.get(sha256)
+                or self._sessions.get(sha256)
+            )
 
-        return lambda raw, name: reveal(raw, self._session if name == SESSION_HEADER else name_of)
+        return lambda raw, name: reveal(
+            raw, self._session if name == SESSION_HEADER else name_of
+        )
 
     def _with_own_events(self, raw: bytes, name: str) -> bytes:
         """Rename events: a server that was started anew may count them from the same number."""
         if name == LAST_EVENT_ID_HEADER:
             return self._events.get(raw, raw)
-        found = [] if name else [(span, raw[span.start : span.end]) for span in event_id_spans(raw)]
+        found = (
+            []
+            if name
+            else [(span, raw[span.start : span.end]) for span in event_id_spans(raw)]
+        )
         for _, identity in found:
             if is_of_kind(identity.decode("latin-1"), HASH):
                 new = sealed_hash(f"{self._offset} {identity.decode()}")
                 self._events[identity] = new.encode()
-        return splice(raw, [(span, self._events.get(each, each)) for span, each in found])
+        return splice(
+            raw, [(span, self._events.get(each, each)) for span, each in found]
+        )
 
     # The values of the cassette
 
     def _finished_interactions(
         self, linked: Sequence[LinkedInteraction], pushes: _Pushes
     ) -> Iterator[RecordedInteraction]:
-        place = {interaction: number for number, interaction in enumerate(linked, start=1)}
-        by_last = {interaction.numbers[-1]: number for interaction, number in place.items()}
+        place = {
+            interaction: number for number, interaction in enumerate(linked, start=1)
+        }
+        by_last = {
+            interaction.numbers[-1]: number for interaction, number in place.items()
+        }
         for interaction, number in place.items():
             turns: list[PushedTurn] = []
             for position, each in enumerate(interaction.numbers):
@@ -367,12 +421,19 @@ class _Assembly:
             branch = None
             if interaction.branch_of is not None:
                 shared = sum(turn.position < interaction.shared for turn in turns)
-                branch = Branch(place[interaction.branch_of], interaction.shared + shared)
+                branch = Branch(
+                    place[interaction.branch_of], interaction.shared + shared
+                )
             yield RecordedInteraction(
                 number,
                 tuple([self._finish(each) for each in interaction.numbers]),
                 branch,
                 interaction.is_orphan,
                 tuple(turns),
-                tuple([TaskStep(self._finish(it), n) for it, n in interaction.steps.items()]),
+                tuple(
+                    [
+                        TaskStep(self._finish(it), n)
+                        for it, n in interaction.steps.items()
+                    ]
+                ),
             )

@@ -99,7 +99,9 @@ class ExchangeFacts:
     task: TaskFacts = NO_TASK
 
 
-def facts_of(exchange: RecordedExchange, call: Call, resumes: int | None = None) -> ExchangeFacts:
+def facts_of(
+    exchange: RecordedExchange, call: Call, resumes: int | None = None
+) -> ExchangeFacts:
     """Return the facts about an exchange with this call, which may resume a call's stream."""
     response = exchange.response
     message = call.message
@@ -198,7 +200,9 @@ def _stream_facts(response: Response, *, is_shared: bool) -> _StreamFacts:
             continue
         moment = _moment_of(piece)
         if message.kind is Kind.REQUEST and message.method != PING:
-            pushes.append(Push(intern(message.same_id), intern(message.method), index, moment))
+            pushes.append(
+                Push(intern(message.same_id), intern(message.method), index, moment)
+            )
         elif message.kind is Kind.RESPONSE and is_shared:
             responses.append((message.same_id, moment))
     return _StreamFacts(tuple(pushes), tuple(responses))

@@ -50,7 +50,9 @@ def streams_of_closing(
             reopened.append(number)
         else:
             last_of_session[session] = number
-    return [number for number in reopened if number > last_of_session[facts[number].session]]
+    return [
+        number for number in reopened if number > last_of_session[facts[number].session]
+    ]
 
 
 def _says_nothing(response: Response | None) -> bool:
@@ -155,7 +157,9 @@ def _moved_to_end(known: Iterable[_Ask], chosen: _Ask) -> list[_Ask]:
     """
     kept: list[_Ask] = []
     for ask in known:
-        is_outranked = ask.is_answered and ask.facts.asked_keys == chosen.facts.asked_keys
+        is_outranked = (
+            ask.is_answered and ask.facts.asked_keys == chosen.facts.asked_keys
+        )
         if ask is not chosen and not is_outranked:
             kept.append(ask)
     kept.append(chosen)
@@ -175,7 +179,9 @@ def link(
     asks = _Asks()
     task_owners: dict[str, LinkedInteraction] = {}
     for interaction in earlier:
-        for position, number in enumerate(interaction.own, start=interaction.shared + 1):
+        for position, number in enumerate(
+            interaction.own, start=interaction.shared + 1
+        ):
             if before[number].asked_keys is not None:
                 asks.add(_Ask(before[number], interaction, position))
         last = before[interaction.numbers[-1]]
@@ -200,11 +206,15 @@ def link(
         every_fact = {**before, **exchanges}
         for interaction, numbers in steps.items():
             _add_steps(interaction, numbers, every_fact)
-    interactions.sort(key=lambda interaction: (interaction.numbers[0], interaction.own[0]))
+    interactions.sort(
+        key=lambda interaction: (interaction.numbers[0], interaction.own[0])
+    )
     return interactions
 
 
-def _interaction_with(number: int, facts: ExchangeFacts, asks: _Asks) -> LinkedInteraction:
+def _interaction_with(
+    number: int, facts: ExchangeFacts, asks: _Asks
+) -> LinkedInteraction:
     """Return the interaction that an exchange goes on with, or a new one that it begins."""
     if facts.answered_keys is None:
         return LinkedInteraction([number])
@@ -220,7 +230,9 @@ def _interaction_with(number: int, facts: ExchangeFacts, asks: _Asks) -> LinkedI
 
 
 def _add_steps(
-    interaction: LinkedInteraction, numbers: Iterable[int], facts: Mapping[int, ExchangeFacts]
+    interaction: LinkedInteraction,
+    numbers: Iterable[int],
+    facts: Mapping[int, ExchangeFacts],
 ) -> None:
     """Add to a task what clients did to it, in the order in which they did it and saw states."""
 

@@ -83,12 +83,16 @@ def merged(sources: Sequence[Source], tool: str) -> tuple[Cassette, tuple[str, .
         CassetteError: they can't be put together, or contradict each other.
     """
     # A journal has ids of sessions that a cassette has not.
-    sources = sorted(sources, key=lambda each: (each.is_published, -len(each.exchanges), each.name))
+    sources = sorted(
+        sources, key=lambda each: (each.is_published, -len(each.exchanges), each.name)
+    )
     by_id: dict[str, _Recorder] = {}
     for source in sources:
         _check_alike(sources[0], source)
         began_ms = source.header.wall_ms or 0.0
-        recorder = by_id.setdefault(source.recorder, _Recorder(source.recorder, began_ms))
+        recorder = by_id.setdefault(
+            source.recorder, _Recorder(source.recorder, began_ms)
+        )
         for number, exchange in source.exchanges.items():
             recorder.take(number, source, exchange)
     recorders = sorted(by_id.values(), key=lambda each: (each.began_ms, each.id))
@@ -96,14 +100,18 @@ def merged(sources: Sequence[Source], tool: str) -> tuple[Cassette, tuple[str, .
     for index, recorder in enumerate(recorders):
         for happening in recorder.happenings:
             for cause in happening.gives:
-                givers.setdefault(cause, []).append((index, recorder.seen[happening.number]))
+                givers.setdefault(cause, []).append(
+                    (index, recorder.seen[happening.number])
+                )
     first = next(each for each in sources if each.recorder == recorders[0].id)
     cassette = assemble(first.header, _as_one(recorders, givers), tool)
     facts = [
         RecorderFacts(each.id, each.began_ms, each.began_ms - recorders[0].began_ms)
         for each in recorders
     ]
-    return replace(cassette, recorders=tuple(facts)), tuple(_notes_of(recorders, givers))
+    return replace(cassette, recorders=tuple(facts)), tuple(
+        _notes_of(recorders, givers)
+    )
 
 
 def _check_alike(first: Source, source: Source) -> None:
@@ -112,10 +120,14 @@ def _check_alike(first: Source, source: Source) -> None:
     for name in ("transport", "request_state", "redaction", "answers"):
         if getattr(one, name) != getattr(two, name):
             reason = f"it was recorded with another {name.replace('_', ' ')} than {first.name}"
-            raise CassetteError(source.name, reason, hint="merge what was recorded alike")
+            raise CassetteError(
+                source.name, reason, hint="merge what was recorded alike"
+            )
     if two.transport == "stdio" and source.recorder != first.recorder:
         reason = f"it is of pipes, as {first.name} is: each has a client and a server of its own"
-        raise CassetteError(source.name, reason, hint="only pieces of one journal can be merged")
+        raise CassetteError(
+            source.name, reason, hint="only pieces of one journal can be merged"
+        )
     if _ORIGIN.sub("", two.upstream) != _ORIGIN.sub("", one.upstream):
         reason = f"its upstream is {two.upstream}, and that of {first.name} is {one.upstream}"
         hint = "another path is another server; merge each server's recordings by themselves"
@@ -199,7 +211,9 @@ class _Recorder:
     def happenings(self) -> list[_Happening]:
         """What it saw, in its order."""
         seen = sorted(self.seen.items())
-        found = [each for number, (_, one) in seen for each in _happenings_of(number, one)]
+        found = [
+            each for number, (_, one) in seen for each in _happenings_of(number, one)
+        ]
         return sorted(found, key=lambda each: each[:3])
 
 
@@ -229,8 +243,12 @@ def _happenings_of(number: int, exchange: RecordedExchange) -> Iterator[_Happeni
     gives = () if facts.request_id is None else ((_REQUEST, session, facts.request_id),)
     yield _Happening(number, False, exchange.started_ms, number, tuple(needs), gives)
 
-    def came(moment: Moment, *causes: _Cause, needs: tuple[_Cause, ...] = ()) -> _Happening:
-        return _Happening(max(number, moment.after), True, moment.at_ms, number, needs, causes)
+    def came(
+        moment: Moment, *causes: _Cause, needs: tuple[_Cause, ...] = ()
+    ) -> _Happening:
+        return _Happening(
+            max(number, moment.after), True, moment.at_ms, number, needs, causes
+        )
 
     pieces = () if response is None else response.pieces
     moments = [Moment(piece.after, piece.at_ms) for piece in pieces]
@@ -255,12 +273,18 @@ _Givers = Mapping[_Cause, Sequence[tuple[int, _Seen]]]
 """Who gave each cause: the index of the recorder, and the exchange."""
 
 
-def _in_order(recorders: Sequence[_Recorder], givers: _Givers) -> Iterator[tuple[int, _Happening]]:
+def _in_order(
+    recorders: Sequence[_Recorder], givers: _Givers
+) -> Iterator[tuple[int, _Happening]]:
     """Yield what recorders saw, the earliest first that has its causes."""
     rest = [deque(recorder.happenings) for recorder in recorders]
     given: set[_Cause] = set()
     elsewhere = [
-        {cause for cause, found in givers.items() if all(it != index for it, _ in found)}
+        {
+            cause
+            for cause, found in givers.items()
+            if all(it != index for it, _ in found)
+        }
         for index in range(len(recorders))
     ]
     while heads := [(index, left[0]) for index, left in enumerate(rest) if left]:
@@ -273,13 +297,18 @@ def _in_order(recorders: Sequence[_Recorder], givers: _Givers) -> Iterator[tuple
         index, head = min(
             ready or heads,
             # A request of the same moment comes later: its client may have waited for this.
-            key=lambda each: (recorders[each[0]].began_ms + each[1].at_ms, not each[1].is_piece),
+            key=lambda each: (
+                recorders[each[0]].began_ms + each[1].at_ms,
+                not each[1].is_piece,
+            ),
         )
         yield index, rest[index].popleft()
         given.update(head.gives)
 
 
-def _as_one(recorders: Sequence[_Recorder], givers: _Givers) -> dict[int, RecordedExchange]:
+def _as_one(
+    recorders: Sequence[_Recorder], givers: _Givers
+) -> dict[int, RecordedExchange]:
     """Return the exchanges of all recorders, counted and timed as one recorder would have."""
     requests: list[tuple[int, int]] = []
     afters: dict[tuple[int, int, int, float], int] = {}
@@ -331,7 +360,9 @@ def _notes_of(recorders: Sequence[_Recorder], givers: _Givers) -> Iterator[str]:
             )
 
 
-def _token_of(recorders: Sequence[_Recorder], givers: _Givers) -> Callable[[str, str], str]:
+def _token_of(
+    recorders: Sequence[_Recorder], givers: _Givers
+) -> Callable[[str, str], str]:
     """Return what gives the one token of each secret that has several.
 
     Each recorder has a key of its own, so its tokens tell nothing about those of another one. A
@@ -382,7 +413,11 @@ def _reopened(cassette: Cassette) -> dict[str, dict[int, RecordedExchange]]:
     events and of questions, secrets) gets one of its own path. A recorder that is not known has an
     empty id.
     """
-    own = [exchange for interaction in cassette.interactions for exchange in interaction.own]
+    own = [
+        exchange
+        for interaction in cassette.interactions
+        for exchange in interaction.own
+    ]
     free = count(max((exchange.number or 0 for exchange in own), default=0) + 1)
     numbered = {exchange.number or next(free): exchange for exchange in own}
     states = {
@@ -412,33 +447,45 @@ def _reopened(cassette: Cassette) -> dict[str, dict[int, RecordedExchange]]:
 
 
 def _as_counted(
-    exchange: RecordedExchange, number: int, numbers: Sequence[tuple[int, int]], offset_ms: float
+    exchange: RecordedExchange,
+    number: int,
+    numbers: Sequence[tuple[int, int]],
+    offset_ms: float,
 ) -> RecordedExchange:
     """Return an exchange as its recorder counted: its own requests, and the time since it began."""
     response, ended_after = exchange.response, exchange.ended_after or 0
     if response is not None:
         # Of a response in one piece a cassette tells the end alone.
         pieces = [
-            each if each.after else each._replace(at_ms=exchange.ended_ms, after=ended_after)
+            each
+            if each.after
+            else each._replace(at_ms=exchange.ended_ms, after=ended_after)
             for each in response.pieces
         ]
         response = replace(response, pieces=tuple(pieces))
 
     def after(count: int, _: float) -> int:
-        return max(number, numbers[bisect_right(numbers, count, key=itemgetter(0)) - 1][1])
+        return max(
+            number, numbers[bisect_right(numbers, count, key=itemgetter(0)) - 1][1]
+        )
 
     exchange = replace(exchange, response=response, ended_after=ended_after)
     return recounted(exchange, exchange.recorded_by, number, after, -offset_ms)
 
 
-def _put_back(exchange: RecordedExchange, states: Mapping[str, str], path: str) -> RecordedExchange:
+def _put_back(
+    exchange: RecordedExchange, states: Mapping[str, str], path: str
+) -> RecordedExchange:
     """Return an exchange with what stood where it has names; `states` has hashes by name."""
     message, answers = exchange.call.message, exchange.call.answers
     echoed = named_task(message) or (None if answers is None else answers.request_state)
     issued = issued_name(exchange)
     if echoed is not None and echoed not in states:
         # A later recording that was added echoed the name itself.
-        states = {**states, echoed: exchange.echoed_sha256 or _sha256_of_name(echoed, path)}
+        states = {
+            **states,
+            echoed: exchange.echoed_sha256 or _sha256_of_name(echoed, path),
+        }
 
     change = _names_put_back(states, path)
     return replace(

@@ -16,7 +16,9 @@ from mrtr_cassette.terms import LIBRARY_TERMS, Terms, in_terms
 
 HTML = "HTML"
 _ADVICE: Mapping[str, str] = {
-    **dict.fromkeys(("401", "403"), "does the server want credentials, such as <<header_form>>?"),
+    **dict.fromkeys(
+        ("401", "403"), "does the server want credentials, such as <<header_form>>?"
+    ),
     **dict.fromkeys(("404", "405"), "is the path {path} right?"),
     **dict.fromkeys(("502", "503", "504"), "does the server run?"),
 }
@@ -77,7 +79,9 @@ class Outcomes:
         requests = "the only request" if count == 1 else f"all {count} requests"
         named = " or ".join(sorted({error for error, _ in self.errors.values()}))
         error, path = next(iter(self.errors.values()))
-        advice = _ADVICE.get(error, "is the upstream an MCP server?").format(path=printable(path))
+        advice = _ADVICE.get(error, "is the upstream an MCP server?").format(
+            path=printable(path)
+        )
         if path in ("", "/") and "path" in advice:
             advice = "the URL has no path, and most servers have /mcp"
         elif is_started and "path" in advice:
@@ -101,7 +105,11 @@ def exposed_secrets(cassette: Cassette) -> Iterator[tuple[int, TurnPlace, Side, 
         for exchange, place in interaction.placed:
             sides: tuple[tuple[Side, Request, Response], ...] = (
                 ("request", exchange.request, NOTHING),
-                ("response", Request("GET", "/", (), b""), exchange.response or NOTHING),
+                (
+                    "response",
+                    Request("GET", "/", (), b""),
+                    exchange.response or NOTHING,
+                ),
             )
             for side, request, response in sides:
                 # A redactor asks for the tokens of equal headers only once.

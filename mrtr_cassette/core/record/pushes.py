@@ -173,7 +173,9 @@ class _Event(NamedTuple):
     """Which of the exchange's pushes or responses it is."""
 
 
-def link_pushes(facts: Mapping[int, ExchangeFacts]) -> dict[int, list[PushTurn[LinkedPush]]]:
+def link_pushes(
+    facts: Mapping[int, ExchangeFacts],
+) -> dict[int, list[PushTurn[LinkedPush]]]:
     """Return the turns of a recording in order, by the exchange that was pending meanwhile."""
     machine = PushTurns[LinkedPush]()
     turns: dict[int, list[PushTurn[LinkedPush]]] = {}
@@ -222,11 +224,15 @@ def _events_of(number: int, exchange: ExchangeFacts) -> list[_Event]:
         _Event(ended.after, True, ended.at_ms, _Happened.END, number),
     ]
     for index, (_, moment) in enumerate(exchange.responses):
-        responded = _Event(moment.after, True, moment.at_ms, _Happened.RESPONSE, number, index)
+        responded = _Event(
+            moment.after, True, moment.at_ms, _Happened.RESPONSE, number, index
+        )
         events.append(responded)
     if exchange.posted_id is not None:
         return events
     for index, push in enumerate(exchange.pushes):
         moment = push.moment
-        events.append(_Event(moment.after, True, moment.at_ms, _Happened.PUSH, number, index))
+        events.append(
+            _Event(moment.after, True, moment.at_ms, _Happened.PUSH, number, index)
+        )
     return events

@@ -61,7 +61,12 @@ from mrtr_cassette.core.secrets.sealed import (
     seal_answers,
     with_task,
 )
-from mrtr_cassette.core.wire.codings import ContentDecoder, content_coding, readable, why_unread
+from mrtr_cassette.core.wire.codings import (
+    ContentDecoder,
+    content_coding,
+    readable,
+    why_unread,
+)
 from mrtr_cassette.core.wire.http import (
     ACCEPTED,
     LARGEST_BODY,
@@ -214,14 +219,20 @@ class Recorder:
         request, sent = call.request, seen.response or NOTHING
         body, response = sent.body, sent
         raw = request.body + body
-        request = replace(request, target=self.endpoints.get(request.target, request.target))
+        request = replace(
+            request, target=self.endpoints.get(request.target, request.target)
+        )
         if seen.number in self.opening:
             response = _with_sealed_endpoint(response, self.opening[seen.number])
         request = replace(request, headers=_kept(request.headers, self.kept_headers))
-        in_session = header_value(request.headers, SESSION_HEADER) or seen.number in self.opening
+        in_session = (
+            header_value(request.headers, SESSION_HEADER) or seen.number in self.opening
+        )
         in_session = in_session or header_value(sent.headers, SESSION_HEADER)
         if b"id:" in body and response.is_event_stream and in_session:
-            response = replace(response, pieces=tuple(map(_with_sealed_event_id, response.pieces)))
+            response = replace(
+                response, pieces=tuple(map(_with_sealed_event_id, response.pieces))
+            )
         # Most exchanges have no state and no task: one look at both bodies says so.
         may_tell = may_have_places(raw) or may_ask(raw)
         message, issued, echoed, tasks = (
@@ -239,37 +250,40 @@ class Recorder:
         if self.redactor is not None:
             request, response = redacted(request, response, self.redactor)
         if self.credentials is not None and self.credentials.known.texts:
-            request, response = _without_known(request, response, self.credentials.known)
+            request, response = _without_known(
+                request, response, self.credentials.known
+            )
         ask = None if message is None else recognise(message.tree.get("result"))
-        digests: tuple[tuple[str, str], ...] = ()
+        sealed = replace(
+            seen,
+            request=request,
+            response=None if seen.response is None else response,
+            issued_sha256=None if issued is None else sha256_of(issued),
+            echoed_sha256=None if echoed is None else sha256_of(echoed),
+        )
         # Most responses announce nothing, and have no secret.
         if ask is None and (response.pieces != sent.pieces or may_announce(body)):
-            digests = self.announced.add(sent, response)
-        return Sealed(
-            replace(
-                seen,
-                request=request,
-                response=None if seen.response is None else response,
-                issued_sha256=None if issued is None else sha256_of(issued),
-                echoed_sha256=None if echoed is None else sha256_of(echoed),
-                digests=digests,
-            ),
-            ask,
-            _unread(call, sent),
-        )
+            sealed = replace(sealed, digests=self.announced.add(sent, response))
+        return Sealed(sealed, ask, _unread(call, sent))
 
     def may_repeat(self, journal: bytes) -> bool:
         """Tell, quickly, whether a journal may have secrets that were found after its lines."""
         credentials = self.credentials
         has_found = credentials is not None and credentials.has_found
-        return has_found and credentials is not None and credentials.known.may_be_in(journal)
+        return (
+            has_found
+            and credentials is not None
+            and credentials.known.may_be_in(journal)
+        )
 
     def without_repeated(self, exchange: RecordedExchange) -> RecordedExchange:
         """Return an exchange without the secrets that were found after it was sealed."""
         if self.credentials is None:
             return exchange
         known = self.credentials.known
-        request, response = _without_known(exchange.request, exchange.response or NOTHING, known)
+        request, response = _without_known(
+            exchange.request, exchange.response or NOTHING, known
+        )
         if exchange.response is None:
             return replace(exchange, request=request)
         return replace(exchange, request=request, response=response)
@@ -284,7 +298,9 @@ class Observation:
     the end.
     """
 
-    def __init__(self, recorder: Recorder, number: int, call: Call, at_ms: float) -> None:
+    def __init__(
+        self, recorder: Recorder, number: int, call: Call, at_ms: float
+    ) -> None:
         request, message = call.request, call.message
         self.recorder = recorder
         self.number = number
@@ -325,13 +341,17 @@ class Observation:
         self._is_call = False
         self._may_lead = message is None and request.method == "GET"
         """The next event may say where to post."""
-        if message is None:
-            return
+        if message is not None:
+            self._begin(message)
+
+    def _begin(self, message: Message) -> None:
+        """Tell those that link pushed questions what this request is."""
+        pushes = self.recorder.pushes
         if message.kind is Kind.REQUEST and not method_of(message.method).listens:
             self._is_call = True
-            recorder.pushes.begun(self._channel, number, message.same_id, call)
+            pushes.begun(self._channel, self.number, message.same_id, self.call)
         elif message.kind is Kind.RESPONSE:
-            self.answered = recorder.pushes.answered(self._channel, message.same_id, number)
+            self.answered = pushes.answered(self._channel, message.same_id, self.number)
 
     @property
     def label(self) -> str:
@@ -369,7 +389,9 @@ class Observation:
         """The session id that the response names, or an empty string."""
         return header_value(self._headers, SESSION_HEADER)
 
-    def response_started(self, status: int, headers: Headers, at_ms: float = 0.0) -> Due | None:
+    def response_started(
+        self, status: int, headers: Headers, at_ms: float = 0.0
+    ) -> Due | None:
         """Take the response's head."""
         self.status = status
         # Over pipes only a request gets a response, and the beginning of the channel.
@@ -386,7 +408,9 @@ class Observation:
         if is_event_stream(headers):
             self._framer = SseFramer()
         if (self._framer is not None or self._is_line) and not coding:
-            self.is_listening = listens(self.call, Response(status, headers, (), End.OPEN))
+            self.is_listening = listens(
+                self.call, Response(status, headers, (), End.OPEN)
+            )
             if self.is_listening and status != NO_STATUS:
                 return self._so_far(at_ms)
         return None
@@ -400,7 +424,9 @@ class Observation:
         recorder, decoder = self.recorder, self._decoder
         self.size += len(chunk)
         if self.size > recorder.largest_body:
-            raise BodyTooLargeError(f"the response to {self.label}", recorder.largest_body)
+            raise BodyTooLargeError(
+                f"the response to {self.label}", recorder.largest_body
+            )
         if self._missing is not None:
             self._missing -= len(chunk)
             self.is_answered = self.is_answered or self._missing <= 0
@@ -461,17 +487,27 @@ class Observation:
         headers, decoder = _kept(self._headers), self._decoder
         if decoder is not None:
             # One that was sent whole and yet is cut short goes on as it came.
-            is_cut = end is End.COMPLETE and self._framer is None and not decoder.is_whole
+            is_cut = (
+                end is End.COMPLETE and self._framer is None and not decoder.is_whole
+            )
             if decoder.is_known and not decoder.failed and not is_cut:
                 headers = tuple(
-                    (name, value) for name, value in headers if name.lower() != "content-encoding"
+                    (name, value)
+                    for name, value in headers
+                    if name.lower() != "content-encoding"
                 )
             else:
                 pieces = self._coded
         if self._missing is not None and self._framer is None and len(pieces) > 1:
             # Where the size was known from the start, the rhythm is the network's.
-            pieces = [pieces[-1]._replace(raw=b"".join([piece.raw for piece in pieces]))]
-        response = Response(self.status, headers, tuple(pieces), end) if self._has_begun else None
+            pieces = [
+                pieces[-1]._replace(raw=b"".join([piece.raw for piece in pieces]))
+            ]
+        response = (
+            Response(self.status, headers, tuple(pieces), end)
+            if self._has_begun
+            else None
+        )
         exchange = RecordedExchange(
             self.number,
             self.call.request,
@@ -488,7 +524,9 @@ class Observation:
         if not messages:
             return
         if len(pieces) + len(messages) > _MOST_EVENTS:
-            raise BodyTooLargeError(f"the response to {self.label}", _MOST_EVENTS, "events")
+            raise BodyTooLargeError(
+                f"the response to {self.label}", _MOST_EVENTS, "events"
+            )
         pieces += [Piece(raw, at_ms, recorder.arrived) for raw in messages]
         first = pieces[0].raw
         for raw in messages:
@@ -528,10 +566,16 @@ class Observation:
             )
             key = turn.key_for(message.method)
             asked = input_request(message.method, message.params)
-            turn.asked.append(OpenPush(turn.owner, call or self.call, key, asked, message))
+            turn.asked.append(
+                OpenPush(turn.owner, call or self.call, key, asked, message)
+            )
             self.pushed.append(turn.asked[-1])
         elif message.kind is Kind.RESPONSE:
-            called = request if request is not None and request.kind is Kind.REQUEST else None
+            called = (
+                request
+                if request is not None and request.kind is Kind.REQUEST
+                else None
+            )
             if called is not None and message.same_id == called.same_id:
                 self.is_answered = True
                 pushes.ended(self._channel, self.number)
@@ -594,7 +638,9 @@ class Channel(Generic[E]):
             exchange = same.pop(0)
             if not same:
                 del self._pending[identity]
-            self._by_token = {key: it for key, it in self._by_token.items() if it != exchange}
+            self._by_token = {
+                key: it for key, it in self._by_token.items() if it != exchange
+            }
             self.given_up(exchange)
             return exchange, True
         named = None if message is None else self._named_by(message)
@@ -665,7 +711,12 @@ def _names_in(
     # Where it is short, and the task's creation is not recorded, an id is no secret.
     ids = [named or "", *(state.id for state in notified_states(response))]
     tasks = [*filter(None, [created]), *filter(is_searched, ids)]
-    return message, created or (issued if isinstance(issued, str) else None), named or echoed, tasks
+    return (
+        message,
+        created or (issued if isinstance(issued, str) else None),
+        named or echoed,
+        tasks,
+    )
 
 
 # Headers come again with call after call; what is kept of them is worked out once.
@@ -674,11 +725,17 @@ def _names_in(
 @lru_cache(maxsize=2048)
 def _kept(headers: Headers, named: frozenset[str] | None = None) -> Headers:
     """Return what is kept of a response's headers, or of a request's, with the `named` ones."""
-    kept = kept_response_headers(headers) if named is None else kept_request_headers(headers, named)
+    kept = (
+        kept_response_headers(headers)
+        if named is None
+        else kept_request_headers(headers, named)
+    )
     if not header_value(kept, SESSION_HEADER):
         return kept
     # The id of an event that stands beside that of a session is sealed, too.
-    return tuple((name, _sealed_id(it) if name.lower() in _IDS else it) for name, it in kept)
+    return tuple(
+        (name, _sealed_id(it) if name.lower() in _IDS else it) for name, it in kept
+    )
 
 
 def _sealed_id(identity: str) -> str:
@@ -703,11 +760,15 @@ def _seal_states(
         partly = state if state in known else known.seal_text(state)
         return sealed_hash(state) if partly == state else partly
 
-    request = with_task(request, lambda task: sealed_hash(task) if task in known else task)
+    request = with_task(
+        request, lambda task: sealed_hash(task) if task in known else task
+    )
     echoed = find_places(request.body, known)
     issued = _places_in(response, known)
     if echoed:
-        request = replace(request, body=splice(request.body, replaced_states(echoed, sealed)))
+        request = replace(
+            request, body=splice(request.body, replaced_states(echoed, sealed))
+        )
     if issued:
         pieces = splice_pieces(response.pieces, replaced_states(issued, sealed_hash))
         response = replace(response, pieces=pieces)
@@ -725,8 +786,14 @@ def _places_in(response: Response, known: KnownTexts) -> list[StatePlace]:
     offset = 0
     for index, piece in enumerate(response.pieces):
         if may_have_places(piece.raw):
-            event = read_event(piece.raw, first=index == 0) if response.is_event_stream else None
-            for place in find_places(piece.raw if event is None else event.data or b"", known):
+            event = (
+                read_event(piece.raw, first=index == 0)
+                if response.is_event_stream
+                else None
+            )
+            for place in find_places(
+                piece.raw if event is None else event.data or b"", known
+            ):
                 span = place.span if event is None else event.raw_span(place.span)
                 if span is not None:
                     span = Span(span.start + offset, span.end + offset)
@@ -745,7 +812,9 @@ def sealed_endpoint(target: str, ids: Sequence[Span], number: int) -> str:
         separator = "&" if "?" in target else "?"
         return f"{target}{separator}session_id={sealed_hash(f'{number} {target}')}"
     raw = target.encode("latin-1")
-    sealed = [(span, sealed_hash(target[span.start : span.end]).encode()) for span in ids]
+    sealed = [
+        (span, sealed_hash(target[span.start : span.end]).encode()) for span in ids
+    ]
     return splice(raw, sealed).decode("latin-1")
 
 
@@ -777,11 +846,15 @@ def _with_sealed_event_id(piece: Piece) -> Piece:
 # Secrets and credentials
 
 
-def redacted(request: Request, response: Response, redactor: Redactor) -> tuple[Request, Response]:
+def redacted(
+    request: Request, response: Response, redactor: Redactor
+) -> tuple[Request, Response]:
     """Replace the secrets in an exchange by placeholders."""
     content_type = header_value(response.headers, "content-type")
     request, headers = redactor.request(request), redactor.headers(response.headers)
-    return request, _changed(response, headers, partial(redactor.body, content_type=content_type))
+    return request, _changed(
+        response, headers, partial(redactor.body, content_type=content_type)
+    )
 
 
 def _without_known(
@@ -797,12 +870,18 @@ def _without_known(
     return known.sealed_request(request), _changed(response, headers, known.seal)
 
 
-def _changed(response: Response, headers: Headers, change: Callable[[bytes], bytes]) -> Response:
+def _changed(
+    response: Response, headers: Headers, change: Callable[[bytes], bytes]
+) -> Response:
     """Change a body: piece by piece, or whole, as what is changed may stand across two chunks."""
     pieces, body = response.pieces, response.body
     changed = change(body)
     if changed == body:
-        return response if headers == response.headers else replace(response, headers=headers)
+        return (
+            response
+            if headers == response.headers
+            else replace(response, headers=headers)
+        )
     if len(pieces) > 1 and response.is_framed:
         pieces = tuple([piece._replace(raw=change(piece.raw)) for piece in pieces])
     else:
@@ -821,5 +900,7 @@ def _unread(call: Call, response: Response) -> list[Unread]:
     found.append(Unread("response", reason, hides))
     if call.message is None and request.is_line:
         found.append(Unread("request", why_no_line(request.body)))
-        found += [Unread("response", why_no_line(piece.raw)) for piece in response.pieces]
+        found += [
+            Unread("response", why_no_line(piece.raw)) for piece in response.pieces
+        ]
     return [unread for unread in found if unread.reason]

@@ -12,12 +12,29 @@ from typing import Any, Final, NamedTuple
 from mrtr_cassette.core.cassette.entries import MadeWrite, ReplayEntry, is_answer_to
 from mrtr_cassette.core.cassette.lookup import LookupKey, lookup_key
 from mrtr_cassette.core.cassette.recorded import posted_answer
-from mrtr_cassette.core.protocol.calls import Call, CallKey, read_call, resumed_event, session_of
+from mrtr_cassette.core.protocol.calls import (
+    Call,
+    CallKey,
+    read_call,
+    resumed_event,
+    session_of,
+)
 from mrtr_cassette.core.protocol.dialect import INPUT_RESPONSES
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message
-from mrtr_cassette.core.protocol.methods import DISCOVER, INITIALIZE, PING, TASK_ID, method_of
+from mrtr_cassette.core.protocol.methods import (
+    DISCOVER,
+    INITIALIZE,
+    PING,
+    TASK_ID,
+    method_of,
+)
 from mrtr_cassette.core.wire.codings import why_unread
-from mrtr_cassette.core.wire.http import EVENT_STREAM, JSON_HEADERS, SESSION_HEADER, Headers
+from mrtr_cassette.core.wire.http import (
+    EVENT_STREAM,
+    JSON_HEADERS,
+    SESSION_HEADER,
+    Headers,
+)
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical
 from mrtr_cassette.core.wire.pointers import Difference, differences, without_paths
 from mrtr_cassette.errors import SHOWN_CHARS, counted, printable, shorten
@@ -81,8 +98,12 @@ def not_now(call: Call, nearest: Sequence[ReplayEntry], reason: Reason) -> Miss:
         times = "once" if len(nearest) == 1 else f"{len(nearest)} times"
         detail = f"this was recorded {times}, and has been played {times} already"
     else:
-        reason = Reason.ARGUMENTS_DIFFER if call.answers is None else Reason.ANSWERS_DIFFER
-        detail = "this was recorded with another secret, and which one it is counts here"
+        reason = (
+            Reason.ARGUMENTS_DIFFER if call.answers is None else Reason.ANSWERS_DIFFER
+        )
+        detail = (
+            "this was recorded with another secret, and which one it is counts here"
+        )
     return Miss(call, reason, detail, nearest[-1])
 
 
@@ -129,20 +150,27 @@ def no_step(call: Call, found: NoStep, ignored: Collection[MemberPath]) -> Miss:
     """Explain why a request about a task gets none of its recorded steps."""
 
     def shown(given: Mapping[str, Any]) -> Any:
-        answers = {key: given[key] for key in found.recorded if given.get(key) is not None}
+        answers = {
+            key: given[key] for key in found.recorded if given.get(key) is not None
+        }
         return without_paths({INPUT_RESPONSES: answers}, ignored)
 
     recorded = shown(found.recorded)
     received = shown(_answers_in(call))
     differing = differences(recorded, received, without_null=True)
-    return Miss(call, found.reason, printable(found.detail), found.nearest, tuple(differing))
+    return Miss(
+        call, found.reason, printable(found.detail), found.nearest, tuple(differing)
+    )
 
 
 # Misses after other writes
 
 
 def after_other_writes(
-    call: Call, nearest: ReplayEntry, recorded: Sequence[MadeWrite], made: Sequence[MadeWrite]
+    call: Call,
+    nearest: ReplayEntry,
+    recorded: Sequence[MadeWrite],
+    made: Sequence[MadeWrite],
 ) -> Miss:
     """Explain after which writes a call was recorded, and after which it was made."""
     before, now = _told_apart(recorded, made)
@@ -168,7 +196,9 @@ def _differing_call(
 
     What is called again and again, with other answers, is likely to be what only reads.
     """
-    begun = _begun_alike([write.told for write in recorded], [write.told for write in made])
+    begun = _begun_alike(
+        [write.told for write in recorded], [write.told for write in made]
+    )
     differing = []
     for write in (*made[begun:], *recorded[begun:]):
         if write.key is not None:
@@ -178,7 +208,9 @@ def _differing_call(
     return differing[0] if differing else ""
 
 
-def _told_apart(recorded: Sequence[MadeWrite], made: Sequence[MadeWrite]) -> tuple[str, str]:
+def _told_apart(
+    recorded: Sequence[MadeWrite], made: Sequence[MadeWrite]
+) -> tuple[str, str]:
     """Return two lists of writes in words that differ, by their recordings if by nothing else."""
     before = [write.told_plainly for write in recorded]
     now = [write.told_plainly for write in made]
@@ -261,7 +293,9 @@ def _unknown_method(key: CallKey, entries: Sequence[ReplayEntry]) -> str:
         if any(entry.key.endpoint == key.endpoint for entry in entries):
             return f"only JSON-RPC requests were recorded at {key}"
         return f"{key} was not recorded"
-    elsewhere = {entry.key.endpoint for entry in entries if entry.key.method == key.method}
+    elsewhere = {
+        entry.key.endpoint for entry in entries if entry.key.method == key.method
+    }
     if not elsewhere:
         return f"{key} was not recorded"
     listed = ", ".join(sorted(elsewhere))
@@ -286,7 +320,9 @@ def _other_answer(call: Call, recorded: Recorded) -> Miss | None:
     here = [entry for entry in candidates if entry.key.endpoint == call.endpoint]
     if not here:
         nearest = candidates[0]
-        detail = printable(f"this was answered at {nearest.key.endpoint}, not at {call.endpoint}")
+        detail = printable(
+            f"this was answered at {nearest.key.endpoint}, not at {call.endpoint}"
+        )
         target = canonical(nearest.matched.request.target)
         difference = Difference("/#path", target, canonical(call.request.target))
         return Miss(call, Reason.UNKNOWN_METHOD, detail, nearest, (difference,))
@@ -372,7 +408,9 @@ class _Search:
             return self._arguments_differ(self.same_name)
         answers = _answers_in(self.call)
         asks = [entry for entry in self._same_call if entry.asks]
-        asking = [entry for entry in asks if answers.keys() <= entry.asked.keys()] or asks
+        asking = [
+            entry for entry in asks if answers.keys() <= entry.asked.keys()
+        ] or asks
         stateless = [entry for entry in asking if entry.issued_sha256 is None]
         if stateless:
             return self._answers_differ(stateless)
@@ -398,7 +436,9 @@ class _Search:
             return self._miss(Reason.STATE_UNKNOWN, detail, issuers[0])
         if not self._same_call:
             return self._arguments_differ(self.same_name)
-        stateful = [entry for entry in self._same_call if entry.issued_sha256 is not None]
+        stateful = [
+            entry for entry in self._same_call if entry.issued_sha256 is not None
+        ]
         if stateful:
             detail = "no recorded ask of this call has this request state"
             return self._miss(Reason.STATE_UNKNOWN, detail, stateful[0])
@@ -414,7 +454,9 @@ class _Search:
         message = self.call.message
         if miss.differences or message is None or kind is None or kind is message.kind:
             return miss
-        detail = f"{key} was recorded as a {kind.value}, but this is a {message.kind.value}"
+        detail = (
+            f"{key} was recorded as a {kind.value}, but this is a {message.kind.value}"
+        )
         return replace(miss, detail=detail)
 
     def _answers_differ(
@@ -427,10 +469,14 @@ class _Search:
         detail = "other answers were recorded"
         ignored = self.recorded.ignored
         miss = _beside(self.call, answered, Reason.ANSWERS_DIFFER, detail, ignored)
-        if miss.differences and all(found.received is None for found in miss.differences):
+        if miss.differences and all(
+            found.received is None for found in miss.differences
+        ):
             detail = "the retry lacks answers that were recorded"
             return replace(miss, reason=Reason.ANSWERS_MISSING, detail=detail)
-        return replace(miss, detail=self._other_answers(miss.nearest or answered[0]) or detail)
+        return replace(
+            miss, detail=self._other_answers(miss.nearest or answered[0]) or detail
+        )
 
     def _retries_of(self, asks: Sequence[ReplayEntry]) -> list[ReplayEntry]:
         """Return the retries that answer some asks, or equal ones where nothing is remembered."""
@@ -517,8 +563,12 @@ def _answer_to_no_message(call: Call, endpoints: Collection[str]) -> Harmless | 
     return None
 
 
-def _answer_to_message(call: Call, message: Message, *, initializes: bool) -> Harmless | None:
-    if message.kind is Kind.NOTIFICATION and message.method.startswith("notifications/"):
+def _answer_to_message(
+    call: Call, message: Message, *, initializes: bool
+) -> Harmless | None:
+    if message.kind is Kind.NOTIFICATION and message.method.startswith(
+        "notifications/"
+    ):
         return Harmless(call, 202, (), b"", "202")
     if message.kind is Kind.REQUEST and message.method == PING:
         outcome = b'"result":{}'
@@ -528,5 +578,8 @@ def _answer_to_message(call: Call, message: Message, *, initializes: bool) -> Ha
         answer = "Method not found"
     else:
         return None
-    body = b'{"jsonrpc":"2.0","id":%b,%b}' % (message.spelled(ID_PATH) or b"null", outcome)
+    body = b'{"jsonrpc":"2.0","id":%b,%b}' % (
+        message.spelled(ID_PATH) or b"null",
+        outcome,
+    )
     return Harmless(call, 200, JSON_HEADERS, body, answer)

@@ -25,7 +25,12 @@ from mrtr_cassette.core.cassette.entries import (
 from mrtr_cassette.core.cassette.recorded import RecorderFacts, runs_of
 from mrtr_cassette.core.protocol.calls import CallKey, Traits
 from mrtr_cassette.core.protocol.jsonrpc import Kind
-from mrtr_cassette.core.protocol.methods import CALL_TOOL, INITIALIZE, LIST_TOOLS, method_of
+from mrtr_cassette.core.protocol.methods import (
+    CALL_TOOL,
+    INITIALIZE,
+    LIST_TOOLS,
+    method_of,
+)
 from mrtr_cassette.core.secrets.names import with_refs
 from mrtr_cassette.core.wire.http import REFUSED
 
@@ -130,11 +135,16 @@ class _WriteHistory:
             return False
         self._made.add(equal.make(entry))
         self._ended.add(ending.entry)
-        while self._first < len(self._writes) and self._writes[self._first].entry in self._ended:
+        while (
+            self._first < len(self._writes)
+            and self._writes[self._first].entry in self._ended
+        ):
             self._first += 1
         latest = {family: began for began, family in self._latest}
         latest[point.family] = max(latest.get(point.family, start), start)
-        self._latest = sorted([(began, family) for family, began in latest.items()])[-2:]
+        self._latest = sorted([(began, family) for family, began in latest.items()])[
+            -2:
+        ]
         return True
 
     def until(self, family: int, beside: int) -> tuple[float, ...]:
@@ -224,7 +234,9 @@ class WriteHistories:
             answers_during: gives what was posted while a call was in flight.
         """
         # A task goes on by itself, whatever is written.
-        self._by_arrival = [entry for entry in entries.by_arrival if entry.created_by is None]
+        self._by_arrival = [
+            entry for entry in entries.by_arrival if entry.created_by is None
+        ]
         self._steps = entries.steps
         self._recorders = recorders
         self._lifetime_of = lifetime_of
@@ -308,7 +320,11 @@ class WriteHistories:
             point = self._points[entry]
             history = writes.setdefault(point.history, [])
             # A run that appended had played these one after the other, before the request came.
-            follows = [numbered[number] for number in entry.exchange.follows if number in numbered]
+            follows = [
+                numbered[number]
+                for number in entry.exchange.follows
+                if number in numbered
+            ]
             for at, played in enumerate(follows, start=1):
                 came = ((entry.exchange.number or 0) - 1 + at / (len(follows) + 1),)
                 family = self._points[played].family
@@ -355,7 +371,9 @@ class WriteHistories:
     def _living(self, played: PlayedWrites) -> dict[HistoryKey, _WriteHistory]:
         """Return the histories that a play keeps alive."""
         if played.living is None:
-            played.living = {key: _WriteHistory(writes) for key, writes in self._writes.items()}
+            played.living = {
+                key: _WriteHistory(writes) for key, writes in self._writes.items()
+            }
         return played.living
 
     def went_live(self, key: CallKey, played: PlayedWrites) -> bool:
@@ -385,16 +403,24 @@ class WriteHistories:
             beside = played.beside(entry, family)
             self._make(entry, played, beside)
             played.in_flight[family] = beside + (entry in self._steps)
-        elif self._watches and self._is_watched(entry) and not self._is_in_place(entry, played):
+        elif (
+            self._watches
+            and self._is_watched(entry)
+            and not self._is_in_place(entry, played)
+        ):
             self.strayed[entry.interaction] += 1
 
-    def _went_on(self, step: ReplayEntry, call: ReplayEntry, played: PlayedWrites) -> None:
+    def _went_on(
+        self, step: ReplayEntry, call: ReplayEntry, played: PlayedWrites
+    ) -> None:
         """Take note of a step of the task that a call created, which may be its last."""
         family = self._points[call].family
         if step.state is not None and step.state.is_over and played.in_flight[family]:
             played.in_flight[family] -= 1
 
-    def exchange(self, first: ReplayEntry, second: ReplayEntry, played: PlayedWrites) -> None:
+    def exchange(
+        self, first: ReplayEntry, second: ReplayEntry, played: PlayedWrites
+    ) -> None:
         """Take a write that was made as one equal call for another, to which it turns out now."""
         if not (self._holds_any or self._watches):
             return
@@ -429,7 +455,9 @@ class WriteHistories:
         """Return some equal calls by their callers, and by history where they are held to one."""
         return self._lines(entries, is_held=self._holds_any and self._are_held(entries))
 
-    def _lines(self, entries: Sequence[ReplayEntry], *, is_held: bool) -> list[EqualCalls]:
+    def _lines(
+        self, entries: Sequence[ReplayEntry], *, is_held: bool
+    ) -> list[EqualCalls]:
         lines: dict[object, EqualCalls] = {}
         for entry in entries:
             caller = entry.matched.caller
@@ -462,20 +490,26 @@ class WriteHistories:
         until = history.until(family, played.beside(line.entries[0], family))
         return bisect_right(line.starts, until)
 
-    def is_over(self, line: EqualCalls, entry: ReplayEntry, played: PlayedWrites) -> bool:
+    def is_over(
+        self, line: EqualCalls, entry: ReplayEntry, played: PlayedWrites
+    ) -> bool:
         """Tell whether a play has gone past a call, or has made it."""
         if line.point is None:
             return False
         history = self._living(played)[line.point.history]
         return history.is_over(self._points[entry], entry)
 
-    def is_over_for_good(self, line: EqualCalls, entry: ReplayEntry, played: PlayedWrites) -> bool:
+    def is_over_for_good(
+        self, line: EqualCalls, entry: ReplayEntry, played: PlayedWrites
+    ) -> bool:
         """Tell whether a play can't get back to a call, whatever it writes."""
         if line.point is None:
             return False
         history = self._living(played)[line.point.history]
         point = self._points[entry]
-        return history.is_made(entry) or (point.write is None and history.is_over(point, entry))
+        return history.is_made(entry) or (
+            point.write is None and history.is_over(point, entry)
+        )
 
     def in_place(self, line: EqualCalls, played: PlayedWrites) -> Iterator[ReplayEntry]:
         """Yield the calls of a line at the point that a play has reached, the latest first."""
@@ -520,7 +554,10 @@ class WriteHistories:
         # A retry came after the call that it answers.
         for entry in reversed(self._by_arrival):
             parent = entry.parent
-            if parent is not None and (entry.numbers.path, entry.matched.traits) in several:
+            if (
+                parent is not None
+                and (entry.numbers.path, entry.matched.traits) in several
+            ):
                 several.add((parent.numbers.path, parent.matched.traits))
         return several
 
@@ -560,7 +597,10 @@ class WriteHistories:
         return {path: self._lines(reads, is_held=True) for path, reads in equal.items()}
 
     def nearest(
-        self, entries: Sequence[ReplayEntry], played: PlayedWrites, times: Mapping[ReplayEntry, int]
+        self,
+        entries: Sequence[ReplayEntry],
+        played: PlayedWrites,
+        times: Mapping[ReplayEntry, int],
     ) -> tuple[ReplayEntry, list[MadeWrite]]:
         """Return the nearest of some calls, and the writes after which it came.
 
@@ -572,7 +612,9 @@ class WriteHistories:
             here.update(self.in_place(line, played))
         elsewhere = [entry for entry in entries if entry not in here] or entries
         unplayed = [entry for entry in elsewhere if not times.get(entry)] or elsewhere
-        following = [entry for entry in unplayed if self._points[entry].history in living]
+        following = [
+            entry for entry in unplayed if self._points[entry].history in living
+        ]
         ahead = []
         for entry in following:
             point = self._points[entry]
@@ -595,7 +637,10 @@ def _hints_in(entry: ReplayEntry) -> Iterator[tuple[str, bool]]:
         if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
             continue
         hints = tool.get("annotations")
-        yield tool["name"], isinstance(hints, dict) and hints.get("readOnlyHint") is True
+        yield (
+            tool["name"],
+            isinstance(hints, dict) and hints.get("readOnlyHint") is True,
+        )
 
 
 def _is_free(entry: ReplayEntry) -> bool:

@@ -12,7 +12,12 @@ from mrtr_cassette.core.cassette.lookup import LookupKey, digest_of, lookup_key
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.cassette.texts import request_with
 from mrtr_cassette.core.protocol.calls import Call, CallKey, read_call
-from mrtr_cassette.core.secrets.credentials import Credentials, Given, KnownTexts, is_told_apart
+from mrtr_cassette.core.secrets.credentials import (
+    Credentials,
+    Given,
+    KnownTexts,
+    is_told_apart,
+)
 from mrtr_cassette.core.secrets.names import (
     ANSWER,
     HASH,
@@ -42,7 +47,13 @@ from mrtr_cassette.core.secrets.sealed import (
     seal_states,
     with_task,
 )
-from mrtr_cassette.core.wire.http import SESSION_HEADER, Headers, Request, Response, named_by_user
+from mrtr_cassette.core.wire.http import (
+    SESSION_HEADER,
+    Headers,
+    Request,
+    Response,
+    named_by_user,
+)
 from mrtr_cassette.core.wire.jsonbytes import MemberPath
 
 _MOST_PLACED: Final = 64
@@ -70,7 +81,11 @@ class MatchedForm:
     """Turns requests into the form in which they are compared with one cassette's."""
 
     def __init__(
-        self, cassette: Cassette, ignored: Collection[MemberPath], *, remembers: bool = True
+        self,
+        cassette: Cassette,
+        ignored: Collection[MemberPath],
+        *,
+        remembers: bool = True,
     ) -> None:
         """Read a cassette; what `remembers` knows the secrets that requests before had."""
         self._cassette = cassette
@@ -114,7 +129,9 @@ class MatchedForm:
             for _, value in response.headers:
                 refs += refs_in(value)
             refs += refs_in(response.body.decode("latin-1"))
-        return frozenset([ref.name for ref in refs if ref.is_secret or ref.kind in (HASH, ANSWER)])
+        return frozenset(
+            [ref.name for ref in refs if ref.is_secret or ref.kind in (HASH, ANSWER)]
+        )
 
     # As they are matched
 
@@ -230,7 +247,9 @@ class MatchedForm:
         if seals_states or b"sha256" in body or b"\\u" in body:
             body = seal_states(body, new_state)
         if self._cassette.seals_answers:
-            body = seal_answers(body, lambda text: looks_sealed(text) and is_issued(text))
+            body = seal_answers(
+                body, lambda text: looks_sealed(text) and is_issued(text)
+            )
         return request if body == request.body else replace(request, body=body)
 
     def _redacted(self, request: Request) -> Request:
@@ -258,7 +277,9 @@ class MatchedForm:
         exchanges.sort(key=lambda exchange: exchange.number or float("inf"))
         placed = _PlacedSecrets(self._cassette.redaction or RedactionRules())
         for exchange in exchanges:
-            placed.add(self._redacted(self._sealed(exchange.request, lambda _token: True)))
+            placed.add(
+                self._redacted(self._sealed(exchange.request, lambda _token: True))
+            )
         return placed
 
     # To be shown
@@ -289,7 +310,11 @@ def _exchanges_of(cassette: Cassette) -> Iterator[RecordedExchange]:
 def _without_session(request: Request) -> Request:
     """Replace the id of a session that is none of the cassette's: it may be a bearer token."""
     identity = request.header(SESSION_HEADER)
-    if not identity or is_of_kind(identity, STATE, TASK, SESSION) or reads_as_words(identity):
+    if (
+        not identity
+        or is_of_kind(identity, STATE, TASK, SESSION)
+        or reads_as_words(identity)
+    ):
         return request
     known = KnownTexts()
     known.add(identity, sealed_hash(identity))
@@ -306,7 +331,9 @@ def _all_alike(request: Request) -> Request:
 
 def _disowned(raw: bytes, _name: str) -> bytes:
     """Spoil the tokens that were marked, which are no placeholders then."""
-    return renumber(raw, lambda _rule, token: f"~{token}" if token == _NOT_ISSUED else None)
+    return renumber(
+        raw, lambda _rule, token: f"~{token}" if token == _NOT_ISSUED else None
+    )
 
 
 # Secrets that no rule finds by itself
@@ -377,7 +404,9 @@ class _PlacedSecrets:
 
         redactor = Redactor(self._rules, lambda _rule, _secret: "0")
         redactor.on_find = take
-        redactor.request(request_with(recorded, lambda raw, _name: with_refs(raw, stand_in)))
+        redactor.request(
+            request_with(recorded, lambda raw, _name: with_refs(raw, stand_in))
+        )
         return told
 
     def secrets_in(self, request: Request, *, remembers: bool) -> dict[Ref, str]:

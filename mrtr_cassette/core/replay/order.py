@@ -24,14 +24,24 @@ from mrtr_cassette.core.cassette.entries import (
 from mrtr_cassette.core.cassette.lookup import CallerValues, LookupKey
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.texts import request_with
-from mrtr_cassette.core.protocol.calls import NO_SESSION, Traits, depends_on_writes, session_of
+from mrtr_cassette.core.protocol.calls import (
+    NO_SESSION,
+    Traits,
+    depends_on_writes,
+    session_of,
+)
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import INITIALIZE, INITIALIZED
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.histories import EqualCalls, PlayedWrites, WriteHistories
 from mrtr_cassette.core.replay.stateless import StatelessGroups
 from mrtr_cassette.core.replay.tasks import LiveTask, StepChoice
-from mrtr_cassette.core.secrets.names import Ref, renaming, session_number, session_surrogate
+from mrtr_cassette.core.secrets.names import (
+    Ref,
+    renaming,
+    session_number,
+    session_surrogate,
+)
 from mrtr_cassette.core.wire.http import Request
 
 _SAFE_HTTP: Final = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})
@@ -193,7 +203,9 @@ class SecretMapping:
             if same:
                 return same
             entries = _taking(entries, received, self._may_be)
-        return [entry for entry in entries if not self._has_been_another(entry, received)]
+        return [
+            entry for entry in entries if not self._has_been_another(entry, received)
+        ]
 
     def _has_been_another(self, entry: ReplayEntry, received: tuple[Ref, ...]) -> bool:
         earlier: set[Ref] = set()
@@ -228,7 +240,9 @@ def _taking(
     received: tuple[Ref, ...],
     takes: Callable[[Ref, Ref], bool],
 ) -> list[ReplayEntry]:
-    return [entry for entry in entries if all(map(takes, entry.matched.secrets, received))]
+    return [
+        entry for entry in entries if all(map(takes, entry.matched.secrets, received))
+    ]
 
 
 def _is_of_rule(recorded: Ref, received: Ref) -> bool:
@@ -242,7 +256,9 @@ def _is_of_rule(recorded: Ref, received: Ref) -> bool:
 class Candidates:
     """Equal recordings among which a request gets one, in the order of their arrival."""
 
-    def __init__(self, entries: Sequence[ReplayEntry], histories: WriteHistories) -> None:
+    def __init__(
+        self, entries: Sequence[ReplayEntry], histories: WriteHistories
+    ) -> None:
         self.entries = entries
         self.lines = histories.lines(entries)
         self.answer_questions = False
@@ -319,7 +335,11 @@ class PlayOrder:
         groups = None
         if stateless:
             groups = StatelessGroups(
-                facts.cassette, entries, facts.issued(), facts.changing, facts.depends_on_later
+                facts.cassette,
+                entries,
+                facts.issued(),
+                facts.changing,
+                facts.depends_on_later,
             )
         self.stand_ins: Mapping[ReplayEntry, ReplayEntry] = {}
         if groups is not None:
@@ -420,7 +440,9 @@ class PlayOrder:
             return self._first_without_memory(candidates, matched)
         recorded = self._taken_for(candidates.entries, session)
         if recorded is not None:
-            of_session = [entry for entry in candidates.entries if entry.session == recorded]
+            of_session = [
+                entry for entry in candidates.entries if entry.session == recorded
+            ]
             candidates = Candidates(of_session, self.histories)
         return self._among(candidates, matched, session)._replace(recorded=recorded)
 
@@ -450,7 +472,9 @@ class PlayOrder:
         self._candidates[lookup, traits] = candidates
         return candidates
 
-    def _first_without_memory(self, candidates: Candidates, matched: MatchedRequest) -> Chosen:
+    def _first_without_memory(
+        self, candidates: Candidates, matched: MatchedRequest
+    ) -> Chosen:
         entries = candidates.entries
         if matched.secrets and self._groups is not None:
             taking = _taking(entries, matched.secrets, _is_of_rule)
@@ -459,11 +483,16 @@ class PlayOrder:
                 return Chosen(None, entries, Reason.ARGUMENTS_DIFFER)
             entries = fitting
         for entry in entries:
-            if self._groups is not None and self._groups.matched(entry).caller == matched.caller:
+            if (
+                self._groups is not None
+                and self._groups.matched(entry).caller == matched.caller
+            ):
                 return Chosen(entry)
         return Chosen(entries[0])
 
-    def _taken_for(self, entries: Sequence[ReplayEntry], session: LiveSession) -> str | None:
+    def _taken_for(
+        self, entries: Sequence[ReplayEntry], session: LiveSession
+    ) -> str | None:
         """Return the recorded session for which a live one has to be taken from now on, or None.
 
         Clients that begin alike are told apart by what they do later: where the session that was
@@ -573,7 +602,9 @@ class PlayOrder:
                 times.append(session.played.get(entry, 0))
         return times
 
-    def _first_of(self, line: EqualCalls, session: LiveSession, most: int) -> Chosen | None:
+    def _first_of(
+        self, line: EqualCalls, session: LiveSession, most: int
+    ) -> Chosen | None:
         """Return the first call of a line that was played at most so often, at its point."""
         histories = self.histories
         writes = session.writes
@@ -588,9 +619,15 @@ class PlayOrder:
                 # Retries arrived in another order than their calls began.
                 if entry.parent is None:
                     break
-            elif place == used and (times or histories.is_over_for_good(line, entry, writes)):
+            elif place == used and (
+                times or histories.is_over_for_good(line, entry, writes)
+            ):
                 used += 1
-        return None if first is None else Chosen(first, line=None if most else (line, used))
+        return (
+            None
+            if first is None
+            else Chosen(first, line=None if most else (line, used))
+        )
 
     @property
     def repeats_reads(self) -> bool:
@@ -604,7 +641,9 @@ class PlayOrder:
             return entry.matched.request.method in _SAFE_HTTP
         return entry.kind is Kind.NOTIFICATION or self.histories.only_reads(entry.key)
 
-    def _most_alike(self, entries: Sequence[ReplayEntry], traits: Traits) -> Sequence[ReplayEntry]:
+    def _most_alike(
+        self, entries: Sequence[ReplayEntry], traits: Traits
+    ) -> Sequence[ReplayEntry]:
         """Return the exchanges whose traits come nearest, in recorded order.
 
         Recordings with other traits are never a substitute, even when these are used up: the same
@@ -614,7 +653,9 @@ class PlayOrder:
         best: list[bool] = []
         nearest: dict[ReplayEntry, Traits] = {}
         for entry in entries:
-            matched = entry.matched if self._groups is None else self._groups.matched(entry)
+            matched = (
+                entry.matched if self._groups is None else self._groups.matched(entry)
+            )
             score = list(map(eq, matched.traits, traits))
             if score > best:
                 best = score
@@ -624,7 +665,9 @@ class PlayOrder:
         if len(set(nearest.values())) == 1:
             return list(nearest)
         granted = {found for entry, found in nearest.items() if not entry.is_refused}
-        return [entry for entry, found in nearest.items() if found in granted] or list(nearest)
+        return [entry for entry, found in nearest.items() if found in granted] or list(
+            nearest
+        )
 
     # Playing
 

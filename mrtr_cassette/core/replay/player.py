@@ -10,10 +10,24 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
-from mrtr_cassette.core.cassette.entries import MatchedRequest, ReplayEntry, entries_of, is_pong
-from mrtr_cassette.core.cassette.lookup import CallerValues, cut_body, lookup_key, values_in
+from mrtr_cassette.core.cassette.entries import (
+    MatchedRequest,
+    ReplayEntry,
+    entries_of,
+    is_pong,
+)
+from mrtr_cassette.core.cassette.lookup import (
+    CallerValues,
+    cut_body,
+    lookup_key,
+    values_in,
+)
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.cassette.sessions import endpoint_elsewhere, ping_ids, redirected_elsewhere
+from mrtr_cassette.core.cassette.sessions import (
+    endpoint_elsewhere,
+    ping_ids,
+    redirected_elsewhere,
+)
 from mrtr_cassette.core.cassette.transports import origin_of
 from mrtr_cassette.core.protocol.calls import (
     Call,
@@ -51,7 +65,12 @@ from mrtr_cassette.core.replay.order import (
     Repeat,
 )
 from mrtr_cassette.core.replay.reply import Deliveries, Delivery
-from mrtr_cassette.core.replay.tasks import LiveTask, RecordedTask, RecordedTasks, StepChoice
+from mrtr_cassette.core.replay.tasks import (
+    LiveTask,
+    RecordedTask,
+    RecordedTasks,
+    StepChoice,
+)
 from mrtr_cassette.core.wire.codings import readable
 from mrtr_cassette.core.wire.http import ACCEPTED, End, Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
@@ -240,7 +259,9 @@ class Player:
             return replace(choice, step=self._step(choice, task))
         return replace(choice, chosen=self._order.choose(matched, session))
 
-    def _recognised(self, request: Request) -> tuple[MatchedRequest, CallerValues] | None:
+    def _recognised(
+        self, request: Request
+    ) -> tuple[MatchedRequest, CallerValues] | None:
         """Return how a request is matched that differs from a recorded one in caller's values only.
 
         A shorter way to what `_read` returns, which takes most of the time of a play.
@@ -274,7 +295,9 @@ class Player:
         return self._tasks.choose(task, lookup, plays, has_branches=not self._stateless)
 
     def _begun(self, task: RecordedTask, now: float | None) -> LiveTask:
-        return LiveTask(task, now, poll_interval=self.poll_interval, is_over=self._stateless)
+        return LiveTask(
+            task, now, poll_interval=self.poll_interval, is_over=self._stateless
+        )
 
     # Playing
 
@@ -324,7 +347,11 @@ class Player:
         return self._played(choice.request, entry, session, delivery)
 
     def _played(
-        self, request: Request, entry: ReplayEntry, session: LiveSession, delivery: Delivery | None
+        self,
+        request: Request,
+        entry: ReplayEntry,
+        session: LiveSession,
+        delivery: Delivery | None,
     ) -> Play:
         patience = self._patience(entry)
         return Play(request, entry, session, delivery, self.times[entry], patience)
@@ -335,7 +362,9 @@ class Player:
         self._order.step_played(step, session)
         found = step.found
         if isinstance(found, NoStep):
-            return self._missed(no_step(self._told(choice.recorded), found, self._ignored))
+            return self._missed(
+                no_step(self._told(choice.recorded), found, self._ignored)
+            )
         for entry in dict.fromkeys(found.came):
             self._order.played(entry, (), session)
             session.arrive(entry, choice.values)
@@ -374,7 +403,11 @@ class Player:
         """Tell whether it is about a call whose client left before the response."""
         response = entry.exchange.response
         call = entry.stream
-        if response is not None and response.end is not End.OPEN and not response.only_accepts:
+        if (
+            response is not None
+            and response.end is not End.OPEN
+            and not response.only_accepts
+        ):
             return False
         if call.kind is not Kind.REQUEST or call.is_listening:
             return False
@@ -417,7 +450,9 @@ class Player:
         for entry in self._by_arrival:
             if not resumed_event(entry.matched.request):
                 recorded.add((entry.key.endpoint, entry.key.method))
-        is_outside = self._order.opened.is_outside(session_of(call.request), call.endpoint)
+        is_outside = self._order.opened.is_outside(
+            session_of(call.request), call.endpoint
+        )
         return answer_of_any_server(call, recorded, lacks_session=is_outside)
 
     def _why_not(self, call: Call, choice: Choice) -> Miss:
@@ -428,7 +463,11 @@ class Player:
             stand_ins = self._order.stand_ins
             recorded = Recorded(self.entries, self._ignored, self.times, stand_ins)
             miss = no_match(call, recorded)
-            return after_placeholders(miss, self._placeholders_played) if miss.differences else miss
+            return (
+                after_placeholders(miss, self._placeholders_played)
+                if miss.differences
+                else miss
+            )
         if reason is Reason.OTHER_HISTORY:
             writes = choice.session.writes
             entry, before = self._order.histories.nearest(nearest, writes, self.times)
@@ -462,7 +501,10 @@ class Player:
         """Let the call during which the server asked get a miss; return whether there is one."""
         here = []
         for entry in self._by_arrival:
-            if entry.answered_question is not None and entry.session == session.recorded:
+            if (
+                entry.answered_question is not None
+                and entry.session == session.recorded
+            ):
                 here.append(entry)
         expected = []
         for entry in here:
@@ -486,10 +528,15 @@ class Player:
     def waited_in_vain(self, play: Play) -> Miss | None:
         """Count a call without a recorded response as a miss, unless its client cancelled it."""
         caller_id = play.caller_id
-        if caller_id is not None and canonical(parse(caller_id)) in play.session.cancelled:
+        if (
+            caller_id is not None
+            and canonical(parse(caller_id)) in play.session.cancelled
+        ):
             return None
         call = self._told(readable(play.session.in_recorded(play.request)))
-        miss = Miss(call, Reason.NO_RESPONSE, "its response was not recorded", play.entry)
+        miss = Miss(
+            call, Reason.NO_RESPONSE, "its response was not recorded", play.entry
+        )
         return self._missed(miss)
 
     # Beside the recording
@@ -529,7 +576,9 @@ class Player:
     def _see(self, call: Call) -> None:
         """Take note of which members a request has that are ignored."""
         key = lookup_key(call)
-        self._unseen = [path for path in self._unseen if lookup_key(call, (path,)) == key]
+        self._unseen = [
+            path for path in self._unseen if lookup_key(call, (path,)) == key
+        ]
 
     def unused_options(self) -> list[tuple[str, str]]:
         """Return the options that made no difference to any request, recorded or received.
@@ -555,7 +604,9 @@ class Player:
         """Pairs of interactions of which one's stream has what the server said about the other."""
         for entry in self.entries:
             yield entry.interaction, entry.stream.interaction
-            for gate in self._timelines.waits_of(entry).pieces if entry.is_listening else ():
+            for gate in (
+                self._timelines.waits_of(entry).pieces if entry.is_listening else ()
+            ):
                 if gate.request is not None:
                     yield entry.interaction, gate.request.interaction
 
@@ -577,7 +628,10 @@ class Player:
     @property
     def only_probed(self) -> bool:
         """Whether a client has asked for nothing but `server/discover`."""
-        played = {entry.key.method for entry in filter(self._order.was_played, self._by_arrival)}
+        played = {
+            entry.key.method
+            for entry in filter(self._order.was_played, self._by_arrival)
+        }
         return played == {DISCOVER} and not self.misses
 
     @property
@@ -619,7 +673,9 @@ def _leading_elsewhere(
         if entry.is_listening:
             elsewhere = endpoint_elsewhere(response, origin)
         else:
-            elsewhere = redirected_elsewhere(request, response.status, response.headers, origin)
+            elsewhere = redirected_elsewhere(
+                request, response.status, response.headers, origin
+            )
         if elsewhere is not None:
             leading[entry] = elsewhere
     return leading

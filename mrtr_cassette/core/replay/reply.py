@@ -15,12 +15,23 @@ from mrtr_cassette.core.cassette.sessions import event_ids, is_answered
 from mrtr_cassette.core.cassette.texts import headers_with
 from mrtr_cassette.core.protocol.calls import NO_SESSION, read_call
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, echoes, messages_in
-from mrtr_cassette.core.protocol.tasks import TaskState, clock_spans, notified_state, polled_state
+from mrtr_cassette.core.protocol.tasks import (
+    TaskState,
+    clock_spans,
+    notified_state,
+    polled_state,
+)
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.order import LiveSession
 from mrtr_cassette.core.replay.timelines import NO_WAITS, OPEN, Gate, Timelines, Waits
 from mrtr_cassette.core.secrets.names import renaming
-from mrtr_cassette.core.wire.http import End, Headers, Piece, Response, kept_response_headers
+from mrtr_cassette.core.wire.http import (
+    End,
+    Headers,
+    Piece,
+    Response,
+    kept_response_headers,
+)
 from mrtr_cassette.core.wire.jsonbytes import Span
 
 # Replies
@@ -105,7 +116,9 @@ def build_reply(
         status=response.status,
         # A stranger's cassette may have what no recorder keeps: other framing, or cookies.
         headers=kept_response_headers(response.headers),
-        parts=tuple(_parts(response, waits, places.gaps, started_ms, ended, piecewise=piecewise)),
+        parts=tuple(
+            _parts(response, waits, places.gaps, started_ms, ended, piecewise=piecewise)
+        ),
         end=End.COMPLETE if is_left else response.end,
         is_event_stream=response.is_event_stream,
         is_framed=response.is_framed,
@@ -170,17 +183,27 @@ class _Places:
 
         The gates of a listening stream tell to which requests it responds.
         """
-        caller = request if request is not None and request.kind is Kind.REQUEST else None
+        caller = (
+            request if request is not None and request.kind is Kind.REQUEST else None
+        )
         for located in messages_in(self._response):
             message = located.message
-            if caller is not None and message.kind is Kind.RESPONSE and message.id == caller.id:
+            if (
+                caller is not None
+                and message.kind is Kind.RESPONSE
+                and message.id == caller.id
+            ):
                 self.responds_at = located.piece
             about = waits.pieces[located.piece].request if waits.pieces else None
             found: list[tuple[Span, str, ReplayEntry | str | None]] = []
             if caller is not None:
-                found += [(span, value, None) for span, value in echoes(message, caller)]
+                found += [
+                    (span, value, None) for span, value in echoes(message, caller)
+                ]
             if about is not None and about.asker is not None and not found:
-                found += [(span, value, about) for span, value in echoes(message, about.asker)]
+                found += [
+                    (span, value, about) for span, value in echoes(message, about.asker)
+                ]
             if self._tasks:
                 found += self._task_times(message, located.piece)
             for inner, value, source in found:
@@ -281,7 +304,11 @@ class Delivery:
         reply = self.reply
         gate = reply.waits.end if self._is_all_sent else reply.parts[self.sent].gate
         missing = self._missing(gate)
-        return missing if missing is not None and missing.kind is Kind.NOTIFICATION else None
+        return (
+            missing
+            if missing is not None and missing.kind is Kind.NOTIFICATION
+            else None
+        )
 
     @property
     def is_behind(self) -> bool:
@@ -325,7 +352,11 @@ class Delivery:
     def is_whole(self) -> bool:
         """Whether the response can be sent in one write as soon as it is due."""
         reply = self.reply
-        return len(reply.parts) <= 1 and not reply.is_event_stream and reply.end is End.COMPLETE
+        return (
+            len(reply.parts) <= 1
+            and not reply.is_event_stream
+            and reply.end is End.COMPLETE
+        )
 
     @property
     def headers(self) -> Headers:
@@ -346,7 +377,9 @@ class Delivery:
             self.reply = self.reply._replace(parts=(), end=End.COMPLETE, waits=NO_WAITS)
             return Refusal(session.refused.pop(call), self.values.id, is_last=True)
         if session.unrecorded and self.entry.is_listening:
-            return Sending(session.unrecorded.popleft(), 0, is_last=False, pieces=range(0))
+            return Sending(
+                session.unrecorded.popleft(), 0, is_last=False, pieces=range(0)
+            )
         part = self._due_part()
         if part is None:
             return self._ending() if self._is_all_sent else None
@@ -359,7 +392,9 @@ class Delivery:
         is_last = self._is_all_sent and self._ending() is End.COMPLETE
         request = part.gate.request
         if part.gate.responds and request is not None and request in session.refused:
-            return Refusal(session.refused.pop(request), session.values_of(request).id, is_last)
+            return Refusal(
+                session.refused.pop(request), session.values_of(request).id, is_last
+            )
         self._tell_tasks(part)
         return Sending(raw, part.at_ms, is_last, part.pieces, part.gate.responds)
 
@@ -367,7 +402,9 @@ class Delivery:
         """Return the bytes of a part with live values and ids."""
         filled = []
         for segment in part.segments:
-            filled.append(segment if isinstance(segment, bytes) else self._value_of(segment))
+            filled.append(
+                segment if isinstance(segment, bytes) else self._value_of(segment)
+            )
         raw = b"".join(filled)
         names = self.session.known_tasks
         if self.entry.session:
@@ -491,19 +528,28 @@ class Deliveries:
         streams: Sequence[Delivery] = ()
         if entry.session and not entry.is_listening and not self._stateless:
             streams = self._listening.setdefault(session, [])
-        return Delivery(entry, reply, session, values, self.timelines.lifetime_of, streams)
+        return Delivery(
+            entry, reply, session, values, self.timelines.lifetime_of, streams
+        )
 
     def play(
         self, entry: ReplayEntry, session: LiveSession, values: CallerValues
     ) -> Delivery | None:
         """Return the same for an exchange that was chosen, which may be a stream to listen to."""
         delivery = self.deliver(entry, session, values)
-        if delivery is None or not entry.is_listening or not entry.session or self._stateless:
+        if (
+            delivery is None
+            or not entry.is_listening
+            or not entry.session
+            or self._stateless
+        ):
             return delivery
         if session.played.get(entry, 0) > 1:
             # The end of a resumed stream was not recorded, so keep it open.
             delivery.reply = delivery.reply._replace(end=End.OPEN)
-            delivery.sent = 0 if entry.resumed is not None else session.sent.get(entry, 0)
+            delivery.sent = (
+                0 if entry.resumed is not None else session.sent.get(entry, 0)
+            )
         self._listen(session, delivery)
         return delivery
 
@@ -557,7 +603,9 @@ class Deliveries:
                 if event in places and not entry.session:
                     ambiguous.add(event)
                 places[event] = (entry, index)
-        return {event: place for event, place in places.items() if event not in ambiguous}
+        return {
+            event: place for event, place in places.items() if event not in ambiguous
+        }
 
     def _reply(self, entry: ReplayEntry) -> Reply | None:
         response = entry.exchange.response
@@ -577,7 +625,9 @@ class Deliveries:
             started_ms=entry.exchange.started_ms,
             ended=Came(entry.exchange.ended_after or 0, entry.exchange.ended_ms),
             # A stream may be resumed at any event that has an id.
-            piecewise=self._paced or entry.session != NO_SESSION or any(event_ids(response)),
+            piecewise=self._paced
+            or entry.session != NO_SESSION
+            or any(event_ids(response)),
             batch=read_call(entry.matched.request).batch,
         )
         if stays_open:

@@ -8,7 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final
 
-from mrtr_cassette.core.cassette.entries import Entries, MatchedRequest, ReplayEntry, answer_digest
+from mrtr_cassette.core.cassette.entries import (
+    Entries,
+    MatchedRequest,
+    ReplayEntry,
+    answer_digest,
+)
 from mrtr_cassette.core.cassette.lookup import LookupKey
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.protocol.jsonrpc import Kind
@@ -71,7 +76,9 @@ class StatelessGroups:
             if depends:
                 session = f"{entry.session} " if entry.session else ""
                 depending.append(f"{session}(#{entry.interaction}): {depends}")
-        reason = f"<<stateless>> can't play what one process has to remember; {_REMEDY}, "
+        reason = (
+            f"<<stateless>> can't play what one process has to remember; {_REMEDY}, "
+        )
         reason += "or from several to which a load balancer routes each session"
         _refuse(cassette, reason, depending)
 
@@ -85,8 +92,12 @@ class StatelessGroups:
                 group.append(entry)
                 self._unite_names(group[0], entry)
         ambiguous = list(filter(None, map(self._choose_first, groups.values())))
-        reason = "with <<stateless>> nothing tells which of several recorded answers these "
-        reason += f"requests get; {_REMEDY}, or record one answer to each, or a header by "
+        reason = (
+            "with <<stateless>> nothing tells which of several recorded answers these "
+        )
+        reason += (
+            f"requests get; {_REMEDY}, or record one answer to each, or a header by "
+        )
         reason += "<<match_headers>> that tells them apart"
         _refuse(cassette, reason, ambiguous)
 
@@ -151,7 +162,9 @@ class StatelessGroups:
             while last in retries:
                 last = retries[last]
             # A notification may have got no response.
-            is_silent = last.kind is Kind.NOTIFICATION and last.exchange.response is None
+            is_silent = (
+                last.kind is Kind.NOTIFICATION and last.exchange.response is None
+            )
             # What listening streams say is compared apart.
             if not is_silent and not last.is_listening:
                 yield answer_digest(last, self._entries.steps.get(last, ()))
@@ -168,14 +181,20 @@ class StatelessGroups:
         known = [self._secret_known_as(secret) for secret in received]
         same = []
         for entry in entries:
-            if [self._secret_known_as(secret) for secret in entry.matched.secrets] == known:
+            if [
+                self._secret_known_as(secret) for secret in entry.matched.secrets
+            ] == known:
                 same.append(entry)
         return same or (entries if len(entries) == 1 else [])
 
 
 def _pushing(cassette: Cassette) -> set[int]:
     """Return the numbers of the interactions in which the server asks by requests of its own."""
-    return {interaction.number for interaction in cassette.interactions if interaction.pushed_turns}
+    return {
+        interaction.number
+        for interaction in cassette.interactions
+        if interaction.pushed_turns
+    }
 
 
 def _depends(entry: ReplayEntry, pushing: Collection[int]) -> str:

@@ -16,7 +16,12 @@ from typing import Any, Final, NamedTuple
 from mrtr_cassette.core.cassette.entries import Entries, ReplayEntry
 from mrtr_cassette.core.cassette.lookup import LookupKey, answers_by_key
 from mrtr_cassette.core.protocol.calls import read_call
-from mrtr_cassette.core.protocol.methods import CANCEL_TASK, GET_TASK, TASK_STEPS, UPDATE_TASK
+from mrtr_cassette.core.protocol.methods import (
+    CANCEL_TASK,
+    GET_TASK,
+    TASK_STEPS,
+    UPDATE_TASK,
+)
 from mrtr_cassette.core.protocol.tasks import (
     CREATED_AT,
     POLL_INTERVAL,
@@ -189,7 +194,9 @@ class LiveTask:
                 return None
         asked = []
         for key in self._asked:
-            renamed_key = renaming({self.recorded.id: recorded.id})(key.encode()).decode()
+            renamed_key = renaming({self.recorded.id: recorded.id})(
+                key.encode()
+            ).decode()
             if recorded.questions.get(renamed_key) != self.recorded.questions.get(key):
                 return None
             asked.append(renamed_key)
@@ -255,12 +262,16 @@ class LiveTask:
         refused = self._refused(answers)
         if refused is not None:
             return refused
-        waiting = [cause for cause in task.causes if not task.has_come(cause, self._given)]
+        waiting = [
+            cause for cause in task.causes if not task.has_come(cause, self._given)
+        ]
         for key, answer in answers.items():
             expected = task.answers[key][self._given[key] :]
             if expected[:1] == [answer]:
                 self._given[key] += 1
-        came = [task.steps[cause] for cause in waiting if task.has_come(cause, self._given)]
+        came = [
+            task.steps[cause] for cause in waiting if task.has_come(cause, self._given)
+        ]
         acknowledged = task.steps[0]
         for cause, update in task.updates.items():
             if answers.items() & update.items():
@@ -288,7 +299,9 @@ class LiveTask:
                 differing[key] = None
         return self._differing(differing, asking) if differing else None
 
-    def _differing(self, differing: dict[str, Any], asking: Mapping[str, ReplayEntry]) -> NoStep:
+    def _differing(
+        self, differing: dict[str, Any], asking: Mapping[str, ReplayEntry]
+    ) -> NoStep:
         """Explain that other answers to some keys were recorded, or none."""
         task = self.recorded
         first = next(iter(differing))
@@ -324,7 +337,11 @@ class LiveTask:
         """Return a member of a state as the client gets it."""
         if name == POLL_INTERVAL:
             interval = self._poll_interval
-            return recorded if interval is None or recorded == b"null" else b"%d" % interval
+            return (
+                recorded
+                if interval is None or recorded == b"null"
+                else b"%d" % interval
+            )
         created_at = read_time(self.recorded.created.tree.get(CREATED_AT))
         if self._now is None or created_at is None:
             return recorded
@@ -367,7 +384,9 @@ class RecordedTasks:
                     calls.append(entry)
             created = calls[-1].exchange.created_task if calls else None
             if created is not None:
-                task = RecordedTask(calls[-1], created, entries.steps.get(calls[-1], []))
+                task = RecordedTask(
+                    calls[-1], created, entries.steps.get(calls[-1], [])
+                )
                 self.by_id[task.id] = task
                 self.created_by[task.creating] = task
         for entry in entries.by_arrival if self.by_id else ():
@@ -377,7 +396,9 @@ class RecordedTasks:
     @property
     def changing(self) -> list[ReplayEntry]:
         """The calls whose tasks depend on what is answered or cancelled."""
-        return [task.creating for task in self.by_id.values() if task.asks or task.causes]
+        return [
+            task.creating for task in self.by_id.values() if task.asks or task.causes
+        ]
 
     def _notify(self, stream: ReplayEntry) -> None:
         for state in notified_states(stream.exchange.response):

@@ -55,7 +55,9 @@ class Gate(NamedTuple):
         if self.request not in (None, entry):
             return True
         for cause in self.causes:
-            if cause.kind is not Kind.NOTIFICATION and _number_of(cause) > _number_of(entry):
+            if cause.kind is not Kind.NOTIFICATION and _number_of(cause) > _number_of(
+                entry
+            ):
                 return True
         return False
 
@@ -242,7 +244,9 @@ class Timelines:
             responses.sort(key=itemgetter(0))
         return found
 
-    def _request_of(self, session: str, message: Message, after: int) -> ReplayEntry | None:
+    def _request_of(
+        self, session: str, message: Message, after: int
+    ) -> ReplayEntry | None:
         """Return the latest request that a message of the server is about, or None."""
         responds = message.kind is Kind.RESPONSE
         name = message.same_id if responds else same_name(repeated_token(message))
@@ -284,7 +288,9 @@ class Timelines:
 
 def _is_cause(entry: ReplayEntry) -> bool:
     """Tell whether something else than a request may have caused what the server said."""
-    return entry.kind is not None or ends_session(entry.matched.request, entry.exchange.response)
+    return entry.kind is not None or ends_session(
+        entry.matched.request, entry.exchange.response
+    )
 
 
 def _end_of(entry: ReplayEntry) -> int | None:

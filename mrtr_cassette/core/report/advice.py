@@ -32,7 +32,9 @@ def _acceptance(verifications: Sequence[Verification], terms: Terms) -> list[str
     for verification in verifications:
         failing = {each.number for each in verification.failures}
         verdicts |= {each.verdict for each in verification.failures}
-        proposed += [proposal for proposal in verification.proposed if proposal.number in failing]
+        proposed += [
+            proposal for proposal in verification.proposed if proposal.number in failing
+        ]
     heaviest = max(verdicts - {"not-reached"}, key=VERDICTS.index, default=None)
     if heaviest not in ACCEPTABLE:
         return []
@@ -46,7 +48,9 @@ def _acceptance(verifications: Sequence[Verification], terms: Terms) -> list[str
     if not taken:
         return []
     words = in_terms("<<accept_verdicts>>", terms, {"verdicts": sorted(accepted)})
-    return [f"take what the server says now into the cassette with {words}: {_names_of(taken)}"]
+    return [
+        f"take what the server says now into the cassette with {words}: {_names_of(taken)}"
+    ]
 
 
 def _names_of(taken: Sequence[Proposal]) -> str:

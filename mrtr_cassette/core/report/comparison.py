@@ -233,7 +233,10 @@ def fold_lines(fold: Fold) -> Iterator[str]:
 
 def comparison_text(comparison: CassetteComparison) -> str:
     """Return two compared cassettes as text: their differences, and a conclusion."""
-    lines = [f"- {printable(comparison.recorded)}", f"+ {printable(comparison.received)}"]
+    lines = [
+        f"- {printable(comparison.recorded)}",
+        f"+ {printable(comparison.received)}",
+    ]
     responses = []
     for interaction in comparison.interactions:
         if interaction.mark != "=" or interaction.is_moved:
@@ -350,7 +353,9 @@ def conclusion(comparison: CassetteComparison) -> str:
     total = counted(len(comparison.interactions), "interaction")
     differing = len(comparison.interactions) - counts["="]
     if differing:
-        facts = [f"{counts[mark]} {words}" for mark, words in _MARKED.items() if counts[mark]]
+        facts = [
+            f"{counts[mark]} {words}" for mark, words in _MARKED.items() if counts[mark]
+        ]
         verb = "differ"
         if differing == 1:
             verb = "differs"
@@ -416,7 +421,9 @@ class Verification:
     @property
     def learned(self) -> list[tuple[str, str]]:
         """The pointers that are left out from now on, each with its call."""
-        return [(call, place.pointer) for call, place in self.places if place.reason is None]
+        return [
+            (call, place.pointer) for call, place in self.places if place.reason is None
+        ]
 
     @property
     def left_out(self) -> list[Change]:
@@ -480,9 +487,13 @@ def verification_text(verification: Verification) -> str:
         elif place.is_unstable:
             lines.append(f"learned: {call} {place.pointer}")
         else:
-            lines.append(f"learned: {call} {place.pointer}, where only the recording differs")
+            lines.append(
+                f"learned: {call} {place.pointer}, where only the recording differs"
+            )
     for call in verification.untried:
-        lines.append(f"not called twice: {call}: the server does not mark it readOnlyHint")
+        lines.append(
+            f"not called twice: {call}: the server does not mark it readOnlyHint"
+        )
     return "\n".join([*lines, summary_line(verification)])
 
 
@@ -502,7 +513,9 @@ def _changes_by_turn(interaction: VerifiedInteraction) -> dict[int, list[Change]
     return turns
 
 
-def interaction_lines(interaction: VerifiedInteraction, *, is_whole: bool = False) -> list[str]:
+def interaction_lines(
+    interaction: VerifiedInteraction, *, is_whole: bool = False
+) -> list[str]:
     """Return the outcome of one interaction with all its changes, and with whole responses."""
     mark = _MARKS.get(interaction.verdict, "~")
     lines = [f"{mark} #{interaction.number} {interaction.call}: {interaction.verdict}"]
@@ -542,7 +555,9 @@ def summary_line(verification: Verification) -> str:
     """Return in one line how many interactions have which verdict."""
     counts = [f"{count} {verdict}" for verdict, count in verification.counts.items()]
     total = counted(len(verification.interactions), "interaction")
-    names = f"{printable(verification.cassette)} against {printable(verification.upstream)}"
+    names = (
+        f"{printable(verification.cassette)} against {printable(verification.upstream)}"
+    )
     line = f"{names}: {total}: {', '.join(counts) or 'none'}"
     if verification.compared:
         return line

@@ -23,7 +23,13 @@ from mrtr_cassette.core.cassette.recorded import (
 from mrtr_cassette.core.cassette.sessions import listens, opened_session
 from mrtr_cassette.core.protocol.calls import Call, session_of
 from mrtr_cassette.core.protocol.dialect import InputRequest
-from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, Via, last_response, messages_in
+from mrtr_cassette.core.protocol.jsonrpc import (
+    Kind,
+    Message,
+    Via,
+    last_response,
+    messages_in,
+)
 from mrtr_cassette.core.protocol.methods import CANCEL_TASK, GET_TASK, UPDATE_TASK
 from mrtr_cassette.core.protocol.tasks import TaskState, key_names, polled_state
 from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, End, Response
@@ -228,7 +234,9 @@ def _parameters(call: Call) -> Any:
         return None
     if call.name:
         return message.params.get("arguments") or None
-    return {key: value for key, value in message.params.items() if key != "_meta"} or None
+    return {
+        key: value for key, value in message.params.items() if key != "_meta"
+    } or None
 
 
 def _client(call: Call) -> str:
@@ -286,7 +294,9 @@ def _timing(
 ) -> tuple[Via, float, Sequence[RecordedExchange]]:
     """Return how and when the server asked, and the exchanges that answer."""
     if isinstance(turn, PushedTurn):
-        asked_ms = min(_pushed_ms(pushed.exchange, pushed.piece) for pushed in turn.asked)
+        asked_ms = min(
+            _pushed_ms(pushed.exchange, pushed.piece) for pushed in turn.asked
+        )
         return "push", asked_ms, [answer.exchange for answer in turn.answers]
     if isinstance(turn, TaskTurn):
         asked_ms = recorded.steps[turn.asked].exchange.ended_ms
@@ -338,7 +348,9 @@ def _streamed_responses(interactions: Iterable[RecordedInteraction]) -> _Streame
 
     Source: MCP 2025-11-25, "Resumability and Redelivery"; MCP 2024-11-05, "HTTP with SSE".
     """
-    found: dict[tuple[str, str | None], list[tuple[int, int, Message]]] = defaultdict(list)
+    found: dict[tuple[str, str | None], list[tuple[int, int, Message]]] = defaultdict(
+        list
+    )
     for interaction in interactions:
         for exchange in interaction.own:
             response = exchange.response
@@ -386,7 +398,9 @@ def _ending(recorded: RecordedInteraction, streamed: _Streamed) -> _Outcome:
         return _Outcome(f"abandoned: {reason}", _NOTHING)
     if state is not None:
         words, final, size = _outcome(message, state)
-        return _Outcome(", ".join(filter(None, [f"task {state.status}", words])), final, size)
+        return _Outcome(
+            ", ".join(filter(None, [f"task {state.status}", words])), final, size
+        )
     place = ""
     if message is None:
         message, place = _streamed_response(last, streamed)

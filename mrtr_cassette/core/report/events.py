@@ -24,7 +24,12 @@ from mrtr_cassette.core.report.runs import (
     recording_text,
     summary_text,
 )
-from mrtr_cassette.core.report.text import answer_words, as_data, final_words, question_words
+from mrtr_cassette.core.report.text import (
+    answer_words,
+    as_data,
+    final_words,
+    question_words,
+)
 from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.wire.http import End
 from mrtr_cassette.errors import counted, line_by_line, printable, shorten
@@ -52,7 +57,11 @@ def request_event(observation: Observation) -> Event:
     call = observation.call
     push = observation.answered
     recorder = observation.recorder
-    event = {"event": "started", "exchange": observation.number, "call": observation.label}
+    event = {
+        "event": "started",
+        "exchange": observation.number,
+        "call": observation.label,
+    }
     given = _given(call, push)
     if given is None:
         return event
@@ -196,16 +205,23 @@ def pushed_said(observation: Observation, push: OpenPush) -> Said:
     label = observation.recorder.label(push.call)
     asked = _Asked("push", _shown({push.key: push.request}, observation.recorder.shown))
     event = {"event": "asked", "exchange": push.exchange, "call": label, **asked.facts}
-    line = f"{push.exchange:>4}  {printable(label)} asks: {question_words(asked.requests)}"
+    line = (
+        f"{push.exchange:>4}  {printable(label)} asks: {question_words(asked.requests)}"
+    )
     return _said(event, line)
 
 
 def _kinds(input_requests: Mapping[str, InputRequest]) -> dict[str, str]:
     """Return the kinds of questions by their keys."""
-    return {printable(key): printable(request.kind) for key, request in input_requests.items()}
+    return {
+        printable(key): printable(request.kind)
+        for key, request in input_requests.items()
+    }
 
 
-def unread_said(observation: Observation, unread: Unread, terms: Terms = LIBRARY_TERMS) -> Said:
+def unread_said(
+    observation: Observation, unread: Unread, terms: Terms = LIBRARY_TERMS
+) -> Said:
     """Return which body can't be read."""
     event = {
         "event": "unread",
@@ -227,7 +243,11 @@ def unread_said(observation: Observation, unread: Unread, terms: Terms = LIBRARY
 
 def sent_elsewhere_said(observation: Observation, place: str) -> Said:
     """Return that a response sends its client to another server."""
-    event = {"event": "elsewhere", "exchange": observation.number, "place": printable(place)}
+    event = {
+        "event": "elsewhere",
+        "exchange": observation.number,
+        "place": printable(place),
+    }
     line = f"warning: {observation.label} sends its client elsewhere, by {place}"
     return _said(event, f"{line}; what the client does there is not recorded")
 
@@ -252,7 +272,11 @@ def caught_up_said(asker: ReplayEntry) -> Said:
     turn = asker.place.asking_turn
     ask = f"#{asker.interaction} ({asker.key}, ask of turn {turn})"
     line = f"      repeated the conversation up to {ask}, for an answer that is not recorded"
-    event = {"event": "caught-up", "call": str(asker.key), "interaction": asker.interaction}
+    event = {
+        "event": "caught-up",
+        "call": str(asker.key),
+        "interaction": asker.interaction,
+    }
     return _said({**event, "turn": turn}, line)
 
 
@@ -260,7 +284,11 @@ def repeated_said(entry: ReplayEntry) -> Said:
     """Return that the server was made to repeat a write that had been played."""
     line = f"      repeated #{entry.interaction} ({entry.key}), which was played and may have "
     line += "changed something, for a call that is not recorded"
-    event = {"event": "repeated", "call": str(entry.key), "interaction": entry.interaction}
+    event = {
+        "event": "repeated",
+        "call": str(entry.key),
+        "interaction": entry.interaction,
+    }
     return _said(event, line)
 
 
@@ -364,7 +392,9 @@ def turn_said(turn: CallTurn) -> Said:
         "turn": turn.number,
         "via": turn.via,
         "keys": _kinds(turn.requests),
-        "answered_by": {printable(key): source for key, source in turn.answered_by.items()},
+        "answered_by": {
+            printable(key): source for key, source in turn.answered_by.items()
+        },
         "request_state_sha256": turn.state_sha256,
     }
     asked = []

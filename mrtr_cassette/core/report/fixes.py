@@ -17,25 +17,36 @@ from mrtr_cassette.core.wire.pointers import Difference, pointer_path
 from mrtr_cassette.terms import Terms, Values, in_terms
 
 _RECORD: Final = "record this {} too with <<{{too}}>>"
-_IGNORE: Final = "leave what differs in every run out of matching with <<ignore_values>>"
+_IGNORE: Final = (
+    "leave what differs in every run out of matching with <<ignore_values>>"
+)
 _READS: Final = "if it changes nothing on the server, say so with <<reads_tool>>"
 _REPEAT: Final = "allow it again with <<repeat_always>>"
 _AGAIN: Final = "record all of this cassette again with <<{again}>>"
 
 _FIXES: Final[Mapping[Reason, Sequence[str]]] = {
-    Reason.UNKNOWN_METHOD: ("check the URL that the client uses", _RECORD.format("request")),
+    Reason.UNKNOWN_METHOD: (
+        "check the URL that the client uses",
+        _RECORD.format("request"),
+    ),
     Reason.UNKNOWN_NAME: ("call what was recorded", _RECORD.format("call")),
     Reason.SESSION_UNKNOWN: (
         "send the session id that this replay gave in its response to initialize",
         _RECORD.format("request"),
     ),
     Reason.CONDITION_MISSING: (_RECORD.format("request"),),
-    Reason.ARGUMENTS_DIFFER: ("send the recorded arguments", _RECORD.format("call"), _IGNORE),
+    Reason.ARGUMENTS_DIFFER: (
+        "send the recorded arguments",
+        _RECORD.format("call"),
+        _IGNORE,
+    ),
     Reason.STATE_UNKNOWN: (
         "echo the requestState of the ask as this replay sent it, not one of another call or run",
     ),
     Reason.STATE_MISSING: ("send the retry with the requestState of the ask",),
-    Reason.STATE_UNEXPECTED: ("send the retry without a requestState, as the ask has none",),
+    Reason.STATE_UNEXPECTED: (
+        "send the retry without a requestState, as the ask has none",
+    ),
     Reason.ANSWERS_DIFFER: ("answer as recorded", _RECORD.format("answer"), _IGNORE),
     Reason.ANSWERS_MISSING: (
         "answer everything that was answered in the recording",
@@ -56,7 +67,9 @@ _FIXES: Final[Mapping[Reason, Sequence[str]]] = {
         _RECORD.format("call"),
         "play equal calls in recorded order, whatever was written, with <<history_order>>",
     ),
-    Reason.OUT_OF_ORDER: ("send the call without answers first, then answer what it asks",),
+    Reason.OUT_OF_ORDER: (
+        "send the call without answers first, then answer what it asks",
+    ),
     Reason.ELSEWHERE: ("let the server name its own origin, and record it again",),
     Reason.NO_RESPONSE: (
         "give the call up sooner, as in the recording",
@@ -75,7 +88,9 @@ _FIXES_UNDER_WAY: Final[Mapping[Reason, Sequence[str]]] = {
         "answer as recorded",
         "record the whole call, or session, with this answer, into another cassette",
     ),
-    Reason.OUT_OF_ORDER: ("make the call, poll its task, and answer what it asks, in this order",),
+    Reason.OUT_OF_ORDER: (
+        "make the call, poll its task, and answer what it asks, in this order",
+    ),
     Reason.UNKNOWN_METHOD: (
         "let the task go on",
         "record the whole call with the cancellation, into another cassette",
@@ -107,7 +122,9 @@ def fixes_of(miss: Miss, cassette: Cassette, adds_to: str, terms: Terms) -> list
     front = _recording_of(cassette)
     fixes = []
     for fix in _chosen(miss, values):
-        lacking = [slot for slot, name in _NEEDED.items() if name not in values and slot in fix]
+        lacking = [
+            slot for slot, name in _NEEDED.items() if name not in values and slot in fix
+        ]
         if not lacking:
             spelled = fix.format(too=f"{front}_too", again=f"{front}_again")
             fixes.append(in_terms(spelled, filled, values))
@@ -129,7 +146,9 @@ def _chosen(miss: Miss, values: Values) -> Sequence[str]:
     if nearest.created_by is not None:
         return _FIXES_UNDER_WAY.get(reason, fixes)
     if reason is Reason.UNRECORDED and not nearest.asks:
-        return _FIXES_AFTER_VARYING_WRITE if "pointers" in values else _FIXES_AFTER_WRITE
+        return (
+            _FIXES_AFTER_VARYING_WRITE if "pointers" in values else _FIXES_AFTER_WRITE
+        )
     if reason is Reason.ALREADY_PLAYED and nearest.session:
         return (*fixes, "open a new session, in which everything is played anew")
     return fixes
@@ -214,7 +233,10 @@ def asked_in(miss: Miss) -> Mapping[str, InputRequest]:
     asker: ReplayEntry | None = nearest
     if nearest.state is None:
         asker = nearest.parent
-    if asker is None or miss.reason not in (Reason.ANSWERS_DIFFER, Reason.ANSWERS_MISSING):
+    if asker is None or miss.reason not in (
+        Reason.ANSWERS_DIFFER,
+        Reason.ANSWERS_MISSING,
+    ):
         return {}
     keys = {_answered_key(difference.pointer) for difference in miss.differences}
     return {key: request for key, request in asker.asked.items() if key in keys}

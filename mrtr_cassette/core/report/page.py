@@ -16,7 +16,11 @@ from markupsafe import Markup, escape
 from mrtr_cassette.core.answers.forms import titled_choices
 from mrtr_cassette.core.cassette.model import VERSION
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
-from mrtr_cassette.core.compare.conversations import IgnoredFor, compared, ignores_nothing
+from mrtr_cassette.core.compare.conversations import (
+    IgnoredFor,
+    compared,
+    ignores_nothing,
+)
 from mrtr_cassette.core.compare.values import Change
 from mrtr_cassette.core.report.comparison import conclusion, shown_values
 from mrtr_cassette.core.report.details import Interaction, details_of
@@ -30,7 +34,8 @@ from mrtr_cassette.errors import counted, printable, shorten
 GENERATOR: Final = "mrtr-cassette view"
 """The generator that a page names; only such a file is ever overwritten by a page."""
 START: Final = (
-    f'<!doctype html>\n<html lang="en"><head><meta name="generator" content="{GENERATOR}">'
+    '<!doctype html>\n<html lang="en"><head>'
+    f'<meta name="generator" content="{GENERATOR}">'
 )
 _MOST_OPEN: Final = 10
 """Calls that asked, up to which a page opens them."""
@@ -89,7 +94,9 @@ def page(
     return stream
 
 
-def _misses_near(replay: ReplayReport | None) -> Mapping[int, Sequence[tuple[int, MissReport]]]:
+def _misses_near(
+    replay: ReplayReport | None,
+) -> Mapping[int, Sequence[tuple[int, MissReport]]]:
     """Return the misses of a replay and their numbers, by the interaction that is nearest."""
     misses: dict[int, list[tuple[int, MissReport]]] = defaultdict(list)
     if replay is not None:
@@ -115,7 +122,10 @@ def _template(texts: tuple[str, ...]) -> Template:
     for name, text in zip(TEMPLATES, texts, strict=True):
         sources[name] = "".join(map(str.strip, text.splitlines()))
     environment = Environment(
-        loader=DictLoader(sources), autoescape=True, finalize=_plain, undefined=StrictUndefined
+        loader=DictLoader(sources),
+        autoescape=True,
+        finalize=_plain,
+        undefined=StrictUndefined,
     )
     environment.globals |= {"counted": counted, "LONGEST_TEXT": _LONGEST_TEXT}
     environment.filters |= {
@@ -171,7 +181,8 @@ class CallSpan(NamedTuple):
 
 
 def spans_of(
-    recorded: Sequence[RecordedInteraction], sessions: Mapping[str, Sequence[Interaction]]
+    recorded: Sequence[RecordedInteraction],
+    sessions: Mapping[str, Sequence[Interaction]],
 ) -> dict[int, CallSpan]:
     """Place each call on its axis; time in which no call was under way is left out."""
     spans: dict[int, CallSpan] = {}
@@ -194,12 +205,16 @@ def _spans_on_axis(
     under_way: dict[int, int] = {}
     origin = 0.0
     end = 0.0
-    for call in sorted(calls, key=lambda call: recorded[call.number - 1].own[0].number or 0):
+    for call in sorted(
+        calls, key=lambda call: recorded[call.number - 1].own[0].number or 0
+    ):
         exchanges = recorded[call.number - 1].own
         first = exchanges[0]
         arrived = first.number or 0
         # Order is a count, which is exact where times are rounded.
-        under_way = {before: until for before, until in under_way.items() if until >= arrived}
+        under_way = {
+            before: until for before, until in under_way.items() if until >= arrived
+        }
         if not under_way:
             origin = first.started_ms - end
         left = first.started_ms - origin
@@ -207,7 +222,9 @@ def _spans_on_axis(
         beside[call.number] = [*under_way]
         for before in under_way:
             beside[before].append(call.number)
-        under_way[call.number] = max(exchange.ended_after or -1 for exchange in exchanges)
+        under_way[call.number] = max(
+            exchange.ended_after or -1 for exchange in exchanges
+        )
         end = max(end, left + call.duration_ms + call.person_ms)
     per_ms = 100 / max(end, 1.0)
     spans = {}
@@ -225,7 +242,9 @@ _LARGEST_IMAGE: Final = 4_000_000
 _IMAGE: Final = re.compile(r"image/[a-z0-9.+-]+")
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 _TAB: Final = 4
-_MARK: Final = Markup('<mark title="This stands for what is not in the cassette.">{}</mark>')
+_MARK: Final = Markup(
+    '<mark title="This stands for what is not in the cassette.">{}</mark>'
+)
 
 
 def _plain(value: Any) -> str:
@@ -275,7 +294,9 @@ def image_url(content: Mapping[str, Any]) -> str:
 
 # Forms
 
-_SHOWN_APART: Final = frozenset({"description", "id", "message", "required", "title", "kind"})
+_SHOWN_APART: Final = frozenset(
+    {"description", "id", "message", "required", "title", "kind"}
+)
 
 
 class FormField(NamedTuple):
@@ -321,7 +342,9 @@ def _listed_field(definition: Mapping[str, Any], answer: Any) -> FormField:
     helps = []
     if definition.get("required", True) is not False:
         helps = ["required"]
-    return _field(key, {**definition, "type": definition.get("kind", "string")}, answers, helps)
+    return _field(
+        key, {**definition, "type": definition.get("kind", "string")}, answers, helps
+    )
 
 
 def _field(
@@ -345,7 +368,9 @@ def _field(
     )
 
 
-def _choices(definition: Mapping[str, Any], answer: Any) -> tuple[tuple[str, bool], ...]:
+def _choices(
+    definition: Mapping[str, Any], answer: Any
+) -> tuple[tuple[str, bool], ...]:
     """Return the choices of a field, and whether each is in the answer."""
     options = [(_text(value), label) for value, label in titled_choices(definition)]
     if definition.get("type") == "boolean":

@@ -31,7 +31,9 @@ class Redaction:
     calls: tuple[RedactedCall, ...]
 
 
-def redactions_of(recorded: Cassette, earlier: Cassette | None = None) -> tuple[Redaction, ...]:
+def redactions_of(
+    recorded: Cassette, earlier: Cassette | None = None
+) -> tuple[Redaction, ...]:
     """Return the replaced secrets by rule, without those that an earlier recording has already."""
     counts = _counts(recorded)
     if earlier is not None:

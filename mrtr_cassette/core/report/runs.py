@@ -35,7 +35,13 @@ from mrtr_cassette.errors import (
     printable_lines,
     shorten,
 )
-from mrtr_cassette.terms import LIBRARY_TERMS, SHELL_TERMS, Terms, in_terms, shell_command
+from mrtr_cassette.terms import (
+    LIBRARY_TERMS,
+    SHELL_TERMS,
+    Terms,
+    in_terms,
+    shell_command,
+)
 
 # Misses
 
@@ -92,7 +98,9 @@ class MissesError(MrtrCassetteError):
         self.misses = tuple(misses)
 
 
-def report_of_miss(miss: Miss, player: Player, terms: Terms = LIBRARY_TERMS) -> MissReport:
+def report_of_miss(
+    miss: Miss, player: Player, terms: Terms = LIBRARY_TERMS
+) -> MissReport:
     """Return a miss of a replay as a report, with the ways out in the terms of a front."""
     return miss_report(miss, player.recording, player.redacted, terms, player.adds_to)
 
@@ -120,7 +128,9 @@ def miss_report(
     fixes = [shown(fix) for fix in fixes_of(miss, cassette, adds_to or path, terms)]
     lines = [f"{_BEGINS_MISS}{miss.reason.value}: {detail}", f"  request:  {request}"]
     lines += [f"  question: {question}" for question in questions]
-    lines.append(f"  nearest:  {nearest} in {path}" if nearest else f"  cassette: {path}")
+    lines.append(
+        f"  nearest:  {nearest} in {path}" if nearest else f"  cassette: {path}"
+    )
     lines += map(_difference_line, differences)
     lines.append(f"  fix:      {fixes[0]}")
     lines += [f"       or:  {fix}" for fix in fixes[1:]]
@@ -148,7 +158,9 @@ def _nearest(miss: Miss, shown: Callable[[str], str]) -> Nearest | None:
     return Nearest(entry.interaction, entry.turn, shown(str(key)))
 
 
-def _shown_difference(difference: Difference, shown: Callable[[str], str]) -> Difference:
+def _shown_difference(
+    difference: Difference, shown: Callable[[str], str]
+) -> Difference:
     """Return a difference with values that may be shown."""
     recorded = difference.recorded
     received = difference.received
@@ -212,7 +224,10 @@ def upstream_error_body(request: Request, problem: str) -> bytes:
 def _body(answered: Call | bytes | None, error: Mapping[str, Any]) -> bytes:
     """Return a JSON-RPC error for a call, or for a request with an id."""
     caller_id = _id_of(answered) if isinstance(answered, Call) else answered
-    return b'{"jsonrpc":"2.0","id":%s,"error":%s}' % (caller_id or b"null", orjson.dumps(error))
+    return b'{"jsonrpc":"2.0","id":%s,"error":%s}' % (
+        caller_id or b"null",
+        orjson.dumps(error),
+    )
 
 
 def _id_of(call: Call) -> bytes | None:
@@ -280,7 +295,9 @@ class UnplayedError(MrtrCassetteError):
 
     def __init__(self, path: object, unplayed: Sequence[Interaction]) -> None:
         lines = [f"not all that is on {path} was played:"]
-        lines += [f"  #{interaction.number} {interaction.call}" for interaction in unplayed]
+        lines += [
+            f"  #{interaction.number} {interaction.call}" for interaction in unplayed
+        ]
         super().__init__("\n".join(lines))
         self.unplayed = tuple(unplayed)
 
@@ -293,7 +310,9 @@ def report_of_replay(player: Player, terms: Terms = LIBRARY_TERMS) -> ReplayRepo
     interactions = []
     for number, entries in enumerate(player.interactions, start=1):
         # The client decides how often it polls a task.
-        plays = sum(player.times[entry] for entry in entries if entry.created_by is None)
+        plays = sum(
+            player.times[entry] for entry in entries if entry.created_by is None
+        )
         outcome: Outcome = "played"
         if number in unplayed:
             outcome = "played in part" if plays else "never played"
@@ -304,18 +323,24 @@ def report_of_replay(player: Player, terms: Terms = LIBRARY_TERMS) -> ReplayRepo
         strayed.append(StrayedRead(number, interactions[number - 1].call, times))
     # Another thread may replay meanwhile.
     requests = (*player.harmless,)
-    harmless = Counter((redacted(request.call.title), request.answer) for request in requests)
+    harmless = Counter(
+        (redacted(request.call.title), request.answer) for request in requests
+    )
     return ReplayReport(
         player.path,
         tuple(interactions),
         reports_of_misses(player, terms),
-        tuple([HarmlessRequest(*request, times) for request, times in harmless.items()]),
+        tuple(
+            [HarmlessRequest(*request, times) for request, times in harmless.items()]
+        ),
         without_response=tuple(player.without_response),
         after_other_writes=tuple(strayed),
     )
 
 
-def reports_of_misses(player: Player, terms: Terms = LIBRARY_TERMS) -> tuple[MissReport, ...]:
+def reports_of_misses(
+    player: Player, terms: Terms = LIBRARY_TERMS
+) -> tuple[MissReport, ...]:
     """Return the misses so far."""
     # Another thread may replay meanwhile.
     misses = tuple(player.misses)
@@ -328,8 +353,12 @@ def summary_text(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> str:
     incomplete = report.incomplete
     played = f"played {total - len(incomplete)} of {total} interactions"
     lines = [f"{played}, {_misses_text(report.misses)}"]
-    lines += _first_ten([f"  {call.outcome}: #{call.number} {call.call}" for call in incomplete])
-    calls = {interaction.number: interaction.call for interaction in report.interactions}
+    lines += _first_ten(
+        [f"  {call.outcome}: #{call.number} {call.call}" for call in incomplete]
+    )
+    calls = {
+        interaction.number: interaction.call for interaction in report.interactions
+    }
     given_up = []
     for number in report.without_response:
         given_up.append(f"  no response was recorded: #{number} {calls[number]}")
@@ -337,12 +366,16 @@ def summary_text(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> str:
     harmless = []
     for request in report.harmless:
         times = _times(request.times)
-        harmless.append(f"  not recorded, answered as by any server{times}: {request.call}")
+        harmless.append(
+            f"  not recorded, answered as by any server{times}: {request.call}"
+        )
     lines += _first_ten(harmless)
     strayed = []
     for read in report.after_other_writes:
         place = f"#{read.number} {read.call}"
-        strayed.append(f"  played after other writes than recorded{_times(read.times)}: {place}")
+        strayed.append(
+            f"  played after other writes than recorded{_times(read.times)}: {place}"
+        )
     lines += _first_ten(strayed)
     if strayed:
         hint = "  reads are held to the writes before them with <<history_strict>>"
@@ -385,7 +418,9 @@ def summary_data(report: ReplayReport | RecordingReport) -> Any:
 def is_report_of(report: ReplayReport, cassette: Cassette) -> bool:
     """Tell whether a report has the calls of a cassette, in its order."""
     calls = [interaction.exchanges[0].call for interaction in cassette.interactions]
-    return [outcome.call for outcome in report.interactions] == [str(call.key()) for call in calls]
+    return [outcome.call for outcome in report.interactions] == [
+        str(call.key()) for call in calls
+    ]
 
 
 def saved_report(raw: bytes) -> ReplayReport:
@@ -419,7 +454,9 @@ def _saved_miss(members: Mapping[str, Any]) -> MissReport:
     )
 
 
-def _rows(row: Callable[..., Any], saved: Sequence[Mapping[str, Any]]) -> tuple[Any, ...]:
+def _rows(
+    row: Callable[..., Any], saved: Sequence[Mapping[str, Any]]
+) -> tuple[Any, ...]:
     """Return saved rows as values of their type."""
     return tuple([row(**members) for members in saved])
 
@@ -474,9 +511,13 @@ def recording_text(report: RecordingReport) -> str:
     if report.unread:
         parts.append(f"{report.unread} with a body that could not be read")
     if report.is_same:
-        outcome = f"{report.cassette}: {counted(report.kept, 'interaction')}, same, kept"
+        outcome = (
+            f"{report.cassette}: {counted(report.kept, 'interaction')}, same, kept"
+        )
     elif report.interactions is not None:
-        outcome = f"wrote {report.cassette}: {counted(report.interactions, 'interaction')}"
+        outcome = (
+            f"wrote {report.cassette}: {counted(report.interactions, 'interaction')}"
+        )
         if report.kept:
             outcome += f" ({report.kept} kept)"
     elif report.played is not None:
@@ -565,7 +606,9 @@ def problem_lines(result: CallResult, *, is_miss_told: bool = False) -> list[str
     """
     error = result.error
     if is_miss_told and error is not None and _is_miss(error):
-        result = replace(result, error={**error, "message": "not recorded, as told above"})
+        result = replace(
+            result, error={**error, "message": "not recorded, as told above"}
+        )
     lines = [f"error: {problem}" for problem in _problems(result, _as_options)]
     lines += [f"warning: {unused_text([name])}" for name in result.unused]
     return lines
@@ -577,7 +620,9 @@ def _is_miss(error: Mapping[str, Any]) -> bool:
     return is_ours and error.get("code") in (MISS_CODE, UNRECORDED_CODE)
 
 
-def _problems(result: CallResult, spelled: Callable[[Unanswered], str]) -> Iterator[str]:
+def _problems(
+    result: CallResult, spelled: Callable[[Unanswered], str]
+) -> Iterator[str]:
     """Yield why a call has no result, with the way to answer an open question."""
     if result.problem is not None:
         yield result.problem

@@ -13,10 +13,21 @@ from typing import Any, Final
 from mrtr_cassette.core.compare.values import json_in
 from mrtr_cassette.core.drive.handles import sent_back_in
 from mrtr_cassette.core.protocol.dialect import InputRequest
-from mrtr_cassette.core.report.details import CassetteDetails, FinalResponse, Interaction, Turn
+from mrtr_cassette.core.report.details import (
+    CassetteDetails,
+    FinalResponse,
+    Interaction,
+    Turn,
+)
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.core.wire.pointers import members_of
-from mrtr_cassette.errors import counted, line_by_line, printable, printable_json, shorten
+from mrtr_cassette.errors import (
+    counted,
+    line_by_line,
+    printable,
+    printable_json,
+    shorten,
+)
 
 _SHOWN_APART: Final = frozenset({"description", "id", "kind", "message", "mode"})
 """Members of a request for input that its line or its message shows."""
@@ -35,7 +46,10 @@ def inspection_text(details: CassetteDetails) -> str:
     cassette = details.recorded
     count = counted(len(details.interactions), "interaction")
     origin = f"recorded from {cassette.server} at {cassette.recorded_at}"
-    lines = [f"{cassette.path}: {count}, {origin}", f"{_form(details)}, {cassette.tool}"]
+    lines = [
+        f"{cassette.path}: {count}, {origin}",
+        f"{_form(details)}, {cassette.tool}",
+    ]
     handles = _handles_by_call(details)
     for interaction in details.interactions:
         lines += ["", *_short_lines(interaction, handles)]
@@ -181,7 +195,9 @@ def _indented(text: str, columns: int) -> list[str]:
 # Questions, answers and outcomes in a line
 
 _LONGEST_PART: Final = 80
-_DIGEST: Final = re.compile("(?<!/)((?:mrtr-[a-z]+|sha256):(?:[0-9]+:)?[0-9a-f]{8})[0-9a-f]{8,}")
+_DIGEST: Final = re.compile(
+    "(?<!/)((?:mrtr-[a-z]+|sha256):(?:[0-9]+:)?[0-9a-f]{8})[0-9a-f]{8,}"
+)
 
 
 def outcome_line(interaction: Interaction) -> str:
@@ -194,7 +210,9 @@ def outcome_line(interaction: Interaction) -> str:
     for turn in interaction.turns:
         is_answered = turn.answered is not None
         parts.append(question_words(turn.input_requests))
-        parts.append("not answered" if turn.answered is None else answer_words(turn.answered))
+        parts.append(
+            "not answered" if turn.answered is None else answer_words(turn.answered)
+        )
     outcome = final_words(interaction.final)
     if is_answered:
         outcome = outcome or interaction.ended
@@ -321,7 +339,9 @@ def as_data(value: Any, rows: Mapping[type, str | Callable[[Any], Any]]) -> Any:
     """
     value = _members_in(value, rows.get(type(value)))
     if isinstance(value, Mapping):
-        return {_encodable(name): as_data(member, rows) for name, member in value.items()}
+        return {
+            _encodable(name): as_data(member, rows) for name, member in value.items()
+        }
     if isinstance(value, str):
         return _encodable(value)
     if isinstance(value, frozenset):
@@ -367,7 +387,9 @@ _ROWS: Final[Mapping[type, str | Callable[[Any], Any]]] = {
     },
     FinalResponse: lambda final: {
         "kind": final.kind,
-        "value": final.value if final.kind in {"text", "nothing"} else canonical(final.value),
+        "value": final.value
+        if final.kind in {"text", "nothing"}
+        else canonical(final.value),
     },
 }
 
@@ -400,7 +422,9 @@ def diagram(details: CassetteDetails) -> str:
     if len(arrows) > MOST_ARROWS:
         left_out.append(counted(len(arrows) - MOST_ARROWS, "more message"))
     if len(calls) > len(drawn):
-        left_out.append(f"{counted(len(calls) - len(drawn), 'call')} without a question")
+        left_out.append(
+            f"{counted(len(calls) - len(drawn), 'call')} without a question"
+        )
     if left_out:
         lines.append(f"    Note over client,server: and {' and '.join(left_out)}")
     return "\n".join(["```mermaid", *lines, "```"])
@@ -414,7 +438,9 @@ def _arrows(interaction: Interaction) -> Iterator[str]:
         if turn.answered is not None:
             yield _arrow("client->>server", answer_words(turn.answered))
     if not interaction.turns or interaction.turns[-1].answered is not None:
-        end = final_words(interaction.final) or interaction.ended.removeprefix("HTTP 200, ")
+        end = final_words(interaction.final) or interaction.ended.removeprefix(
+            "HTTP 200, "
+        )
         yield _arrow("server-->>client", end)
 
 
@@ -440,7 +466,9 @@ def json_text(value: Any) -> str:
     Args:
         value: as `jsonbytes.parse` returns it.
     """
-    return printable_json(json.dumps(value, indent=2, ensure_ascii=False, default=_plain_value))
+    return printable_json(
+        json.dumps(value, indent=2, ensure_ascii=False, default=_plain_value)
+    )
 
 
 def _plain_value(value: Any) -> Any:

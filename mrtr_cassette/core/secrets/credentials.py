@@ -74,7 +74,9 @@ def _grams_of(spellings: Sequence[_Spelling]) -> set[bytes]:
 
 def _spelling(raw: bytes) -> _Spelling:
     plain = _PLAIN_RUN.findall(raw)
-    return _Spelling(raw, plain[0] if len(plain) == 1 else max(plain, key=len, default=b""))
+    return _Spelling(
+        raw, plain[0] if len(plain) == 1 else max(plain, key=len, default=b"")
+    )
 
 
 def _spellings_of(text: str) -> Iterator[_Spelling]:
@@ -99,7 +101,9 @@ class _Layer(NamedTuple):
     undone: tuple[Decoded, ...] = ()
     is_in_url: bool = False
 
-    def places_of(self, text: str, taken: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    def places_of(
+        self, text: str, taken: Sequence[tuple[int, int]]
+    ) -> Iterator[tuple[int, int]]:
         at = self.text.find(text)
         while at >= 0:
             start, end = at, at + len(text)
@@ -118,12 +122,18 @@ class _Layer(NamedTuple):
         layer = self
         while len(layer.undone) < _DEEPEST and mark in layer.text:
             decoded = undo(layer.text)
-            layer = _Layer(decoded.text, (*layer.undone, decoded), is_in_url=mark != "\\")
+            layer = _Layer(
+                decoded.text, (*layer.undone, decoded), is_in_url=mark != "\\"
+            )
             yield layer
 
 
 def _replaced(raw: bytes, texts: Iterable[_Known]) -> bytes:
-    likely = [(spelling, known.shown) for known in texts for spelling in known.spellings_in(raw)]
+    likely = [
+        (spelling, known.shown)
+        for known in texts
+        for spelling in known.spellings_in(raw)
+    ]
     if not likely:
         return raw
     layers = [_Layer(raw.decode("latin-1"))]
@@ -165,13 +175,17 @@ class KnownTexts:
         if text in self.texts:
             return
         if len(self.texts) >= self._most:
-            oldest = next((each for each, known in self.texts.items() if not known.is_kept), "")
+            oldest = next(
+                (each for each, known in self.texts.items() if not known.is_kept), ""
+            )
             for gram in self.texts.pop(oldest).grams if oldest else ():
                 del self._by_gram[gram][oldest]
                 if not self._by_gram[gram]:
                     del self._by_gram[gram]
         spellings = tuple(_spellings_of(text)) if is_searched else ()
-        self.texts[text] = known = _Known(shown, is_kept, spellings, _grams_of(spellings))
+        self.texts[text] = known = _Known(
+            shown, is_kept, spellings, _grams_of(spellings)
+        )
         for gram in known.grams:
             self._by_gram.setdefault(gram, {})[text] = None
 
@@ -268,7 +282,9 @@ class Credentials:
     def was_given(self, given: Given) -> None:
         """Look for the credentials in what the user gives for the server, and never forget them."""
         for secret in given.secrets:
-            self._know(secret, self._redactor.placeholder("secret", secret), is_kept=True)
+            self._know(
+                secret, self._redactor.placeholder("secret", secret), is_kept=True
+            )
         settings = [pair for pair in given.environment if not _WORDS.fullmatch(pair[1])]
         self.seen(given.headers, ours=True, is_kept=True)
         self.seen((*given.query, *settings), is_kept=True)
@@ -281,7 +297,9 @@ class Credentials:
                 if not _WORDS.fullmatch(each[1]):
                     self._know(each[1], self._redactor.placeholder(*each), is_kept=True)
 
-    def seen(self, headers: Headers, *, ours: bool = False, is_kept: bool = False) -> None:
+    def seen(
+        self, headers: Headers, *, ours: bool = False, is_kept: bool = False
+    ) -> None:
         """Look for the credentials in headers from now on; `ours` are those that the user adds."""
         for secret, shown in self._credentials_in(headers, ours=ours):
             self._know(secret, shown, is_kept=is_kept)
@@ -322,7 +340,10 @@ def is_told_apart(rule: str, secret: str) -> bool:
     is_pattern = rule.startswith("custom-") and rule != CUSTOM_KEY
     has_length = SHORTEST_CREDENTIAL <= len(secret) <= _LONGEST_REPEATED
     return (
-        has_length and not is_pattern and not _WORDS.fullmatch(secret) and not has_secrets(secret)
+        has_length
+        and not is_pattern
+        and not _WORDS.fullmatch(secret)
+        and not has_secrets(secret)
     )
 
 

@@ -30,7 +30,11 @@ class Decoded:
     """A text with the escapes of one layer undone."""
 
     def __init__(
-        self, text: str, escape: re.Pattern[str], undo: Callable[[str], str], ratio: int = 0
+        self,
+        text: str,
+        escape: re.Pattern[str],
+        undo: Callable[[str], str],
+        ratio: int = 0,
     ) -> None:
         parts: list[str] = []
         self._starts, self._sources, self._ratios = [0], [0], [1]
@@ -127,7 +131,9 @@ def _undo_ascii(escape: str) -> str:
 def _undo_json(escape: str) -> str:
     if len(escape) == 2:
         return _JSON_SHORT.get(escape[1], escape[1])
-    units = bytes.fromhex(escape.replace("\\u", "")).decode("utf-16-be", "surrogatepass")
+    units = bytes.fromhex(escape.replace("\\u", "")).decode(
+        "utf-16-be", "surrogatepass"
+    )
     return units.encode("utf-8", "surrogatepass").decode("latin-1")
 
 
@@ -169,7 +175,9 @@ def long_words(raw: bytes, words: bytes, shortest: int) -> list[tuple[int, int]]
 
 def decoded_base64(spelled: str) -> str:
     """Return the text that is spelled in base64, as far as it is read; empty for other data."""
-    encoded = "".join(spelled[:_LONGEST_BASE64].split()).rstrip("=").translate(_AS_STANDARD)
+    encoded = (
+        "".join(spelled[:_LONGEST_BASE64].split()).rstrip("=").translate(_AS_STANDARD)
+    )
     if len(encoded) % 4 == 1:
         encoded = encoded[:-1]
     try:
@@ -179,4 +187,6 @@ def decoded_base64(spelled: str) -> str:
         )
     except ValueError:
         return ""
-    return "" if "\0" in text else text.removeprefix("\ufeff").encode().decode("latin-1")
+    return (
+        "" if "\0" in text else text.removeprefix("\ufeff").encode().decode("latin-1")
+    )

@@ -27,12 +27,15 @@ _PHRASE = re.compile(
 )
 """`YOUR_API_KEY`, `your-client-secret`, and what else is to be replaced by its reader."""
 _SHOWN = re.compile(
-    r"\[+[A-Za-z_ -]+\]+|(?:<[\w .-]*>\W?)+|\{[A-Za-z_][\w.]*(?:\([\w.]*\)[\w.()]*)?\}", re.ASCII
+    r"\[+[A-Za-z_ -]+\]+|(?:<[\w .-]*>\W?)+|\{[A-Za-z_][\w.]*(?:\([\w.]*\)[\w.()]*)?\}",
+    re.ASCII,
 )
 """What is in brackets itself: a name of what is put in."""
 _CUT_OFF = re.compile(r".*(?:\.\.\.|\u2026)", re.DOTALL)
 _FORMAT = re.compile(r"[^\w\s{%]*(?:(?:%[sdrqv]|\{[\w.]*\})[^\w\s{%]*)+")
-_URL = re.compile(r"(?i)https?://[a-z][\w.-]*(?::[0-9]+)?(?:/[a-z0-9._-]{0,24})*", re.ASCII)
+_URL = re.compile(
+    r"(?i)https?://[a-z][\w.-]*(?::[0-9]+)?(?:/[a-z0-9._-]{0,24})*", re.ASCII
+)
 """A URL without credentials, query and anything long."""
 _RELATIVE = re.compile(r"\.{1,2}/[\w./-]+", re.ASCII)
 _RANGE = re.compile(r"(?:\^|~|[<>]=?)\s?v?[0-9]+(?:\.[\w*-]+)*|workspace:\S+|npm:\S+")
@@ -54,7 +57,9 @@ _CALL_AND_MORE = re.compile(
     rf"(?:{_PART}\.)*[A-Za-z_]\w*\([^()]*\)(?:\.\w+|\(\)|\[\w*\])+", re.ASCII
 )
 _PAIR = re.compile(r"[a-z_]+=[^=]", re.ASCII)
-_CASES = re.compile(r"[A-Za-z]*[a-z][A-Z][A-Za-z]*|_*[A-Za-z]+(?:_[A-Za-z]+)+|_[A-Za-z]+", re.ASCII)
+_CASES = re.compile(
+    r"[A-Za-z]*[a-z][A-Z][A-Za-z]*|_*[A-Za-z]+(?:_[A-Za-z]+)+|_[A-Za-z]+", re.ASCII
+)
 """Names that nobody takes for words: in camel case, or with underlines."""
 _VARIABLES: Final = frozenset(
     "value val user username name key token secret creds data text result response arg".split()  # noqa: SIM905
@@ -79,7 +84,9 @@ def is_no_setting(line: str) -> bool:
 
 def is_stand_in(value: str) -> bool:
     """Tell whether a value stands for one that is put in later, or hides one."""
-    return bool(_PHRASE.match(value) or _SHOWN.fullmatch(value) or _FORMAT.fullmatch(value))
+    return bool(
+        _PHRASE.match(value) or _SHOWN.fullmatch(value) or _FORMAT.fullmatch(value)
+    )
 
 
 def is_harmless(name: Name, value: str) -> bool:
@@ -93,7 +100,9 @@ def is_harmless(name: Name, value: str) -> bool:
         return True
     if name.rule == "credentials":
         return value in _MODES
-    if name.rule == "cookie" and (_VERSION.fullmatch(value) or _RELATIVE.fullmatch(value)):
+    if name.rule == "cookie" and (
+        _VERSION.fullmatch(value) or _RELATIVE.fullmatch(value)
+    ):
         return True
     return not value.isascii() and len(value) <= 2
 
@@ -119,13 +128,23 @@ def is_code(name: Name, value: str, line: str, sign: str, *, has_gap: bool) -> b
         return True
     if _PATH.fullmatch(value):
         last = fold(value.rpartition(".")[2])
-        is_own = bool(last) and (name.folded.endswith(last) or last.endswith(name.folded))
+        is_own = bool(last) and (
+            name.folded.endswith(last) or last.endswith(name.folded)
+        )
         return is_own or (has_gap and not looks_random(value))
-    return has_gap and _NAME.fullmatch(value) is not None and _is_variable(name, value, line, sign)
+    return (
+        has_gap
+        and _NAME.fullmatch(value) is not None
+        and _is_variable(name, value, line, sign)
+    )
 
 
 def _is_variable(name: Name, value: str, line: str, sign: str) -> bool:
-    if _RECEIVER.search(line) or place_in_assignment(line) or _ends_with_name(value, name.folded):
+    if (
+        _RECEIVER.search(line)
+        or place_in_assignment(line)
+        or _ends_with_name(value, name.folded)
+    ):
         return True
     if sign == ":":
         # A type; settings behind a colon are indented too.

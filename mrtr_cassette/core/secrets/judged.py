@@ -24,7 +24,11 @@ from mrtr_cassette.core.secrets.harmless import (
     is_stand_in,
     place_in_assignment,
 )
-from mrtr_cassette.core.secrets.layouts import is_among_settings, is_plain_setting, texts_in_rows
+from mrtr_cassette.core.secrets.layouts import (
+    is_among_settings,
+    is_plain_setting,
+    texts_in_rows,
+)
 from mrtr_cassette.core.secrets.names import ref_of, rule_of_number
 from mrtr_cassette.core.secrets.rules import (
     CUSTOM_KEY,
@@ -110,7 +114,9 @@ _PARAMETER = {
 _URL_END = ".,;:!?)]"
 _PARAMETERS = re.compile(r"(?:\A|[?&#\"'])([\w-]{2,40})=", re.ASCII)
 
-_SCHEME = re.compile(r"(?i)(bearer|basic|token|apikey|api-key|digest|negotiate|ssws)[ \t]+(?=\S)")
+_SCHEME = re.compile(
+    r"(?i)(bearer|basic|token|apikey|api-key|digest|negotiate|ssws)[ \t]+(?=\S)"
+)
 _HIDDEN = re.compile(r"[*.\u2022\u2026]*")
 """What hides a value."""
 
@@ -126,7 +132,11 @@ def in_named(rule: str, value: str, disabled: Collection[str]) -> Find | None:
         if named in ("basic", "bearer") and named not in disabled:
             rule = named
     secret = value[start:]
-    if ref_of(secret) or _HIDDEN.fullmatch(secret) or (start and is_harmless_after_scheme(secret)):
+    if (
+        ref_of(secret)
+        or _HIDDEN.fullmatch(secret)
+        or (start and is_harmless_after_scheme(secret))
+    ):
         return None
     return Find(start, len(value), rule, secret)
 
@@ -150,7 +160,9 @@ class JudgedText:
                 self._shapes.setdefault((start, end), rule.name)
                 outer = _END_OF_JSON.search(self._flat, start, end)
                 stop = end if outer is None else outer.start()
-                is_stood_in = rule.name in _BY_PLACE and is_stand_in(self._text[start:stop])
+                is_stood_in = rule.name in _BY_PLACE and is_stand_in(
+                    self._text[start:stop]
+                )
                 if stop > start and not is_stood_in:
                     yield self._found(start, stop, rule.name)
         if Mark.NAME in marks:
@@ -184,7 +196,9 @@ class JudgedText:
             return False
         return _IN_URL.fullmatch(rest + self._flat[start:end]) is not None
 
-    def _name_at(self, start: int, end: int, *, has_spaces: bool) -> tuple[Name | None, int]:
+    def _name_at(
+        self, start: int, end: int, *, has_spaces: bool
+    ) -> tuple[Name | None, int]:
         chars = _NAME_CHARS
         if has_spaces:
             chars += " "
@@ -307,13 +321,17 @@ class JudgedText:
             rule = rule_of_number(rule)
         yield Find(start, value.end, rule, named.plain, value.quote, value.in_url)
 
-    def _assigned(self, name: Name, start: int, end: int, at: int, closing: str) -> Iterator[Find]:
+    def _assigned(
+        self, name: Name, start: int, end: int, at: int, closing: str
+    ) -> Iterator[Find]:
         flat = self._flat
         sign = flat[at - 1]
         if flat.startswith("=>", at - 2):
             sign = "=>"
         before = flat[start - 1 : start]
-        is_parameter = before in {"?", "&", "#"} or (self._kind == "form" and not before)
+        is_parameter = before in {"?", "&", "#"} or (
+            self._kind == "form" and not before
+        )
         is_bare_name = sign == "=" and not closing
         if is_parameter and is_bare_name and self._is_in_url(start, start):
             yield from self._parameter(name, start, at)
@@ -331,7 +349,9 @@ class JudgedText:
             if value is None or not counts_at_all(value.plain):
                 return
             if value.start > at:
-                is_meant = bool(closing) or self._is_text_meant(name, start, value, sign)
+                is_meant = bool(closing) or self._is_text_meant(
+                    name, start, value, sign
+                )
             else:
                 is_random = is_spaced and _BARE_SECRET.match(value.plain) is not None
                 is_meant = is_random or (sign == "=" and not has_gap)
@@ -395,8 +415,14 @@ class JudgedText:
     def _parameters(self) -> Collection[str]:
         return set(map(fold, _PARAMETERS.findall(self._flat)))
 
-    def _on_line_of_its_own(self, name: Name, start: int, at: int, sign: str) -> Find | None:
-        before = self._flat[max(0, start - 64) : start].removesuffix("export ").removesuffix("- ")
+    def _on_line_of_its_own(
+        self, name: Name, start: int, at: int, sign: str
+    ) -> Find | None:
+        before = (
+            self._flat[max(0, start - 64) : start]
+            .removesuffix("export ")
+            .removesuffix("- ")
+        )
         if before.rstrip(" \t")[-1:] not in '\r\n"':
             return None
         match = _REST_OF_LINE.match(self._flat, at)
@@ -471,7 +497,10 @@ class JudgedText:
 
     def _given_in_rows(self, raw: bytes) -> Iterator[Find]:
         for start, end, at in self._rules.inserts_in(raw):
-            columns = [column.strip(_AROUND_COLUMN) for column in self._flat[start:end].split(",")]
+            columns = [
+                column.strip(_AROUND_COLUMN)
+                for column in self._flat[start:end].split(",")
+            ]
             companions = set(map(fold, columns))
             for place, first, last in texts_in_rows(self._flat, at):
                 name = None

@@ -37,7 +37,9 @@ _PLAIN_NAME: Final = "|".join(_SHAPES)
 _NAME_IN_URL: Final = re.sub(r"(?<!\?):", "%3A", _PLAIN_NAME)
 _NAME: Final = re.compile(f"{_PLAIN_NAME}|{_NAME_IN_URL}".encode())
 _SIGN_OF_NUMBER: Final = "-number"
-_RULE: Final = "|".join([*sorted(map(re.escape, RULE_NAMES), key=len, reverse=True), r"custom-\d+"])
+_RULE: Final = "|".join(
+    [*sorted(map(re.escape, RULE_NAMES), key=len, reverse=True), r"custom-\d+"]
+)
 _SECRET: Final = re.compile(
     # Clients that echo one may escape it: Go and .NET write `\\u003c` for `<` in JSON.
     # Each way to begin does so with a literal, which makes the search several times faster.
@@ -81,7 +83,11 @@ class Ref(NamedTuple):
     def raw(self) -> bytes:
         """What the text has."""
         opening, colon, closing = self.spelling
-        return opening + ":".join((self.kind, *self.parts)).encode().replace(b":", colon) + closing
+        return (
+            opening
+            + ":".join((self.kind, *self.parts)).encode().replace(b":", colon)
+            + closing
+        )
 
     @property
     def name(self) -> str:
@@ -110,7 +116,9 @@ def ref_spans(raw: bytes) -> list[tuple[Span, Ref]]:
         for match in _NAME.finditer(raw):
             colon = b"%3A" if b"%3A" in match[0] else b":"
             kind, *parts = match[0].decode().split(colon.decode())
-            found.append((Span(*match.span()), Ref(kind, tuple(parts), (b"", colon, b""))))
+            found.append(
+                (Span(*match.span()), Ref(kind, tuple(parts), (b"", colon, b"")))
+            )
     for match in _SECRET.finditer(raw):
         opening, rule, colon, token, closing = match.groups()
         ref = Ref(rule.decode(), (token.decode(),), (opening, colon, closing))
@@ -266,7 +274,9 @@ def reveal(text: AnyStr, state_of: Callable[[str], str | None]) -> AnyStr:
         state = state_of(ref.token) if ref.kind == HASH else None
         if state is None:
             return None
-        return encode_basestring_ascii(state)[1:-1].encode().replace(b":", ref.spelling[1])
+        return (
+            encode_basestring_ascii(state)[1:-1].encode().replace(b":", ref.spelling[1])
+        )
 
     return with_refs(text, named)
 
@@ -277,7 +287,9 @@ def lasting(text: str) -> str:
     def alike(ref: Ref) -> Ref | bytes | None:
         if ref.kind == HASH:
             return HASH.encode()
-        return ref.with_last(0) if ref.is_secret and is_journal_token(ref.token) else None
+        return (
+            ref.with_last(0) if ref.is_secret and is_journal_token(ref.token) else None
+        )
 
     return with_refs(text, alike)
 
@@ -318,7 +330,9 @@ def renaming(names: Mapping[str, str]) -> Callable[[bytes], bytes]:
     for old, new in names.items():
         if old and old != new:
             for colon in (b":", b"%3A"):
-                spelled[old.encode().replace(b":", colon)] = new.encode().replace(b":", colon)
+                spelled[old.encode().replace(b":", colon)] = new.encode().replace(
+                    b":", colon
+                )
     if not spelled:
         return bytes
     # The id of session 1 begins that of session 12.

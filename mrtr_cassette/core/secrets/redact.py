@@ -63,15 +63,20 @@ _TEXT_BEGINS = re.compile(
 )
 """How text in UTF-8 begins, which most long words don't when they are read as base64."""
 _ENCODED = re.compile(
-    r"(?:[A-Za-z0-9+/_-]{60,}+(?:\s{1,4}[A-Za-z0-9+/_-]{2,})*|[A-Za-z0-9+/_-]{11,})={0,2}", re.ASCII
+    r"(?:[A-Za-z0-9+/_-]{60,}+(?:\s{1,4}[A-Za-z0-9+/_-]{2,})*|[A-Za-z0-9+/_-]{11,})={0,2}",
+    re.ASCII,
 )
 _DATA = re.compile(r"(?:\r\n|\r|\n)data: ?")
 _FIELD = re.compile(r"(?:(?:data|event|id|retry|):[ ]?)?([^\r\n]+)")
 _JSON_TEXT = re.compile(
     r"(?:\xef\xbb\xbf)?[ \t\r\n]*(?:[{\[]|\"[^\"\\]*+(?:\\.[^\"\\]*+)*+\"\Z)", re.DOTALL
 )
-_STRINGS = re.compile(r"\"([^\"\\]*+(?:\\.[^\"\\]*+)*+)\\?(?:\"|\Z)([ \t\r\n]*:)?", re.DOTALL)
-_BETWEEN_STRINGS = re.compile(r"(?:\xef\xbb\xbf)?[\s{}\[\],:\d.eE+truefalsn-]*", re.ASCII)
+_STRINGS = re.compile(
+    r"\"([^\"\\]*+(?:\\.[^\"\\]*+)*+)\\?(?:\"|\Z)([ \t\r\n]*:)?", re.DOTALL
+)
+_BETWEEN_STRINGS = re.compile(
+    r"(?:\xef\xbb\xbf)?[\s{}\[\],:\d.eE+truefalsn-]*", re.ASCII
+)
 _BARE_QUOTE = re.compile(r"(?<!\\)(?:\\\\)*\"")
 _BEFORE_ID = 192
 _EXEMPT_KEY = re.compile(
@@ -127,11 +132,14 @@ class Redactor:
         """Return what stands for a secret."""
         return placeholder(rule, self._token(rule, secret))
 
-    def secrets_in(self, text: str, *, is_target: bool = False) -> list[tuple[str, str]]:
+    def secrets_in(
+        self, text: str, *, is_target: bool = False
+    ) -> list[tuple[str, str]]:
         """Return what is replaced in a text, or in a request's target: rules and secrets."""
         raw = text.encode("utf-8", "surrogatepass")
         return [
-            (each.rule, each.plain) for each in self._finds(raw, "url" if is_target else "text")
+            (each.rule, each.plain)
+            for each in self._finds(raw, "url" if is_target else "text")
         ]
 
     def body(self, raw: bytes, content_type: str) -> bytes:
@@ -183,7 +191,11 @@ class Redactor:
         known = self._rules.name(name.lower().removeprefix("mcp-param-"))
         # It may mirror an argument, whose companions are in the body.
         is_named = known is not None and known.beside(searched)
-        named = in_named(known.rule, searched, self._rules.disabled) if known and is_named else None
+        named = (
+            in_named(known.rule, searched, self._rules.disabled)
+            if known and is_named
+            else None
+        )
         if named is None:
             redacted = self.text(searched)
         else:
@@ -191,7 +203,9 @@ class Redactor:
             if rule != CUSTOM_KEY:
                 # If its shape is known too, it has the same rule as in other places.
                 shaped = (
-                    rule for rule, secret in self.secrets_in(searched) if secret == named.plain
+                    rule
+                    for rule, secret in self.secrets_in(searched)
+                    if secret == named.plain
                 )
                 rule = next(shaped, rule)
             self.on_find(rule, named.plain)
@@ -226,7 +240,9 @@ class Redactor:
         found = list(self._in_layer(text, kind, _DEEPEST))
         if self._rules.custom:
             lines = (
-                [line.span(1) for line in _FIELD.finditer(text)] if is_stream else [(0, len(text))]
+                [line.span(1) for line in _FIELD.finditer(text)]
+                if is_stream
+                else [(0, len(text))]
             )
             for start, end in lines:
                 found += _moved(self._custom(text[start:end], kind), start.__add__)
@@ -243,11 +259,17 @@ class Redactor:
         if Mark.ESCAPE in marks:
             decoded = without_ascii_escapes(text)
             if decoded.text != text:
-                yield from _moved(self._in_layer(decoded.text, kind, depth), decoded.source)
+                yield from _moved(
+                    self._in_layer(decoded.text, kind, depth), decoded.source
+                )
                 return
         if marks and max(marks) >= Mark.NAME:
             found = JudgedText(self._rules, text, kind).finds(marks)
-            yield from _beside_placeholders(text, found) if Mark.PLACEHOLDER in marks else found
+            yield from (
+                _beside_placeholders(text, found)
+                if Mark.PLACEHOLDER in marks
+                else found
+            )
         if depth and Mark.BASE64 in marks:
             yield from self._in_base64(text, depth)
         if depth and Mark.PERCENT in marks:
@@ -268,7 +290,9 @@ class Redactor:
         A pattern must not touch the names that a protocol or a schema is made of, so of those that
         it matches only those with a digit count.
         """
-        if _JSON_TEXT.match(text) and _BETWEEN_STRINGS.fullmatch(_STRINGS.sub("", text)):
+        if _JSON_TEXT.match(text) and _BETWEEN_STRINGS.fullmatch(
+            _STRINGS.sub("", text)
+        ):
             for string in _STRINGS.finditer(text):
                 is_name, start = string[2], string.start(1)
                 if string[1] and not (is_name and not re.search("[0-9]", string[1])):
@@ -292,7 +316,9 @@ class Redactor:
     def _in_base64(self, text: str, depth: int) -> Iterator[Find]:
         raw, end = text.encode("latin-1"), 0
         for start, stop in long_words(raw, _BASE64, 11):
-            first = raw[start : start + (12 if stop - start >= 12 else 8)].translate(_AS_STANDARD)
+            first = raw[start : start + (12 if stop - start >= 12 else 8)].translate(
+                _AS_STANDARD
+            )
             if start < end or not _TEXT_BEGINS.match(a2b_base64(first)):
                 continue
             # Base64 may go over several lines.
@@ -330,7 +356,9 @@ def _exempt_spans(text: str, start: int, end: int) -> list[Span]:
         return []
     if not found.pop(_VERSION, None):
         return []
-    spans = (Span(s.start + start, s.end + start) for spans in found.values() for s in spans)
+    spans = (
+        Span(s.start + start, s.end + start) for spans in found.values() for s in spans
+    )
     # An object or an array is no id, so it is like any other value.
     return [span for span in spans if text[span.start] not in "{["]
 
@@ -346,7 +374,9 @@ def _in_one_string(text: str, find: Find) -> Find | None:
 
 def _of_lines(text: str, find: Find) -> Find:
     spelled = text[find.start : find.end]
-    return find._replace(plain=_DATA.sub("\n", spelled)) if _DATA.search(spelled) else find
+    return (
+        find._replace(plain=_DATA.sub("\n", spelled)) if _DATA.search(spelled) else find
+    )
 
 
 def _moved(finds: Iterable[Find], source: Callable[[int], int]) -> Iterator[Find]:

@@ -59,7 +59,9 @@ ENDINGS: Final = tuple(re.findall(r"\*(\S+)", " ".join(_NAMED.values())))
 _Check = Callable[[str], bool]
 _LEAST: Final = 4
 """Characters, without `_` and `-`, of each value that makes an ambiguous name count."""
-REFERENCE: Final = r"\$(?:[({]|[0-9]+\Z|(?:[A-Z_][A-Z0-9_]*|[A-Za-z_]+)(?![A-Za-z0-9!#%^&*+=?~]))"
+REFERENCE: Final = (
+    r"\$(?:[({]|[0-9]+\Z|(?:[A-Z_][A-Z0-9_]*|[A-Za-z_]+)(?![A-Za-z0-9!#%^&*+=?~]))"
+)
 """Matches the beginning of a value that names a variable: `$PASSWORD`, and not `$uper5ecret`."""
 _WHOLE = re.compile(
     # No template, nothing that is in brackets itself, and no address of a blockchain.
@@ -67,7 +69,9 @@ _WHOLE = re.compile(
     rf"(?:[_-]*[^\s\"'_-]){{{_LEAST}}}[^\s\"']{{0,2048}}"
 )
 _DIGIT_AND_LETTER = re.compile(r"(?=[^0-9]*[0-9])[^A-Za-z]*[A-Za-z]")
-_LETTER_AND_OTHER = re.compile(r"(?=[^A-Za-z]*[A-Za-z])[^0-9!@#$^&*]*(?:[0-9@#$^&*]|!.)")
+_LETTER_AND_OTHER = re.compile(
+    r"(?=[^A-Za-z]*[A-Za-z])[^0-9!@#$^&*]*(?:[0-9@#$^&*]|!.)"
+)
 _GIVEN = re.compile(rf"(?![{{\[<]|{REFERENCE}|%[({{])(?=.*\w)", re.DOTALL)
 """No template, nothing that is in brackets itself, and no stars."""
 _IN_BASE64 = re.compile(r"(?=.{8})[A-Za-z0-9+/]+={0,2}")
@@ -75,8 +79,12 @@ _CASED_WORDS = re.compile(
     r"(?:(?:[A-Z]+|[A-Za-z]?[a-z]*(?:[A-Z][a-z]{2,})*[A-Z]{0,3})[0-9]*(?:[/+]|\Z))+"
 )
 """Words in one case, or in camel case."""
-_COUNTED = re.compile(r"(?i)\A[0-9]+(?:st|nd|rd|th)\b|\A[a-z]+[-_.][0-9]{1,2}\Z|[0-9](?:%|m?s|h)\Z")
-_WORD_OF_RESULT = re.compile(r"(?i)true|false|none|null|pass|fail|passed|failed|skipped")
+_COUNTED = re.compile(
+    r"(?i)\A[0-9]+(?:st|nd|rd|th)\b|\A[a-z]+[-_.][0-9]{1,2}\Z|[0-9](?:%|m?s|h)\Z"
+)
+_WORD_OF_RESULT = re.compile(
+    r"(?i)true|false|none|null|pass|fail|passed|failed|skipped"
+)
 _MOST_FOREIGN: Final = 8
 """Characters outside ASCII of a password; languages without spaces have sentences of more."""
 _USER_AND_PASSWORD = re.compile(rb"[!-9;-~]+:[ -~]{3,}")
@@ -94,14 +102,18 @@ def _whole(value: str) -> bool:
 
 
 def _mixed(value: str) -> bool:
-    return len(value) >= 8 and _whole(value) and _DIGIT_AND_LETTER.match(value) is not None
+    return (
+        len(value) >= 8 and _whole(value) and _DIGIT_AND_LETTER.match(value) is not None
+    )
 
 
 def looks_random(value: str) -> bool:
     """Tell whether a long value has digits between the letters of a long part."""
     if len(value) < 16 or not _whole(value):
         return False
-    return any(len(part) >= 12 and _MIXED.match(part) for part in _SEPARATOR.split(value))
+    return any(
+        len(part) >= 12 and _MIXED.match(part) for part in _SEPARATOR.split(value)
+    )
 
 
 def _given(value: str) -> bool:
@@ -123,7 +135,9 @@ def _random(value: str) -> bool:
 
 
 def _password(value: str) -> bool:
-    return _whole(value) and not (_WORD_OF_RESULT.fullmatch(value) or _PATH.match(value))
+    return _whole(value) and not (
+        _WORD_OF_RESULT.fullmatch(value) or _PATH.match(value)
+    )
 
 
 def is_strong(value: str) -> bool:
@@ -137,7 +151,10 @@ def is_strong(value: str) -> bool:
 
 def is_encoded(value: str) -> bool:
     """Tell whether a value may be base64 of anything, and is neither a word nor a path of words."""
-    return _IN_BASE64.fullmatch(value) is not None and _CASED_WORDS.fullmatch(value) is None
+    return (
+        _IN_BASE64.fullmatch(value) is not None
+        and _CASED_WORDS.fullmatch(value) is None
+    )
 
 
 def _pin(value: str) -> bool:
@@ -214,7 +231,9 @@ _OF_OAUTH = (
     " tokentype tokentypehint responsetype sessionstate usercode verificationuri"
     " verificationuricomplete expiresin"
 )
-_OF_LOGIN = "user username userid login loginid email account accountid cardnumber phone host"
+_OF_LOGIN = (
+    "user username userid login loginid email account accountid cardnumber phone host"
+)
 _OF_SIGNED_URL = "expires keypairid awsaccesskeyid googleaccessid policy"
 _OF_TOKENS = (
     "granttype redirecturi codeverifier clientassertiontype tokentypehint usercode verificationuri"
@@ -231,7 +250,9 @@ _OF_REQUEST = _OF_EXCHANGE | {"responsetype", "codechallenge"}
 _OF_ISSUED = _OF_EXCHANGE | {"expiresin"}
 
 _AMBIGUOUS: Final[Mapping[str, Name]] = {
-    "code": Name("token", _random, _mixed, _OAUTH, False, _OAUTH | {"state"}, parameter=_opaque),
+    "code": Name(
+        "token", _random, _mixed, _OAUTH, False, _OAUTH | {"state"}, parameter=_opaque
+    ),
     "state": Name(
         "token",
         _never,
@@ -243,7 +264,9 @@ _AMBIGUOUS: Final[Mapping[str, Name]] = {
     ),
     "devicecode": Name("token", _random, _whole, _OAUTH, False, proofs=_OF_ISSUED),
     "assertion": Name("token", _random, _whole, _OAUTH, False),
-    "token": Name("token", _mixed_token, _mixed, _OAUTH | _LOGIN, False, proofs=_OF_ISSUED),
+    "token": Name(
+        "token", _mixed_token, _mixed, _OAUTH | _LOGIN, False, proofs=_OF_ISSUED
+    ),
     "auth": Name("basic", _of_auth, _of_auth, takes_numbers=False),
     "key": Name("api-key", _never, looks_random, takes_numbers=False),
     "csrf": Name("token", looks_random, _mixed, takes_numbers=False),
@@ -406,7 +429,9 @@ class RedactionRules:
                 break
             reason = refusal_of(pattern)
             if reason:
-                raise ValueError(f"{_shown(pattern)} is no regular expression: {reason}")
+                raise ValueError(
+                    f"{_shown(pattern)} is no regular expression: {reason}"
+                )
             if matches_whole(pattern, ""):
                 raise ValueError(f"{_shown(pattern)} matches the empty text")
         reason = _too_large(self.patterns)
@@ -466,13 +491,17 @@ class ActiveRules:
     def __init__(self, rules: RedactionRules) -> None:
         self.disabled = set(rules.disabled) & RULE_NAMES
         self.shapes = tuple([rule for rule in RULES if rule.name not in self.disabled])
-        self._with_literals = {row for row, rule in enumerate(self.shapes) if not rule.marker}
+        self._with_literals = {
+            row for row, rule in enumerate(self.shapes) if not rule.marker
+        }
         custom = []
         for number, pattern in enumerate(rules.patterns, start=1):
             custom.append(Rule(f"custom-{number}", pattern, is_custom=True))
         self.custom = tuple(custom)
         self.keys = set(map(fold, rules.keys))
-        self._disabled_names = {fold(name) for name in rules.disabled if name not in RULE_NAMES}
+        self._disabled_names = {
+            fold(name) for name in rules.disabled if name not in RULE_NAMES
+        }
         # Most names occur many times.
         self.name = lru_cache(maxsize=1024)(self._name)
 
@@ -481,9 +510,9 @@ class ActiveRules:
         meanings, patterns, literals = self._markers
         matched = patterns.Match(raw) or ()
         candidates = literals.Match(raw, potential=True) or ()
-        return {meanings[number] for number in matched} | self._with_literals.intersection(
-            candidates
-        )
+        return {
+            meanings[number] for number in matched
+        } | self._with_literals.intersection(candidates)
 
     def likely(self, marks: Collection[int]) -> list[Rule]:
         """Return the shapes that a text may contain."""
@@ -502,7 +531,9 @@ class ActiveRules:
                 yield NameBeside(match.span(2), match.end(), depth)
         for pattern in self._value_first:
             for match in pattern.finditer(raw):
-                yield NameBeside(match.span(3), match.end(2), _backslashes(match.span(1)))
+                yield NameBeside(
+                    match.span(3), match.end(2), _backslashes(match.span(1))
+                )
         for match in self._filled.finditer(raw):
             yield NameBeside(match.span(1), match.end(), None)
 
@@ -544,8 +575,12 @@ class ActiveRules:
     @cached_property
     def _filled(self) -> Any:
         """Finds the name of a field in code of a browser, up to the text typed into it."""
-        typing = "fill|type|pressSequentially|press_sequentially|send_keys|sendKeys|setValue"
-        return compiled(rf"{self._described}{_QUOTE}[^\r\n;]{{0,48}}?\)\.(?:{typing})\(\s{{0,4}}")
+        typing = (
+            "fill|type|pressSequentially|press_sequentially|send_keys|sendKeys|setValue"
+        )
+        return compiled(
+            rf"{self._described}{_QUOTE}[^\r\n;]{{0,48}}?\)\.(?:{typing})\(\s{{0,4}}"
+        )
 
     @property
     def _described(self) -> str:

@@ -105,7 +105,11 @@ class _AnswerSealer:
         return _answer_hash(canonical(value, without_null=True))
 
     def others(
-        self, members: Mapping[str, Any], one: str, seal: Callable[[Any], Any], *known: str
+        self,
+        members: Mapping[str, Any],
+        one: str,
+        seal: Callable[[Any], Any],
+        *known: str,
     ) -> dict[str, Any]:
         """Seal all members but one, and the names that are not known, which a user may give."""
         return {
@@ -117,7 +121,9 @@ class _AnswerSealer:
 
 SHORTEST_SEARCHED = 24
 """Characters from which on a state is also replaced where it stands outside `requestState`."""
-_WORD: Final = r"(?:[A-Za-z][a-z]{0,15}(?:[A-Z][a-z]{2,15}){0,9}|[A-Z]{1,16})?[0-9]{0,6}"
+_WORD: Final = (
+    r"(?:[A-Za-z][a-z]{0,15}(?:[A-Z][a-z]{2,15}){0,9}|[A-Z]{1,16})?[0-9]{0,6}"
+)
 _WORDS: Final = re.compile(rf"{_WORD}(?:[ .,:;!?'()_/@-]{_WORD})*|[0-9.]{{1,15}}")
 
 
@@ -213,14 +219,18 @@ def _state_spans(raw: bytes, text: Span) -> set[Span] | None:
         if classify(inner) is None and isinstance(parse(inner), list):
             (array,) = find_spans(inner, [()])[()]
             items = item_spans(inner, array)
-            messages = [Span(text.start + item.start, text.start + item.end) for item in items]
+            messages = [
+                Span(text.start + item.start, text.start + item.end) for item in items
+            ]
     except NotJsonError:
         return None
     found = set()
     for message in messages:
         spans = find_spans(raw[message.start : message.end], _STATE_PATHS).values()
         for span in chain.from_iterable(spans):
-            found.add(Span(message.start + span.start + 1, message.start + span.end - 1))
+            found.add(
+                Span(message.start + span.start + 1, message.start + span.end - 1)
+            )
     return found
 
 
@@ -236,7 +246,9 @@ def _states_in(raw: bytes, part: Span) -> list[StatePlace]:
             end = string_end(text, start, backslashes)
             depth = (backslashes + 1).bit_length()
             state = as_text(undo_json(text[start:end], depth))
-            places.append(StatePlace(Span(part.start + start, part.start + end), state, depth))
+            places.append(
+                StatePlace(Span(part.start + start, part.start + end), state, depth)
+            )
     return places
 
 
@@ -247,12 +259,16 @@ def find_task_ids(raw: bytes, known: Container[str]) -> list[StatePlace]:
     except NotJsonError:
         return []
     values = [span for spans in found.values() for span in spans]
-    values += [it for at in values if raw[at.start] == ord("[") for it in item_spans(raw, at)]
+    values += [
+        it for at in values if raw[at.start] == ord("[") for it in item_spans(raw, at)
+    ]
     places = []
     for start, end in values:
         identity = as_text(undo_json(raw[start + 1 : end - 1].decode("latin-1"), 1))
         if raw[start] == ord('"') and identity in known:
-            places.append(StatePlace(Span(start + 1, end - 1), identity, 1, is_task=True))
+            places.append(
+                StatePlace(Span(start + 1, end - 1), identity, 1, is_task=True)
+            )
     return places
 
 
@@ -261,7 +277,9 @@ def with_task(request: Request, new: Callable[[str], str]) -> Request:
     task = named_task(classify(request.body))
     if task is None:
         return request
-    body = splice(request.body, replaced_states(find_task_ids(request.body, {task}), new))
+    body = splice(
+        request.body, replaced_states(find_task_ids(request.body, {task}), new)
+    )
     if is_searched(task):
         # Servers make keys of questions that begin with it.
         body = body.replace(task.encode(), new(task).encode())

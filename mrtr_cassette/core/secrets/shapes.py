@@ -111,7 +111,9 @@ def _named(name: str, names: str) -> tuple[Rule, ...]:
 _NO_TEMPLATE = rb"(?![$%]?\{|\$|<|[?:%*]|\W*$)"
 
 
-def _argument(name: str, option: str, needs: bytes = _NO_TEMPLATE, *, of: str = "") -> Rule:
+def _argument(
+    name: str, option: str, needs: bytes = _NO_TEMPLATE, *, of: str = ""
+) -> Rule:
     command = ""
     if of:
         command = rf"(?i:{of})\b(?:[^\r\n;|&<>]{{0,256}}?)[ \t]"
@@ -121,7 +123,9 @@ def _argument(name: str, option: str, needs: bytes = _NO_TEMPLATE, *, of: str = 
 
 
 _DIGIT = rb"[^0-9]*+[0-9]"
-_LONG_AND_MIXED = rb"(?=.{16})[^0-9]*+[0-9].*[A-Za-z]|(?=.{16})[^A-Za-z]*+[A-Za-z].*[0-9]"
+_LONG_AND_MIXED = (
+    rb"(?=.{16})[^0-9]*+[0-9].*[A-Za-z]|(?=.{16})[^A-Za-z]*+[A-Za-z].*[0-9]"
+)
 _ANY = r"[\w.-]{0,64}?"
 """The beginning of longer names that are known by their end."""
 _OPTION = r"--(?:\w{1,32}-)?"
@@ -164,7 +168,10 @@ RULES: Final[tuple[Rule, ...]] = (
         """
     ),
     Rule("azure", r"(?:Account|SharedAccess)Key=([\w+/%-]{40,}=*)"),
-    Rule("aws", r"SignedHeaders=[\w;-]{1,512}[,&]\s{0,3}(?:X-Amz-)?Signature=([0-9a-f]{64})"),
+    Rule(
+        "aws",
+        r"SignedHeaders=[\w;-]{1,512}[,&]\s{0,3}(?:X-Amz-)?Signature=([0-9a-f]{64})",
+    ),
     Rule("azure", r"(?:^|[^A-Za-z0-9])sig=([\w+/%-]{30,}=*)"),
     Rule("azure", r"(?:^|[^\w~.-])([\w~.-]{3}\dQ~[\w~.-]{31,34})(?:[^\w~.-]|$)"),
     *_tokens(
@@ -174,7 +181,9 @@ RULES: Final[tuple[Rule, ...]] = (
         slack   (?:xox[a-eprs][.-]|xapp-)[\w%.-]{16,}  digit
         """
     ),
-    Rule("webhook", r"hooks\.slack\.com/(?:services|workflows|triggers)/([\w/+-]{20,})"),
+    Rule(
+        "webhook", r"hooks\.slack\.com/(?:services|workflows|triggers)/([\w/+-]{20,})"
+    ),
     Rule("webhook", r"discord(?:app)?\.com/api/(?:v\d+/)?webhooks/\d+/([\w-]{20,})"),
     Rule("webhook", r"\.webhook\.office\.com/webhookb2/([\w@/-]{20,})"),
     Rule("webhook", r"hooks\.zapier\.com/hooks/catch/([\w/]{10,})"),
@@ -195,7 +204,11 @@ RULES: Final[tuple[Rule, ...]] = (
         rb"sk-(?:[A-Za-z]*+\d|(?=[A-Za-z]{40})[A-Za-z]*?[a-z][A-Z])",
     ),
     _token("openai", r"sess-[A-Za-z0-9]{40}", rb"sess-.*[0-9]"),
-    _token("hugging-face", r"(?:hf|api_org)_[A-Za-z0-9]{30,}", rb"(?:hf|api_org)_[a-z]*+[A-Z0-9]"),
+    _token(
+        "hugging-face",
+        r"(?:hf|api_org)_[A-Za-z0-9]{30,}",
+        rb"(?:hf|api_org)_[a-z]*+[A-Z0-9]",
+    ),
     *_tokens(
         r"""
         groq        gsk_[A-Za-z0-9]{40,}
@@ -279,9 +292,15 @@ RULES: Final[tuple[Rule, ...]] = (
         """
     ),
     # Other data in base64 has other characters too, or begins with many of this letter.
-    _token("facebook", r"EAA[A-Za-z0-9]{60,}", rb"(?!.{0,12}AAAA).*[0-9]", ends=r"\w+/=-"),
+    _token(
+        "facebook", r"EAA[A-Za-z0-9]{60,}", rb"(?!.{0,12}AAAA).*[0-9]", ends=r"\w+/=-"
+    ),
     _token("dropbox", r"sl\.[\w.=-]{100,}", _DIGIT),
-    Rule("dropbox", r"(?:^|[^\w+/=-])([A-Za-z0-9]{11}A{10}[\w-]{43})(?:[^\w+/=-]|$)", needs=_DIGIT),
+    Rule(
+        "dropbox",
+        r"(?:^|[^\w+/=-])([A-Za-z0-9]{11}A{10}[\w-]{43})(?:[^\w+/=-]|$)",
+        needs=_DIGIT,
+    ),
     *_tokens(
         r"""
         fireworks  fw_[A-Za-z0-9]{22,}  digit
@@ -312,10 +331,16 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     # Words after an option are prose about it.
     _argument(
-        "password", rf"{_OPTION}(?:password|passwd|passphrase)[ \t]{{1,4}}", rb"[a-z]*+[^a-z.,:;)]"
+        "password",
+        rf"{_OPTION}(?:password|passwd|passphrase)[ \t]{{1,4}}",
+        rb"[a-z]*+[^a-z.,:;)]",
     ),
     _argument("token", rf"{_OPTION}token[ \t]{{1,4}}", _LONG_AND_MIXED),
-    _argument("secret", rf"{_OPTION}(?:secret|(?:secret|access)-key)[ \t]{{1,4}}", _LONG_AND_MIXED),
+    _argument(
+        "secret",
+        rf"{_OPTION}(?:secret|(?:secret|access)-key)[ \t]{{1,4}}",
+        _LONG_AND_MIXED,
+    ),
     _argument("api-key", rf"{_OPTION}api-?key[ \t]{{1,4}}", _LONG_AND_MIXED),
     Rule(
         "password",
@@ -334,9 +359,13 @@ RULES: Final[tuple[Rule, ...]] = (
     _argument("password", "-p", of=r"(?:mysql|mariadb)\w{0,12}"),
     _argument("password", r"(?:-a|--pass)[ \t]{1,4}", of="redis-cli"),
     _argument("password", r"-p[ \t]{1,4}", of=r"(?:docker|podman|helm registry) login"),
-    _argument("cookie", r"(?:-b|--cookie)[ \t]{0,4}", rb"[^=\s]+=.*[0-9A-Z]", of="curl"),
     _argument(
-        "secret", r"aws_(?:secret_access_key|session_token)[ \t]{1,4}", of="aws configure set"
+        "cookie", r"(?:-b|--cookie)[ \t]{0,4}", rb"[^=\s]+=.*[0-9A-Z]", of="curl"
+    ),
+    _argument(
+        "secret",
+        r"aws_(?:secret_access_key|session_token)[ \t]{1,4}",
+        of="aws configure set",
     ),
     Rule(
         "password",

@@ -8,7 +8,13 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any, Final
 
-from mrtr_cassette.core.wire.http import LARGEST_BODY, Headers, Request, Response, header_value
+from mrtr_cassette.core.wire.http import (
+    LARGEST_BODY,
+    Headers,
+    Request,
+    Response,
+    header_value,
+)
 
 _LIBRARIES: Final = {
     "gzip": ("zlib",),

@@ -15,7 +15,10 @@ Headers = tuple[tuple[str, str], ...]
 
 EVENT_STREAM: Final = "text/event-stream"
 JSON_HEADERS: Final[Headers] = (("Content-Type", "application/json"),)
-POST_HEADERS: Final[Headers] = (*JSON_HEADERS, ("Accept", f"application/json, {EVENT_STREAM}"))
+POST_HEADERS: Final[Headers] = (
+    *JSON_HEADERS,
+    ("Accept", f"application/json, {EVENT_STREAM}"),
+)
 """What a client of MCP sends with every message (MCP 2026-07-28, "Transports")."""
 LARGEST_BODY: Final = 256 * 1024 * 1024
 """The most bytes of a body, unless another limit is set: memory holds it until it is written."""
@@ -38,7 +41,9 @@ def _names(names: str) -> frozenset[str]:
     return frozenset(names.split())
 
 
-CREDENTIAL_HEADERS: Final = _names("authorization cookie proxy-authorization set-cookie")
+CREDENTIAL_HEADERS: Final = _names(
+    "authorization cookie proxy-authorization set-cookie"
+)
 """Headers whose values are credentials, which nothing keeps."""
 
 ANSWERED_BY_HEADER: Final = "mrtr-cassette-answered-by"
@@ -166,10 +171,15 @@ def decoded_header(value: str) -> str | None:
 @lru_cache(maxsize=1024)
 def is_event_stream(headers: Headers) -> bool:
     """Tell whether a response with these headers is a stream of Server-Sent Events."""
-    return header_value(headers, "content-type").partition(";")[0].strip().lower() == EVENT_STREAM
+    return (
+        header_value(headers, "content-type").partition(";")[0].strip().lower()
+        == EVENT_STREAM
+    )
 
 
-def kept_request_headers(headers: Headers, named: frozenset[str] = frozenset()) -> Headers:
+def kept_request_headers(
+    headers: Headers, named: frozenset[str] = frozenset()
+) -> Headers:
     """Return the headers of a request that a cassette keeps.
 
     Of credentials only the names are kept, and of conditions that the user didn't name.

@@ -71,7 +71,9 @@ MemberPath = tuple[str, ...]
 _LEAST_UNPLAIN = 10**18
 _SPACE = re.compile(r"[ \t\n\r]*")
 _CANONICAL = (
-    orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_SUBCLASS
+    orjson.OPT_SORT_KEYS
+    | orjson.OPT_PASSTHROUGH_DATACLASS
+    | orjson.OPT_PASSTHROUGH_SUBCLASS
 )
 """Numbers that lose something are written here."""
 
@@ -89,7 +91,10 @@ def _refuse_constant(name: str) -> Any:
 
 
 _decoder = json.JSONDecoder(
-    parse_int=_integer, parse_float=_fraction, parse_constant=_refuse_constant, strict=True
+    parse_int=_integer,
+    parse_float=_fraction,
+    parse_constant=_refuse_constant,
+    strict=True,
 )
 # Where a value ends needs no number, and a body may have millions of them.
 _ends = json.JSONDecoder(parse_int=float, parse_constant=_refuse_constant, strict=True)
@@ -183,7 +188,11 @@ def canonical(value: Any, *, without_null: bool = False) -> str:
         pass
     else:
         # For printable ASCII the spelling is the one below.
-        if text.isascii() and b"\x7f" not in text and not (without_null and b"null" in text):
+        if (
+            text.isascii()
+            and b"\x7f" not in text
+            and not (without_null and b"null" in text)
+        ):
             return text.decode()
     return _exact_canonical(value, without_null=without_null)
 
@@ -216,7 +225,9 @@ def to_json(value: Any) -> str:
     return json.dumps(value)
 
 
-def find_spans(raw: bytes, paths: Collection[MemberPath]) -> dict[MemberPath, list[Span]]:
+def find_spans(
+    raw: bytes, paths: Collection[MemberPath]
+) -> dict[MemberPath, list[Span]]:
     """Return the spans of the values at some paths, every one of a duplicate key.
 
     Raises:
@@ -228,7 +239,9 @@ def find_spans(raw: bytes, paths: Collection[MemberPath]) -> dict[MemberPath, li
         return _find_spans(repaired(raw), paths)
 
 
-def _find_spans(raw: bytes, paths: Collection[MemberPath]) -> dict[MemberPath, list[Span]]:
+def _find_spans(
+    raw: bytes, paths: Collection[MemberPath]
+) -> dict[MemberPath, list[Span]]:
     # One byte is one character in Latin-1, so the decoder's offsets are byte offsets, and all
     # that delimits JSON is ASCII.
     text = raw.decode("latin-1")
@@ -289,7 +302,9 @@ def splice(raw: bytes, replacements: Sequence[tuple[Span, bytes]]) -> bytes:
     return b"".join(parts)
 
 
-def replace_members(raw: bytes, at: MemberPath, members: Mapping[str, bytes | None]) -> bytes:
+def replace_members(
+    raw: bytes, at: MemberPath, members: Mapping[str, bytes | None]
+) -> bytes:
     """Give members of an object other values, or with None take them out; others stay as spelled.
 
     Every one of a duplicate key changes. A new member is added at the end.
@@ -317,7 +332,9 @@ def _with_members(
     for part, following in zip_longest(existing, existing[1:]):
         value = members.get(part.name, raw[part.value.start : part.value.end])
         if value is not None:
-            separator = b"," if following is None else raw[part.value.end : following.start]
+            separator = (
+                b"," if following is None else raw[part.value.end : following.start]
+            )
             written += (raw[part.start : part.value.start], value, separator)
     names = {part.name for part in existing}
     for name, added in members.items():

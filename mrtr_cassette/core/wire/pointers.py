@@ -56,7 +56,9 @@ def differences(
         if inner is not None:
             uncompared += reversed(inner)
             continue
-        difference = Difference(place.pointer, _spelled(place.recorded), _spelled(place.received))
+        difference = Difference(
+            place.pointer, _spelled(place.recorded), _spelled(place.received)
+        )
         if difference.recorded != difference.received:
             found.append(difference)
     return found
@@ -98,7 +100,11 @@ def members_and_items(place: ValuesAt) -> list[ValuesAt] | None:
     pointer, old, new = place
     if isinstance(old, dict) and isinstance(new, dict):
         return [
-            ValuesAt(f"{pointer}/{escape_pointer(key)}", old.get(key, ABSENT), new.get(key, ABSENT))
+            ValuesAt(
+                f"{pointer}/{escape_pointer(key)}",
+                old.get(key, ABSENT),
+                new.get(key, ABSENT),
+            )
             for key in sorted(old.keys() | new.keys())
         ]
     if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
@@ -121,7 +127,8 @@ def pointer_path(pointer: str) -> MemberPath:
     if not pointer.startswith("/"):
         raise ValueError(pointer)
     return tuple(
-        step.replace("~1", "/").replace("~0", "~") for step in pointer.removeprefix("/").split("/")
+        step.replace("~1", "/").replace("~0", "~")
+        for step in pointer.removeprefix("/").split("/")
     )
 
 

@@ -20,7 +20,8 @@ _TOKEN: Final = re.compile(
     re.DOTALL,
 )
 _VALID_WORD: Final = re.compile(
-    r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]{1,18})?|true|false|null", re.ASCII
+    r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]{1,18})?|true|false|null",
+    re.ASCII,
 )
 _CONTROL: Final = re.compile(r"[\x00-\x1f]")
 _NOT_QUOTABLE: Final = re.compile(r'["\\\x00-\x1f]')

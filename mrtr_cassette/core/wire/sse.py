@@ -105,7 +105,9 @@ class SseFramer:
         start = 0
         content = _line_start(pending, first=self._first)
         searched = self._searched
-        while end := _LINE_END.match(pending, content) or _BLANK_LINE.search(pending, searched):
+        while end := _LINE_END.match(pending, content) or _BLANK_LINE.search(
+            pending, searched
+        ):
             content = end.end()
             searched = content
             events.append(bytes(pending[start:content]))

@@ -215,7 +215,9 @@ def publish_recording(
     return publication
 
 
-def _redactions_in(recorded: Cassette, path: Location, existing: Existing) -> tuple[Redaction, ...]:
+def _redactions_in(
+    recorded: Cassette, path: Location, existing: Existing
+) -> tuple[Redaction, ...]:
     """Return what redaction replaced, without what the cassette that is added to has already."""
     redacted = redactions_of(recorded)
     if redacted and existing == "append" and exists(path):
@@ -250,7 +252,9 @@ class Journal:
         try:
             if _has_only_errors(path):
                 path.unlink()
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+            self._file = os.open(
+                path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600
+            )
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX)
                 self.append(encode_header(header))
@@ -262,7 +266,11 @@ class Journal:
             raise journal_in_the_way(cassette) from None
         except OSError as error:
             is_local = isinstance(cassette, Path)
-            hint = None if is_local else "record in a folder where the journal can be written"
+            hint = (
+                None
+                if is_local
+                else "record in a folder where the journal can be written"
+            )
             raise CassetteError(path, reason_of(error), hint=hint) from None
 
     def append(self, line: bytes) -> None:
@@ -284,7 +292,8 @@ class Journal:
             if os.path.samestat(self.path.stat(), os.fstat(self._file)):
                 return
         raise CassetteError(
-            self.path, "another program removed or replaced the journal; what it had is lost"
+            self.path,
+            "another program removed or replaced the journal; what it had is lost",
         )
 
     def close(self) -> None:
@@ -295,7 +304,9 @@ class Journal:
 def _has_only_errors(path: Path) -> bool:
     outcomes = Outcomes()
     with suppress(CassetteError):
-        for exchange in () if is_locked(path) else read_journal(path).exchanges.values():
+        for exchange in (
+            () if is_locked(path) else read_journal(path).exchanges.values()
+        ):
             outcomes.add(exchange)
     return outcomes.has_only_errors
 
@@ -305,7 +316,9 @@ def journal_in_the_way(cassette: Location) -> CassetteError:
     path = journal_path(cassette)
     if is_locked(path):
         return CassetteError(
-            path, "another recorder is writing this recording", hint="choose another <<cassette>>"
+            path,
+            "another recorder is writing this recording",
+            hint="choose another <<cassette>>",
         )
     return CassetteError(
         path,
@@ -427,7 +440,9 @@ def merge_files(
         raise UsageError("there is nothing to merge", hint="name journals or cassettes")
     check_replaceable(output)
     if exists(output) and not replaces:
-        raise CassetteError(output, "the cassette exists", hint="use <<replace>> to replace it")
+        raise CassetteError(
+            output, "the cassette exists", hint="use <<replace>> to replace it"
+        )
     with without_collection():
         notes: list[str] = []
         sources = list(_sources(dict.fromkeys(paths), notes))
@@ -455,7 +470,9 @@ def _sources(places: Iterable[Location], notes: list[str]) -> Iterator[Source]:
                 hint=f"publish it with: {publish}, and merge that",
             )
         if isinstance(place, Path) and is_locked(place):
-            notes.append(f"{place}: its recorder is still at work; what came so far is merged")
+            notes.append(
+                f"{place}: its recorder is still at work; what came so far is merged"
+            )
         if lost is not None:
             notes.append(f"{place}: {lost}")
         yield Source(str(place), header, exchanges)

@@ -39,7 +39,9 @@ def check_writable(path: Path) -> None:
         raise CassetteError(path, "is a directory", hint="name a file")
     folder = real_path(path).parent if path.is_symlink() else path.parent
     if not folder.is_dir():
-        raise CassetteError(path, f"there is no directory {folder}", hint="create it first")
+        raise CassetteError(
+            path, f"there is no directory {folder}", hint="create it first"
+        )
 
 
 def check_link(path: Path) -> None:

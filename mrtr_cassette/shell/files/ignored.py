@@ -16,7 +16,9 @@ from mrtr_cassette.shell.files.disk import reason_of
 
 
 def read_rules(
-    ignore: Collection[str], ignore_from: FilePath | None, learned: FilePath | None = None
+    ignore: Collection[str],
+    ignore_from: FilePath | None,
+    learned: FilePath | None = None,
 ) -> list[IgnoredPlaces]:
     """Return the places of options and of files, of which the one for what is learned may be new.
 

@@ -64,7 +64,9 @@ class Announcer:
     listeners: tuple[OnEvent, ...] = ()
     terms: Terms = field(default_factory=lambda: LIBRARY_TERMS)
 
-    def say(self, make: Callable[[Unpack[Ts]], tuple[dict[str, Any], str]], *args: *Ts) -> None:
+    def say(
+        self, make: Callable[[Unpack[Ts]], tuple[dict[str, Any], str]], *args: *Ts
+    ) -> None:
         """Log one event as a line and tell the listeners; it is made only if somebody wants it."""
         if self.listeners or self.log is not None:
             event, line = make(*args)

@@ -50,7 +50,8 @@ def check_place(path: Path) -> None:
         raise CassetteError(path, reason_of(error)) from None
     if start and not _OWN.match(start):
         raise UsageError(
-            f"{path} exists and is no report or page of this program", hint="name another file"
+            f"{path} exists and is no report or page of this program",
+            hint="name another file",
         )
 
 
@@ -84,7 +85,8 @@ def page_assets() -> Assets:
     """Return what a page is made with, from the files of the package."""
     folder = resources.files("mrtr_cassette.core.report")
     style, script, *templates = (
-        (folder / name).read_text("utf-8") for name in ("page.css", "page.js", *TEMPLATES)
+        (folder / name).read_text("utf-8")
+        for name in ("page.css", "page.js", *TEMPLATES)
     )
     return Assets(style, script, tuple(templates))
 

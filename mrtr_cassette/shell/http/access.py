@@ -15,7 +15,11 @@ from mrtr_cassette.core.protocol.origins import ServerOrigin, state_of, with_sta
 from mrtr_cassette.core.wire.http import Headers, Request, header_value
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import ProxyOptions
-from mrtr_cassette.shell.http.transport import Handler, TranslatedDownstream, network_reason
+from mrtr_cassette.shell.http.transport import (
+    Handler,
+    TranslatedDownstream,
+    network_reason,
+)
 
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::[0-9]{0,5})?")
 """The spellings of a `Host` on which all programs agree (RFC 9110, section 7.2)."""
@@ -159,10 +163,14 @@ class OwnOrigin:
             return self._authorize(request, client, called)
         return self._handler(request, client)
 
-    async def _authorize(self, request: Request, client: TranslatedDownstream, called: str) -> None:
+    async def _authorize(
+        self, request: Request, client: TranslatedDownstream, called: str
+    ) -> None:
         state = state_of(request.target)
         if state is not None:
-            client.translated = lambda headers: with_state(self._headers(called, headers), state)
+            client.translated = lambda headers: with_state(
+                self._headers(called, headers), state
+            )
         if self._origin.is_document(request):
             client.rewritten = partial(self._document, called)
         await self._handler(self._origin.in_request(request, called), client)

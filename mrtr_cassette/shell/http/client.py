@@ -51,7 +51,9 @@ class HttpResponse:
         self.status = 0
         self.reason = b""
         self.headers: RawHeaders = ()
-        self.head_came: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.head_came: asyncio.Future[None] = (
+            asyncio.get_running_loop().create_future()
+        )
         self.is_to_head = is_to_head
         """It has no body, whatever its head says."""
         self._connection = connection
@@ -68,7 +70,9 @@ class HttpResponse:
     @property
     def ends_with_connection(self) -> bool:
         """Whether the close of the connection is its end (RFC 9112, section 6.3)."""
-        return bool(self.status) and not any(name.lower() in _FRAMING for name, _ in self.headers)
+        return bool(self.status) and not any(
+            name.lower() in _FRAMING for name, _ in self.headers
+        )
 
     def read_now(self) -> bytes:
         """Return the bytes of the body that have arrived; there may be none."""
@@ -130,7 +134,9 @@ class _Connection(asyncio.Protocol):
         self._has_received = False
         self._idle: asyncio.TimerHandle | None = None
 
-    async def exchange(self, head: bytes, body: bytes, *, is_to_head: bool) -> HttpResponse:
+    async def exchange(
+        self, head: bytes, body: bytes, *, is_to_head: bool
+    ) -> HttpResponse:
         """Send a request, and return its response when the head has arrived."""
         if self._idle is not None:
             self._idle.cancel()
@@ -228,11 +234,16 @@ class _Connection(asyncio.Protocol):
         self._response = None
         response.end()
         # A server that answers before it has the whole request may not read the rest of it.
-        if self.transport.get_write_buffer_size() or not self._parser.should_keep_alive():
+        if (
+            self.transport.get_write_buffer_size()
+            or not self._parser.should_keep_alive()
+        ):
             self.transport.abort()
             return
         self.transport.resume_reading()
-        self._idle = asyncio.get_running_loop().call_later(_IDLE_S, self.transport.close)
+        self._idle = asyncio.get_running_loop().call_later(
+            _IDLE_S, self.transport.close
+        )
         self._kept.append(self)
 
     def _fail(self, reason: str) -> None:
@@ -244,7 +255,9 @@ class _Connection(asyncio.Protocol):
 
 # A client sends the same headers with call after call, and bodies of few sizes.
 @lru_cache(maxsize=1024)
-def _request_head(method: str, target: str, host: str, headers: Headers, size: int) -> bytes:
+def _request_head(
+    method: str, target: str, host: str, headers: Headers, size: int
+) -> bytes:
     names = {name.lower() for name, _ in headers}
     lines = [f"{method} {target} HTTP/1.1"]
     if "host" not in names:
@@ -253,7 +266,9 @@ def _request_head(method: str, target: str, host: str, headers: Headers, size: i
     # A body that came in chunks goes on with its length.
     if size and "content-length" not in names:
         lines.append(f"Content-Length: {size}")
-    return "".join(f"{line}\r\n" for line in (*lines, "")).encode("utf-8", "surrogateescape")
+    return "".join(f"{line}\r\n" for line in (*lines, "")).encode(
+        "utf-8", "surrogateescape"
+    )
 
 
 class Client:
@@ -279,13 +294,17 @@ class Client:
         if self._proxy is not None and self._tls is None:
             target = f"http://{self._host}{target}"
             headers = (*headers, *self._proxy.headers)
-        head = _request_head(request.method, target, self._host, headers, len(request.body))
+        head = _request_head(
+            request.method, target, self._host, headers, len(request.body)
+        )
         try:
             response = await self._exchange(head, request)
             is_refused = self._proxy is not None and response.status == _OF_PROXY
             if is_refused:
                 response.close()
-                raise ConnectionError(f"it refused: {_OF_PROXY.value} {_OF_PROXY.phrase}")
+                raise ConnectionError(
+                    f"it refused: {_OF_PROXY.value} {_OF_PROXY.phrase}"
+                )
         except OSError as error:
             if self._proxy is None:
                 raise
@@ -296,7 +315,9 @@ class Client:
         while self.kept and self.kept[-1].transport.is_closing():
             self.kept.pop()
         connection = self.kept.pop() if self.kept else await self._connect()
-        return await connection.exchange(head, request.body, is_to_head=request.method == "HEAD")
+        return await connection.exchange(
+            head, request.body, is_to_head=request.method == "HEAD"
+        )
 
     async def _connect(self) -> _Connection:
         loop = asyncio.get_running_loop()
@@ -366,7 +387,9 @@ def upstream_url(text: str, redacted: Callable[[str], str] = str) -> URL:
         shown = text if _NO_USER.fullmatch(text) else _NO_URL.sub(r"\1…", text)
         raise UsageError(
             f"the upstream {redacted(shown)!r} is no HTTP URL",
-            hint=f"write http://{shown}" if is_meant else "give one like http://localhost:8000/mcp",
+            hint=f"write http://{shown}"
+            if is_meant
+            else "give one like http://localhost:8000/mcp",
         )
     return url
 
@@ -385,11 +408,15 @@ def credentials(url: URL) -> Headers:
     if url.user is None:
         return ()
     if ":" in url.user:
-        raise UsageError("the upstream's user has a colon, which Basic authentication can't carry")
+        raise UsageError(
+            "the upstream's user has a colon, which Basic authentication can't carry"
+        )
     return (("Authorization", basic_authorization(url.user, url.password or "")),)
 
 
-def tls_context(url: URL, ca_file: Path | None, *, verifies: bool) -> ssl.SSLContext | None:
+def tls_context(
+    url: URL, ca_file: Path | None, *, verifies: bool
+) -> ssl.SSLContext | None:
     """Return how an upstream is verified; None where it has no TLS.
 
     Raises:

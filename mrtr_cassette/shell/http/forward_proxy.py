@@ -52,7 +52,9 @@ class ForwardProxy:
         status, _, _ = head.partition(b"\r\n")
         version, _, rest = status.decode("latin-1").partition(" ")
         if not version.startswith("HTTP/") or not rest.startswith("2"):
-            raise ConnectionError(f"it refused to connect to {authority}: {printable(rest)}")
+            raise ConnectionError(
+                f"it refused to connect to {authority}: {printable(rest)}"
+            )
 
 
 def forward_proxy(url: URL) -> ForwardProxy | None:
@@ -103,6 +105,8 @@ def _is_in_network(host: str, excluded: str) -> bool:
         return False
     for name in excluded.split(","):
         with suppress(ValueError):
-            if "/" in name and address in ipaddress.ip_network(name.strip(), strict=False):
+            if "/" in name and address in ipaddress.ip_network(
+                name.strip(), strict=False
+            ):
                 return True
     return False

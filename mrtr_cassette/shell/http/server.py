@@ -79,7 +79,9 @@ class HttpDownstream:
             and not header_value(headers, "content-encoding")
         ):
             self._held = bytearray()
-            headers = tuple(pair for pair in headers if pair[0].lower() != "content-length")
+            headers = tuple(
+                pair for pair in headers if pair[0].lower() != "content-length"
+            )
         self._head = render_head(status, headers, reason)
         self._has_body = self.method != "HEAD" and status not in _WITHOUT_BODY
 
@@ -98,7 +100,11 @@ class HttpDownstream:
         self.sent += len(chunk)
         parts = [] if self.is_started else [self._started(len(chunk), is_last=is_last)]
         if chunk and self._has_body:
-            parts += [b"%x\r\n" % len(chunk), chunk, b"\r\n"] if self._is_chunked else [chunk]
+            parts += (
+                [b"%x\r\n" % len(chunk), chunk, b"\r\n"]
+                if self._is_chunked
+                else [chunk]
+            )
         if is_last and self._is_chunked:
             parts.append(_LAST_CHUNK)
         if parts:
@@ -131,7 +137,10 @@ class Service:
     """What the connections of one server have in common."""
 
     def __init__(
-        self, handler: HttpHandler, options: ProxyOptions, complain: Callable[[str], None]
+        self,
+        handler: HttpHandler,
+        options: ProxyOptions,
+        complain: Callable[[str], None],
     ) -> None:
         """Serve requests by a handler; `complain` takes a line about what can't be handled."""
         self.handler = handler
@@ -224,7 +233,9 @@ class _ClientConnection(asyncio.Protocol):
                 self._refusal = _refusal(error, data)
                 self._takes_no_more = True
                 if self._refusal.status == 400:
-                    self._service.complain(f"a {self._refusal.text.removeprefix('the ')}")
+                    self._service.complain(
+                        f"a {self._refusal.text.removeprefix('the ')}"
+                    )
         self._begin_next()
 
     def pause_writing(self) -> None:
@@ -269,7 +280,9 @@ class _ClientConnection(asyncio.Protocol):
             self,
             method,
             # A client that takes us for its proxy names a whole URL.
-            re.sub("^[^/?]+://[^/?]*/?", "/", self._url.decode("utf-8", "surrogateescape")),
+            re.sub(
+                "^[^/?]+://[^/?]*/?", "/", self._url.decode("utf-8", "surrogateescape")
+            ),
             tuple(self._headers),
             takes_chunks=is_current,
             keep_alive=is_current and parser.should_keep_alive(),
@@ -305,7 +318,11 @@ class _ClientConnection(asyncio.Protocol):
         target = coming.target.encode("utf-8", "surrogateescape")
         headers = [pair for pair in coming.raw_headers if pair[0].lower() != b"upgrade"]
         lines = [b"%b: %b\r\n" % pair for pair in headers]
-        return b"%b %b HTTP/1.1\r\n%b\r\n" % (coming.method.encode(), target, b"".join(lines))
+        return b"%b %b HTTP/1.1\r\n%b\r\n" % (
+            coming.method.encode(),
+            target,
+            b"".join(lines),
+        )
 
     def _too_large(self) -> _RefusedError:
         text = f"the body has more than {self._service.options.max_body:,} bytes"
@@ -334,7 +351,9 @@ class _ClientConnection(asyncio.Protocol):
             if refusal is None:
                 body = bytes(client.body)
                 client.body.clear()
-                await service.handler(Request(client.method, client.target, headers, body), client)
+                await service.handler(
+                    Request(client.method, client.target, headers, body), client
+                )
             else:
                 text = in_terms(refusal, service.options.terms)
                 await client.send_whole(403, TEXT_HEADERS, f"{text}\n".encode())
@@ -415,7 +434,9 @@ async def serving(
         await _end(service)
 
 
-async def _drain(service: Service, listeners: Sequence[asyncio.Server], seconds: float) -> None:
+async def _drain(
+    service: Service, listeners: Sequence[asyncio.Server], seconds: float
+) -> None:
     """Take no new connections, close idle ones, and the others after the response under way."""
     for listener in listeners:
         listener.close()
@@ -425,7 +446,9 @@ async def _drain(service: Service, listeners: Sequence[asyncio.Server], seconds:
     for connection in connections:
         connection.let_go()
     if connections:
-        await asyncio.wait([connection.gone for connection in connections], timeout=seconds)
+        await asyncio.wait(
+            [connection.gone for connection in connections], timeout=seconds
+        )
 
 
 async def _end(service: Service) -> None:
@@ -439,6 +462,8 @@ async def _end(service: Service) -> None:
     for connection in connections:
         connection.transport.close()
     if connections:
-        await asyncio.wait([connection.gone for connection in connections], timeout=_SHUTDOWN_S)
+        await asyncio.wait(
+            [connection.gone for connection in connections], timeout=_SHUTDOWN_S
+        )
     for connection in tuple(service.connections):
         connection.transport.abort()

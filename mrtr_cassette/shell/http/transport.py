@@ -12,7 +12,12 @@ from functools import lru_cache
 from http import HTTPStatus
 from typing import Protocol
 
-from mrtr_cassette.core.wire.http import FORBIDDEN_IN_HEADER, HOP_BY_HOP, Headers, Request
+from mrtr_cassette.core.wire.http import (
+    FORBIDDEN_IN_HEADER,
+    HOP_BY_HOP,
+    Headers,
+    Request,
+)
 from mrtr_cassette.errors import printable
 
 RawHeaders = tuple[tuple[bytes, bytes], ...]
@@ -193,7 +198,11 @@ def network_reason(error: OSError) -> str:
         return "it speaks plain HTTP; try http:// in the place of https://"
     # asyncio has words of its own for the system's errors; these two have numbers of their own.
     is_system = not isinstance(error, (socket.gaierror, ssl.SSLError))
-    text = os.strerror(error.errno) if is_system and error.errno else error.strerror or str(error)
+    text = (
+        os.strerror(error.errno)
+        if is_system and error.errno
+        else error.strerror or str(error)
+    )
     return text.lower() or type(error).__name__
 
 

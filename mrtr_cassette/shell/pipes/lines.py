@@ -87,7 +87,9 @@ class LineWriter:
             ready = select.poll()
             ready.register(self.target, select.POLLOUT)
             # A pipe that is ready takes so many bytes without waiting.
-            if ready.poll(0) == [(self.target, select.POLLOUT)] and _write_all(self.target, raw):
+            if ready.poll(0) == [(self.target, select.POLLOUT)] and _write_all(
+                self.target, raw
+            ):
                 return
         self._waiting += len(raw)
         self._queue.put(raw)
@@ -153,7 +155,9 @@ LAST_S: Final = 0.3
 class PipeDownstream:
     """A client on a pipe, to which one request is answered; it gets nothing but messages."""
 
-    def __init__(self, request: Request, writer: LineWriter, end: Callable[[], None]) -> None:
+    def __init__(
+        self, request: Request, writer: LineWriter, end: Callable[[], None]
+    ) -> None:
         """Answer a request by a writer; `end` is called when the recorded server ended."""
         self._writer = writer
         self._end = end
@@ -220,7 +224,9 @@ class PipedClient:
         remaining = self._answers - {self._listening}
         if remaining and self._closed.is_set():
             endings.append(asyncio.gather(*remaining, return_exceptions=True))
-            await asyncio.wait(endings[-2:], timeout=last_s, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                endings[-2:], timeout=last_s, return_when=asyncio.FIRST_COMPLETED
+            )
         under_way = (reading, *endings, *self._answers)
         for task in under_way:
             task.cancel()
@@ -233,7 +239,9 @@ class PipedClient:
                 self._answer(line_request(line.raw, FIRST_SESSION))
         self._closed.set()
 
-    def _answer(self, request: Request, handler: Handler | None = None) -> asyncio.Task[None]:
+    def _answer(
+        self, request: Request, handler: Handler | None = None
+    ) -> asyncio.Task[None]:
         downstream = PipeDownstream(request, self._writer, self._ended.set)
         chosen = handler or self._handler
 

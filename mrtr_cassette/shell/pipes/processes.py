@@ -23,7 +23,8 @@ from mrtr_cassette.shell.pipes.lines import LineWriter, reads_from
 _POLL_S: Final = 0.01
 """Seconds between two looks at a process group, which gives no notice."""
 _GUARD: Final = (
-    'read -r _ || { kill -s TERM -- "-$1"; sleep 1; kill -s KILL -- "-$1"; } 2>/dev/null'
+    'read -r _ || { kill -s TERM -- "-$1"; sleep 1; kill -s KILL -- "-$1"; } '
+    "2>/dev/null"
 )
 """Ends a process group when its own stdin ends without a line: whoever held it was killed."""
 
@@ -60,7 +61,9 @@ class CommandError(UpstreamError):
     """The server's command can't be run; the exit code is a shell's."""
 
     def __init__(self, command: Sequence[str], error: OSError) -> None:
-        super().__init__(f"can't run the server {words_shown(command)!r}: {reason_of(error)}")
+        super().__init__(
+            f"can't run the server {words_shown(command)!r}: {reason_of(error)}"
+        )
         self.exit_code = 127 if isinstance(error, FileNotFoundError) else 126
 
 
@@ -106,7 +109,9 @@ class ServerProcess:
         await self.writer.finish()
         self.writer.close()
 
-    async def ended(self, told_to_end: asyncio.Event, said: asyncio.Future[None]) -> bool:
+    async def ended(
+        self, told_to_end: asyncio.Event, said: asyncio.Future[None]
+    ) -> bool:
         """Wait until the server has ended, or end it when its time is up.
 
         `said` is done when all that the server said has been read. Returns whether it ended before
@@ -132,7 +137,10 @@ class ServerProcess:
         return by_server
 
     async def _terminate(
-        self, exited: asyncio.Future[Any], told: asyncio.Future[Any], left: asyncio.Future[Any]
+        self,
+        exited: asyncio.Future[Any],
+        told: asyncio.Future[Any],
+        left: asyncio.Future[Any],
     ) -> None:
         grace = self._grace
         self.writer.close()
@@ -171,7 +179,10 @@ async def _first_of(seconds: float | None, *coming: asyncio.Future[Any]) -> None
 
 @contextmanager
 def server_process(
-    command: Sequence[str], was_given: WasGiven, cwd: Path | None = None, grace: Grace | None = None
+    command: Sequence[str],
+    was_given: WasGiven,
+    cwd: Path | None = None,
+    grace: Grace | None = None,
 ) -> Iterator[ServerProcess]:
     """Run a server until the block ends, here or elsewhere; its stderr is this process's.
 

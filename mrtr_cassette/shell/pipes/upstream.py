@@ -52,7 +52,12 @@ from mrtr_cassette.shell.http.transport import (
     passed_headers,
     sent_headers,
 )
-from mrtr_cassette.shell.pipes.processes import CommandError, Grace, ServerProcess, server_process
+from mrtr_cassette.shell.pipes.processes import (
+    CommandError,
+    Grace,
+    ServerProcess,
+    server_process,
+)
 
 _GRACE: Final = Grace(closed=2.0, terminated=1.0, told=0.5, told_and_closed=0.5)
 """A server whose clients have gone already: whoever ends this process may kill it soon."""
@@ -86,7 +91,9 @@ class PipeResponse:
         self._framing: Framing = "lines"
         self._came = asyncio.Event()
 
-    def as_http(self, status: int, headers: RawHeaders, framing: Framing) -> PipeResponse:
+    def as_http(
+        self, status: int, headers: RawHeaders, framing: Framing
+    ) -> PipeResponse:
         """Make it a response of HTTP."""
         self.status = status
         self.headers = headers
@@ -147,7 +154,9 @@ class PipeResponse:
 
 def response_channel(listening: PipeResponse) -> Channel[PipeResponse]:
     """Return a channel whose unsolicited messages are one response, `listening`."""
-    return Channel(lambda request: listening if opens_channel(request) else PipeResponse())
+    return Channel(
+        lambda request: listening if opens_channel(request) else PipeResponse()
+    )
 
 
 def _with_id(message: bytes, identity: bytes) -> bytes:
@@ -190,7 +199,9 @@ class PipeUpstream:
         self._listening = PipeResponse()
         self._channel: Channel[PipeResponse] | None = None
 
-    async def _read(self, server: ServerProcess, channel: Channel[PipeResponse]) -> None:
+    async def _read(
+        self, server: ServerProcess, channel: Channel[PipeResponse]
+    ) -> None:
         async for brought in server.reads(self._longest):
             for line in brought.lines:
                 self._take(line.raw, channel)
@@ -258,7 +269,9 @@ class PipeUpstream:
             except CommandError as error:
                 raise OSError(0, str(error)) from None
             self._channel = response_channel(self._listening)
-            self._reading = asyncio.ensure_future(self._read(self._server, self._channel))
+            self._reading = asyncio.ensure_future(
+                self._read(self._server, self._channel)
+            )
         return self._server
 
     def _give_up(self, response: PipeResponse) -> None:
@@ -357,7 +370,9 @@ async def pipe_upstream(
     cwd: Path | None = None,
 ) -> AsyncIterator[PipeUpstream]:
     """Open a server on pipes until the block ends or `told_to_end` is set."""
-    upstream = PipeUpstream(partial(server_process, command, was_given, cwd, _GRACE), longest)
+    upstream = PipeUpstream(
+        partial(server_process, command, was_given, cwd, _GRACE), longest
+    )
     try:
         yield upstream
     finally:
@@ -377,7 +392,12 @@ class StreamUpstream:
     """A server of HTTP+SSE, whose stream is opened for the first line."""
 
     def __init__(
-        self, http: Upstream, target: str, origin: str, headers: Headers, was_given: WasGiven
+        self,
+        http: Upstream,
+        target: str,
+        origin: str,
+        headers: Headers,
+        was_given: WasGiven,
     ) -> None:
         self._http = http
         self._target = target
@@ -415,7 +435,9 @@ class StreamUpstream:
         return response
 
     async def _sent(self, request: Request) -> UpstreamResponse:
-        return await self._http.send(request, sent_headers(request.headers, self._headers))
+        return await self._http.send(
+            request, sent_headers(request.headers, self._headers)
+        )
 
     async def _read(self, endpoint: asyncio.Future[str]) -> None:
         try:
@@ -423,7 +445,9 @@ class StreamUpstream:
             with closing(await self._sent(listening)) as stream:
                 await self._take_events(stream, endpoint)
             if not endpoint.done():
-                endpoint.set_exception(OSError(0, "its stream does not say where to post"))
+                endpoint.set_exception(
+                    OSError(0, "its stream does not say where to post")
+                )
         except OSError as error:
             if not endpoint.done():
                 endpoint.set_exception(error)
@@ -431,9 +455,13 @@ class StreamUpstream:
             for response, _ in self._channel.ended(by_server=True):
                 response.end(is_lost=True)
 
-    async def _take_events(self, stream: UpstreamResponse, endpoint: asyncio.Future[str]) -> None:
+    async def _take_events(
+        self, stream: UpstreamResponse, endpoint: asyncio.Future[str]
+    ) -> None:
         if not is_event_stream(passed_headers(stream.headers)):
-            raise OSError(0, f"status {stream.status} and no stream that says where to post")
+            raise OSError(
+                0, f"status {stream.status} and no stream that says where to post"
+            )
         framer = SseFramer()
         is_first = True
         while chunk := await stream.read():
@@ -441,7 +469,9 @@ class StreamUpstream:
                 self._take(event, endpoint, is_first=is_first)
                 is_first = False
 
-    def _take(self, event: bytes, endpoint: asyncio.Future[str], *, is_first: bool) -> None:
+    def _take(
+        self, event: bytes, endpoint: asyncio.Future[str], *, is_first: bool
+    ) -> None:
         data = read_event(event, first=is_first).data
         if not data:
             return

@@ -22,7 +22,11 @@ from mrtr_cassette.shell.http.transport import TEXT_HEADERS, Downstream
 _PREFIX: Final = "mrtr_cassette"
 _COUNTED_EVENTS: Final = {
     "missed": ("misses", "Requests without a recorded reply", ["reason"]),
-    "harmless": ("harmless", "Requests that were not recorded and got any server's answer", ()),
+    "harmless": (
+        "harmless",
+        "Requests that were not recorded and got any server's answer",
+        (),
+    ),
     "asked": ("asks", "Times that a client was asked for input", ["via"]),
     "answered": ("answers", "Times that a client answered what it was asked", ["via"]),
     "unreachable": ("unreachable", "Requests that the upstream did not answer", ()),
@@ -54,7 +58,9 @@ class Metrics:
             "plays", "Requests that got a recorded reply", ["method", "name"], **common
         )
         self._exchanges = Counter("exchanges", "Exchanges that were recorded", **common)
-        self._failed = Gauge("recording_failed", "1 where a recording is not whole", **common)
+        self._failed = Gauge(
+            "recording_failed", "1 where a recording is not whole", **common
+        )
         self._in_flight = Gauge(
             "requests_in_flight", "Requests whose response is not whole", **common
         )
@@ -65,7 +71,9 @@ class Metrics:
             buckets=_BOUNDS_S,
             **common,
         )
-        self._received = Counter("received_bytes", "Bytes of requests' bodies", **common)
+        self._received = Counter(
+            "received_bytes", "Bytes of requests' bodies", **common
+        )
         self._sent = Counter("sent_bytes", "Bytes of responses' bodies", **common)
 
     def event(self, event: dict[str, Any]) -> None:
@@ -131,7 +139,9 @@ class Admin:
 
     def listeners(self, on_event: OnEvent | None) -> tuple[OnEvent, ...]:
         """Return the listeners of events, the metrics among them."""
-        return heard_by(None if self._metrics is None else self._metrics.event, on_event)
+        return heard_by(
+            None if self._metrics is None else self._metrics.event, on_event
+        )
 
     @asynccontextmanager
     async def serving(
@@ -160,7 +170,9 @@ class Admin:
         with listening(options) as bound:
             async with serving(self._handle, bound, options, log), served:
                 url = bound.url("")
-                announcer.say(lambda: ({"event": "admin", "url": url}, f"admin port on {url}"))
+                announcer.say(
+                    lambda: ({"event": "admin", "url": url}, f"admin port on {url}")
+                )
                 self._is_ready = True
                 try:
                     yield url

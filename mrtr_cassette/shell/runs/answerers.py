@@ -23,7 +23,12 @@ from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import checked_headers
 from mrtr_cassette.shell.files.disk import reason_of
 from mrtr_cassette.shell.files.log import Announcer
-from mrtr_cassette.shell.http.client import connecting, credentials, tls_context, upstream_url
+from mrtr_cassette.shell.http.client import (
+    connecting,
+    credentials,
+    tls_context,
+    upstream_url,
+)
 from mrtr_cassette.shell.http.forward_proxy import forward_proxy
 from mrtr_cassette.shell.http.transport import Upstream, network_reason
 
@@ -135,7 +140,9 @@ async def _reply(client: Upstream, request: Request) -> bytes | str:
 
 def has_terminal() -> bool:
     """Tell whether a person can read what is asked, and type."""
-    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
+    return all(
+        stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr)
+    )
 
 
 async def ask_at_terminal(key: str, request: InputRequest) -> Any:

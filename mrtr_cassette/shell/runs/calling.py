@@ -24,7 +24,12 @@ from mrtr_cassette.core.answers.fulfilment import (
     outcome_of,
     refused,
 )
-from mrtr_cassette.core.answers.written import GivenAnswers, Wanted, WrittenPair, tool_named
+from mrtr_cassette.core.answers.written import (
+    GivenAnswers,
+    Wanted,
+    WrittenPair,
+    tool_named,
+)
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.drive.conversation import (
     Answered,
@@ -35,7 +40,12 @@ from mrtr_cassette.core.drive.conversation import (
     outcome,
 )
 from mrtr_cassette.core.drive.live_session import OwnClient, ServerSession
-from mrtr_cassette.core.protocol.methods import CALL_TOOL, LIST_TOOLS, METHODS, method_of
+from mrtr_cassette.core.protocol.methods import (
+    CALL_TOOL,
+    LIST_TOOLS,
+    METHODS,
+    method_of,
+)
 from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.report.events import call_ended_event, recording_said, task_said
@@ -45,7 +55,12 @@ from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import BUILT_IN
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.core.wire.jsonbytes import parse
-from mrtr_cassette.errors import BodyTooLargeError, CassetteError, UpstreamError, UsageError
+from mrtr_cassette.errors import (
+    BodyTooLargeError,
+    CassetteError,
+    UpstreamError,
+    UsageError,
+)
 from mrtr_cassette.options import CallOptions, FilePath, RecordOptions
 from mrtr_cassette.shell.files.log import Announcer
 from mrtr_cassette.shell.files.stores import Location, location
@@ -92,8 +107,12 @@ async def _reached(
         options.check_secrets()
         recorder.was_given(Given(secrets=options.secrets))
         if cassette is None:
-            target = await stack.enter_async_context(reaching(upstream, options, BUILT_IN))
-            client = await stack.enter_async_context(target.connecting(recorder.was_given))
+            target = await stack.enter_async_context(
+                reaching(upstream, options, BUILT_IN)
+            )
+            client = await stack.enter_async_context(
+                target.connecting(recorder.was_given)
+            )
             is_started = target.recorded_as != target.name
             shown = target.command if is_started and target.command else target.origin
             server = LiveServer(client, shown, target.given.headers)
@@ -103,7 +122,9 @@ async def _reached(
         common = ("headers", "ca_file", "insecure", "max_body", "existing", "terms")
         kept = (*common, "redact_env", "redact_values", "upstream_path")
         recorded = RecordOptions(**{name: getattr(options, name) for name in kept})
-        session = await stack.enter_async_context(recording(upstream, cassette, recorded))
+        session = await stack.enter_async_context(
+            recording(upstream, cassette, recorded)
+        )
         recorder.was_given(session.given)
         url = URL(session.url)
         proxy = await stack.enter_async_context(connecting(url.origin(), None))
@@ -112,7 +133,9 @@ async def _reached(
         yield _Reached(server, url.raw_path_qs, session.is_started, session)
     announcer.say(recording_said, session.report)
     if session.problem is not None:
-        raise CassetteError(session.path, f"the recording is not whole: {session.problem}")
+        raise CassetteError(
+            session.path, f"the recording is not whole: {session.problem}"
+        )
 
 
 async def call(
@@ -133,17 +156,23 @@ async def call(
     """
     async with AsyncExitStack() as stack:
         endpoint = await stack.enter_async_context(
-            answers_endpoint(sources.file.rest, options.ca_path, verifies=not options.insecure)
+            answers_endpoint(
+                sources.file.rest, options.ca_path, verifies=not options.insecure
+            )
         )
         those = Answerers(announcer, endpoint, ask_person)
         # What is said of the call has no credentials either.
-        known = Credentials(Redactor(BUILT_IN, lambda _rule, _secret: "1"), seals_sessions=False)
+        known = Credentials(
+            Redactor(BUILT_IN, lambda _rule, _secret: "1"), seals_sessions=False
+        )
         recorder = Recorder(seals=False, credentials=known)
         reaching = _reached(upstream, options, announcer, cassette, recorder)
         reached = await stack.enter_async_context(reaching)
         client = OwnClient(reached.path, sources.kinds, __version__)
         rounds = Rounds(sources)
-        caller = _Caller(reached.server, reached, client, rounds, those, ServerSession(recorder))
+        caller = _Caller(
+            reached.server, reached, client, rounds, those, ServerSession(recorder)
+        )
         problem = exchange = None
         try:
             async with asyncio.timeout(options.timeout):
@@ -155,21 +184,35 @@ async def call(
         problem = problem or caller.problem
         if rounds.overrun:
             problem = f"the server asked more than {MOST_ROUNDS} times"
-        ended = {} if exchange is None or problem else outcome_of(wanted.method, exchange)
-        # Of a call that failed before any question nobody knows what it would have asked.
-        is_over = bool(rounds.turns) or rounds.unanswered is not None or "result" in ended
-        result = CallResult(
-            wanted.method,
-            wanted.name,
-            tuple(rounds.turns),
-            ended.get("result"),
-            ended.get("error"),
-            rounds.unanswered,
-            problem,
-            tuple(sources.given.unused) if is_over else (),
-        )
+        ended: Mapping[str, Any] = {}
+        if exchange is not None and not problem:
+            ended = outcome_of(wanted.method, exchange)
+        result = _result_of(wanted, rounds, sources, ended, problem)
         announcer.tell(call_ended_event, result)
         return result
+
+
+def _result_of(
+    wanted: Wanted,
+    rounds: Rounds,
+    sources: AnswerSources,
+    ended: Mapping[str, Any],
+    problem: str | None,
+) -> CallResult:
+    """Return how a call ended, from the members of its last response."""
+    has_asked = bool(rounds.turns) or rounds.unanswered is not None
+    # Of a call that failed before any question nobody knows what it would have asked.
+    knows_unused = has_asked or "result" in ended
+    return CallResult(
+        wanted.method,
+        wanted.name,
+        tuple(rounds.turns),
+        ended.get("result"),
+        ended.get("error"),
+        rounds.unanswered,
+        problem,
+        tuple(sources.given.unused) if knows_unused else (),
+    )
 
 
 @dataclass(slots=True)
@@ -187,9 +230,13 @@ class _Caller:
 
     async def run(self, wanted: Wanted) -> RecordedExchange | None:
         await self._open()
-        schema = await self._schema_of(wanted.name) if wanted.method == CALL_TOOL else None
+        schema = (
+            await self._schema_of(wanted.name) if wanted.method == CALL_TOOL else None
+        )
         request = self.client.call(wanted.method, wanted.params(schema), schema)
-        exchange = await self._exchange(request, partial(self.answerers.answer, self.rounds))
+        exchange = await self._exchange(
+            request, partial(self.answerers.answer, self.rounds)
+        )
         if exchange is not None:
             self.problem = fault_of(wanted.method, exchange)
         if self.client.era == "legacy" and self.session.id:
@@ -202,7 +249,9 @@ class _Caller:
             self._told = state.digest
             self.answerers.announcer.say(task_said, state)
 
-    async def _exchange(self, request: Request, supply: Any = None) -> RecordedExchange | None:
+    async def _exchange(
+        self, request: Request, supply: Any = None
+    ) -> RecordedExchange | None:
         script = LeavesToSources()
         conversation = Conversation(request, script, self.session, follows_task=True)
         await self.server.follow(conversation, supply, self._tell)
@@ -217,7 +266,9 @@ class _Caller:
         recorded = self.reached.recorded
         if recorded is not None and recorded.unreachable:
             error = {} if exchange is None else exchange.rpc_members.get("error") or {}
-            raise UpstreamError(str(error.get("message", "the upstream gave no response")))
+            raise UpstreamError(
+                str(error.get("message", "the upstream gave no response"))
+            )
 
     async def _open(self) -> None:
         discovered = await self._exchange(self.client.discover())
@@ -231,13 +282,19 @@ class _Caller:
         if opened is None or initialized is None:
             raise self._why_not_opened(request, opened)
         await self._exchange(initialized)
-        listening = Conversation(self.client.listening(), LeavesToSources(), self.session)
+        listening = Conversation(
+            self.client.listening(), LeavesToSources(), self.session
+        )
         await self.server.listen(listening, self._supply_outside)
 
-    def _why_not_opened(self, request: Request, opened: RecordedExchange | None) -> UpstreamError:
+    def _why_not_opened(
+        self, request: Request, opened: RecordedExchange | None
+    ) -> UpstreamError:
         shown = self.server.shown_as
         if opened is None or opened.response is None:
-            return UpstreamError(f"{shown} opens no session: no response at {request.target}")
+            return UpstreamError(
+                f"{shown} opens no session: no response at {request.target}"
+            )
         if opened.response.status == NOT_FOUND:
             return nothing_at(request.target, shown, is_started=self.reached.is_started)
         place = f" at {request.target}" if opened.rpc_response is None else ""
@@ -285,7 +342,10 @@ def answered_call(
     else:
         pairs = _pairs_of({} if answers is None else answers, "answers")
         sources = AnswerSources(GivenAnswers(pairs))
-    cassette, announcer = None if path is None else location(path), Announcer(options.log)
+    cassette, announcer = (
+        None if path is None else location(path),
+        Announcer(options.log),
+    )
     calling = call(upstream, wanted, sources, options, announcer, cassette=cassette)
     result = result_in_thread(calling)
     if result.unanswered is not None:
@@ -302,5 +362,7 @@ def _pairs_of(values: Any, what: str) -> tuple[WrittenPair, ...]:
         try:
             pairs.append(WrittenPair(name, parse(orjson.dumps(value)), is_json=True))
         except TypeError:
-            raise UsageError(f"{what}: {name!r} has no value that JSON can carry") from None
+            raise UsageError(
+                f"{what}: {name!r} has no value that JSON can carry"
+            ) from None
     return tuple(pairs)

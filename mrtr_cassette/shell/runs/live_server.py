@@ -58,7 +58,9 @@ class LiveServer:
     """Exchanges: their conversations, and the tasks that read their responses."""
     _beside: set[asyncio.Task[None]] = field(default_factory=set, init=False)
     """What reads listening streams, and the responses to posted answers."""
-    _refusals: dict[Conversation, UpstreamError] = field(default_factory=dict, init=False)
+    _refusals: dict[Conversation, UpstreamError] = field(
+        default_factory=dict, init=False
+    )
     """Conversations whose posted answer the server refused."""
     _answering: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
     _posts: set[asyncio.Task[None]] = field(default_factory=set, init=False)
@@ -66,7 +68,10 @@ class LiveServer:
     _was_asked: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     async def follow(
-        self, steps: Conversation, supply: Supply | None = None, told: Told | None = None
+        self,
+        steps: Conversation,
+        supply: Supply | None = None,
+        told: Told | None = None,
     ) -> None:
         """Send one request after the other, until there is none.
 
@@ -94,7 +99,9 @@ class LiveServer:
             reason = ValueError(f"{what} within {self.call_s:g} s")
             raise UpstreamError(no_response(self.shown_as, reason)) from None
 
-    async def _follow(self, steps: Conversation, supply: Supply | None, told: Told | None) -> None:
+    async def _follow(
+        self, steps: Conversation, supply: Supply | None, told: Told | None
+    ) -> None:
         while True:
             if steps.wait_s:
                 await asyncio.sleep(steps.wait_s)
@@ -132,7 +139,9 @@ class LiveServer:
         if error is not None:
             raise error
 
-    async def listen(self, steps: Conversation, supply: Supply | None = None) -> Observation | None:
+    async def listen(
+        self, steps: Conversation, supply: Supply | None = None
+    ) -> Observation | None:
         """Send one request whose response is a listening stream, and read it beside all others.
 
         Returns the observation, or None where there is nothing to send. A server need not have
@@ -146,7 +155,9 @@ class LiveServer:
         self._keep(reading)
         waiting = asyncio.ensure_future(begun.wait())
         either: set[asyncio.Future[Any]] = {reading, waiting}
-        await asyncio.wait(either, timeout=self.head_s, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(
+            either, timeout=self.head_s, return_when=asyncio.FIRST_COMPLETED
+        )
         waiting.cancel()
         return observation
 
@@ -201,10 +212,15 @@ class LiveServer:
         return reading
 
     async def _read(
-        self, observation: Observation, steps: Conversation, begun: asyncio.Event | None = None
+        self,
+        observation: Observation,
+        steps: Conversation,
+        begun: asyncio.Event | None = None,
     ) -> None:
         with closing(await self._sent(observation.call.request)) as response:
-            observation.response_started(response.status, passed_headers(response.headers))
+            observation.response_started(
+                response.status, passed_headers(response.headers)
+            )
             if begun is not None:
                 begun.set()
             self._came(observation, steps)
@@ -219,7 +235,9 @@ class LiveServer:
         observation.response_ended(0.0)
 
     async def _sent(self, request: Request) -> UpstreamResponse:
-        return await self.upstream.send(request, sent_headers(request.headers, self.headers))
+        return await self.upstream.send(
+            request, sent_headers(request.headers, self.headers)
+        )
 
     async def _show(
         self, response: UpstreamResponse, observation: Observation, steps: Conversation
@@ -275,12 +293,18 @@ class LiveServer:
             await self._read(posted, steps)
             if posted.status >= _REFUSED:
                 status = f"HTTP {posted.status}"
-                problem = f"{self.shown_as} refuses the answer to its question: {status}"
+                problem = (
+                    f"{self.shown_as} refuses the answer to its question: {status}"
+                )
         except OSError as error:
             problem = no_response(self.shown_as, error)
         owner = steps.session.responded(posted)
         for conversation, reading, _ in self._under_way:
-            if problem is not None and conversation is owner and reading not in self._beside:
+            if (
+                problem is not None
+                and conversation is owner
+                and reading not in self._beside
+            ):
                 self._refusals[conversation] = UpstreamError(problem)
                 reading.cancel()
 

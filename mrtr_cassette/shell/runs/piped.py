@@ -29,7 +29,12 @@ from mrtr_cassette.core.secrets.credentials import Given, shown_by
 from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.wire.http import NO_STATUS, End, Line, Request, opens_channel
 from mrtr_cassette.core.wire.pointers import Difference
-from mrtr_cassette.errors import BodyTooLargeError, CassetteError, MrtrCassetteError, UsageError
+from mrtr_cassette.errors import (
+    BodyTooLargeError,
+    CassetteError,
+    MrtrCassetteError,
+    UsageError,
+)
 from mrtr_cassette.options import Options, RecordOptions, ReplayOptions
 from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.cassettes import (
@@ -104,7 +109,9 @@ class StartingClient:
     def _is_recent(self, path: Path) -> bool:
         if not path.exists():
             return False
-        return self.within_s is None or time.time() - path.stat().st_mtime < self.within_s
+        return (
+            self.within_s is None or time.time() - path.stat().st_mtime < self.within_s
+        )
 
     def continues(self, cassette: Location) -> bool:
         """Tell whether this start belongs to a cassette that the last one recorded."""
@@ -187,7 +194,9 @@ def client_sha256() -> str | None:
         name = command.strip().partition(" ")[0].rpartition("/")[2].removeprefix("-")
         if name in _SHELLS:
             # In a script, other commands come before or after.
-            passes_on = command.count(arguments) == 1 and command.rstrip().endswith(arguments)
+            passes_on = command.count(arguments) == 1 and command.rstrip().endswith(
+                arguments
+            )
             if not passes_on:
                 return None
         elif name not in _WRAPPERS or arguments not in command:
@@ -259,7 +268,9 @@ async def record_pipe(
     with cassettes.without_collection():
         earlier = check_output(output, options)
     rules = rules_of_both(earlier, options.redaction)
-    shown = shown_by(rules, Given(secrets=options.secrets))(shown_command(command, rules))
+    shown = shown_by(rules, Given(secrets=options.secrets))(
+        shown_command(command, rules)
+    )
     player = None
     if plays and earlier is not None:
         _check_transport(earlier, named)
@@ -267,15 +278,23 @@ async def record_pipe(
         player = player_of(over_pipes(earlier), options, given_to(command), strict=True)
         player.recording = replace(player.recording, upstream=shown)
     announcer = Announcer(options.log, heard_by(on_event), options.terms)
-    server = RecordedServer(shown, "stdio", client.sha256 if client is not None else None)
+    server = RecordedServer(
+        shown, "stdio", client.sha256 if client is not None else None
+    )
     async with told_to_end() as told:
         with journaling(output, options, announcer, earlier, player, server) as session:
             began(session)
             if earlier is not None and player is not None:
-                code = await _append(session, earlier, player, command, cwd, told, options=options)
+                code = await _append(
+                    session, earlier, player, command, cwd, told, options=options
+                )
             else:
                 code = await _record(session, command, cwd, told)
-    if client is not None and session.published is not None and session.published.is_same:
+    if (
+        client is not None
+        and session.published is not None
+        and session.published.is_same
+    ):
         client.note("kept", output)
     return session, code
 
@@ -321,7 +340,10 @@ async def _append(
 
 
 async def _record(
-    session: RecordSession, command: Sequence[str], cwd: Path | None, told: asyncio.Event
+    session: RecordSession,
+    command: Sequence[str],
+    cwd: Path | None,
+    told: asyncio.Event,
 ) -> int:
     """Record all that passes; return the server's exit code."""
     from mrtr_cassette.shell.pipes.processes import server_process
@@ -507,7 +529,9 @@ class ClientStarts:
     def outcome(self) -> RunOutcome:
         """What all starts came to so far."""
         starts = self._starts() if self._last is None else self._last
-        unplayed = set(range(1, 1 + (0 if self.base is None else len(self.base.interactions))))
+        unplayed = set(
+            range(1, 1 + (0 if self.base is None else len(self.base.interactions)))
+        )
         unused: set[tuple[str, str]] | None = None
         after_other_writes: set[int] = set()
         for start in starts:
@@ -515,7 +539,9 @@ class ClientStarts:
             if start.unplayed is not None:
                 unplayed.intersection_update(start.unplayed)
             if start.unused is not None:
-                unused = set(start.unused).intersection(start.unused if unused is None else unused)
+                unused = set(start.unused).intersection(
+                    start.unused if unused is None else unused
+                )
         return RunOutcome(
             misses=[miss for start in starts for miss in start.misses],
             played=sum(start.played for start in starts),
@@ -524,13 +550,17 @@ class ClientStarts:
             unreachable=sum(start.unreachable for start in starts),
             unrecorded=[text for start in starts for text in start.unrecorded],
             problem=next((start.problem for start in starts if start.problem), None),
-            objection=next((start.objection for start in starts if start.objection), None),
+            objection=next(
+                (start.objection for start in starts if start.objection), None
+            ),
             unused=None if unused is None else sorted(unused),
         )
 
     def _starts(self) -> list[RunOutcome]:
         # The last word of each process counts.
-        told = dict(json.loads(line) for line in self._outcomes.read_bytes().splitlines())
+        told = dict(
+            json.loads(line) for line in self._outcomes.read_bytes().splitlines()
+        )
         return [_outcome_from(data) for data in told.values()]
 
     def recorded(self) -> Cassette | None:
@@ -570,7 +600,9 @@ def _outcome_from(data: dict[str, Any]) -> RunOutcome:
 def _miss_from(data: dict[str, Any]) -> MissReport:
     data["questions"] = tuple(data["questions"])
     data["fixes"] = tuple(data["fixes"])
-    data["differences"] = tuple(Difference(*difference) for difference in data["differences"])
+    data["differences"] = tuple(
+        Difference(*difference) for difference in data["differences"]
+    )
     if data["nearest"] is not None:
         data["nearest"] = Nearest(*data["nearest"])
     return MissReport(**data)
@@ -631,7 +663,9 @@ async def _started(
     }
     with tempfile.TemporaryDirectory(prefix="mrtr-cassette-") as name:
         folder = Path(name)
-        (folder / _WORK).write_text(json.dumps(whole, default=os.fspath), encoding="utf-8")
+        (folder / _WORK).write_text(
+            json.dumps(whole, default=os.fspath), encoding="utf-8"
+        )
         starts = ClientStarts(path, base, folder, is_recording=bool(work))
         try:
             yield starts
@@ -666,7 +700,9 @@ async def _work_of(folder: Path) -> int:
     try:
         if "server" not in work:
             options = ReplayOptions(**work["options"])
-            session, code = await replay_pipe(path, options, on_event, began=sessions.append)
+            session, code = await replay_pipe(
+                path, options, on_event, began=sessions.append
+            )
         else:
             session, code = await record_pipe(
                 work["server"],

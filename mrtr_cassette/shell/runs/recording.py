@@ -23,7 +23,12 @@ from mrtr_cassette.core.drive.conversation import (
     LiveAsk,
     NeedsAnswers,
 )
-from mrtr_cassette.core.drive.live_session import ServerSession, declaring, is_modern, with_id_of
+from mrtr_cassette.core.drive.live_session import (
+    ServerSession,
+    declaring,
+    is_modern,
+    with_id_of,
+)
 from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.methods import GET_TASK, method_of
 from mrtr_cassette.core.protocol.origins import ServerOrigin
@@ -37,7 +42,11 @@ from mrtr_cassette.core.report.events import (
     repeated_said,
     unreachable_said,
 )
-from mrtr_cassette.core.report.runs import error_body, report_of_miss, upstream_error_body
+from mrtr_cassette.core.report.runs import (
+    error_body,
+    report_of_miss,
+    upstream_error_body,
+)
 from mrtr_cassette.core.secrets.credentials import Given, shown_by
 from mrtr_cassette.core.wire.http import (
     ANSWERED_BY_HEADER,
@@ -120,7 +129,9 @@ async def recording(
     reached = reaching(upstream, options, options.redaction, recorded, started)
     async with reached as target:
         place = kept_for or output
-        async with _recorded(target, output, options, earlier, place, on_event) as session:
+        async with _recorded(
+            target, output, options, earlier, place, on_event
+        ) as session:
             session.publishes = kept_for is None
             yield session
 
@@ -146,7 +157,9 @@ async def _recorded(
         with cassettes.without_collection():
             player = player_of(earlier, options, target.given, strict=True)
         # A miss names the server that is recorded now.
-        player.recording = replace(earlier, upstream=server.upstream, command=server.command)
+        player.recording = replace(
+            earlier, upstream=server.upstream, command=server.command
+        )
     announcer = Announcer(options.log, admin.listeners(on_event), options.terms)
     with listening(options) as listener:
         if target.port == listener.port and is_own_name(target.host, options):
@@ -159,7 +172,9 @@ async def _recorded(
             async with target.connecting(session.recorder.was_given) as live:
                 relay = Relay(live, target.origin, target.given.headers, session)
                 async with _handling(relay, options) as handler, session.finishing():
-                    served = OwnOrigin(handler, ServerOrigin(target.name), listener.url(""))
+                    served = OwnOrigin(
+                        handler, ServerOrigin(target.name), listener.url("")
+                    )
                     session.elsewhere = served.elsewhere
                     async with admin.serving(
                         served.handle, listener, announcer
@@ -196,7 +211,11 @@ class RelayedResponse:
         request: Request,
         upstream: str,
     ) -> None:
-        self.status, self.reason, self.headers = response.status, response.reason, response.headers
+        self.status, self.reason, self.headers = (
+            response.status,
+            response.reason,
+            response.headers,
+        )
         self.passed = passed_headers(response.headers)
         self.is_read = False
         self.reads_on = False
@@ -210,7 +229,9 @@ class RelayedResponse:
         self._redirect: str | None = None
         if 300 <= self.status < 400:
             origin = ServerOrigin(upstream)
-            self._redirect = redirected_elsewhere(request, self.status, self.passed, origin)
+            self._redirect = redirected_elsewhere(
+                request, self.status, self.passed, origin
+            )
 
     def begin(self) -> None:
         """Record the head."""
@@ -239,7 +260,11 @@ class RelayedResponse:
     def close(self) -> None:
         """Leave the rest; an acknowledgement is read to its end, as clients may or may not wait."""
         seen = self.recording.observation
-        if not self._is_ended and seen is not None and (self.reads_on or seen.acknowledges):
+        if (
+            not self._is_ended
+            and seen is not None
+            and (self.reads_on or seen.acknowledges)
+        ):
             self.recording.session.go_on(self._read_on())
         else:
             self._end(End.OPEN)
@@ -247,10 +272,14 @@ class RelayedResponse:
     def _recorded(self, chunk: bytes) -> bytes:
         is_read = self._response.is_read
         if self._endpoint is not None:
-            chunk = self._endpoint.feed(chunk) + (self._endpoint.finish() if is_read else b"")
+            chunk = self._endpoint.feed(chunk) + (
+                self._endpoint.finish() if is_read else b""
+            )
             if self._endpoint.is_over:
                 if self._endpoint.elsewhere:
-                    self._tell_elsewhere("the endpoint of HTTP+SSE at", self._endpoint.elsewhere)
+                    self._tell_elsewhere(
+                        "the endpoint of HTTP+SSE at", self._endpoint.elsewhere
+                    )
                 self._endpoint = None
         if chunk:
             self.recording.response_bytes(chunk)
@@ -270,7 +299,9 @@ class RelayedResponse:
         seen = self.recording.observation
         try:
             async with asyncio.timeout(_LONGEST_REST_S):
-                while not self.is_read and seen is not None and seen.size < _LARGEST_REST:
+                while (
+                    not self.is_read and seen is not None and seen.size < _LARGEST_REST
+                ):
                     await self.read()
         except OSError:  # TimeoutError is one
             pass
@@ -303,7 +334,9 @@ class Relay:
                 response.close()
                 raise
         except (OSError, ValueError) as error:
-            await self.answer_unreachable(request, downstream, no_response(self.shown_as, error))
+            await self.answer_unreachable(
+                request, downstream, no_response(self.shown_as, error)
+            )
             return
         response.begin()
         try:
@@ -319,7 +352,9 @@ class Relay:
             response.close()
         await downstream.send(chunk, is_last=True)
 
-    async def send(self, received: Request, sent: Request | None = None) -> RelayedResponse:
+    async def send(
+        self, received: Request, sent: Request | None = None
+    ) -> RelayedResponse:
         """Send a request upstream, and return its response when the head has come.
 
         Raises:
@@ -341,9 +376,13 @@ class Relay:
         """Answer for an upstream that gave no response, and count what is no exchange to record."""
         session = self.session
         session.unreachable += 1
-        shown = f"{request.method} {session.recorder.shown(request.target, is_target=True)}"
+        shown = (
+            f"{request.method} {session.recorder.shown(request.target, is_target=True)}"
+        )
         session.announcer.say(unreachable_said, shown, problem)
-        await downstream.send_whole(502, JSON_HEADERS, upstream_error_body(request, problem))
+        await downstream.send_whole(
+            502, JSON_HEADERS, upstream_error_body(request, problem)
+        )
 
 
 # Adding to a cassette
@@ -388,7 +427,9 @@ class Appender:
         else:
             await self._as_live(request, decision, downstream)
 
-    async def _as_live(self, request: Request, shown: Call, downstream: Downstream) -> None:
+    async def _as_live(
+        self, request: Request, shown: Call, downstream: Downstream
+    ) -> None:
         try:
             sent = await self._brought(request, shown)
         except (UpstreamError, BodyTooLargeError) as error:
@@ -397,7 +438,9 @@ class Appender:
         if isinstance(sent, Miss):
             await self._refuse(sent, downstream)
         else:
-            await self._relay.handle(self._appending.recorded(request), downstream, sent)
+            await self._relay.handle(
+                self._appending.recorded(request), downstream, sent
+            )
 
     async def listen(self, request: Request, downstream: Downstream) -> None:
         """Pass on what the upstream says of its own accord, on a pipe."""
@@ -455,7 +498,9 @@ class _AnsweredUpstream:
         if self.answered_by and read_call(request).method != GET_TASK:
             marked = (*request.headers, (ANSWERED_BY_HEADER, self.answered_by))
             received = replace(request, headers=marked)
-        self.last = await self.relay.send(received, declaring(request, self.sources.kinds))
+        self.last = await self.relay.send(
+            received, declaring(request, self.sources.kinds)
+        )
         self.last.begin()
         self.last.reads_on = True
         return self.last
@@ -494,7 +539,9 @@ class AutoAnswerHandler:
         rounds = Rounds(self.sources)
         if task is not None and is_modern(call):
             first, seen, rounds = task
-            steps: Conversation = AnsweredPoll(request, session, first, seen, len(rounds.turns))
+            steps: Conversation = AnsweredPoll(
+                request, session, first, seen, len(rounds.turns)
+            )
         elif asks_again and is_modern(call) and call.answers is None:
             steps = Conversation(request, LeavesToSources(), session)
         else:
@@ -502,7 +549,9 @@ class AutoAnswerHandler:
             return
         upstream = _AnsweredUpstream(self.relay, self.sources, self.answerers, rounds)
         try:
-            await LiveServer(upstream, self.relay.shown_as).follow(steps, upstream.supply)
+            await LiveServer(upstream, self.relay.shown_as).follow(
+                steps, upstream.supply
+            )
         except UpstreamError as error:
             await self.relay.answer_unreachable(request, downstream, str(error))
             return

@@ -14,7 +14,12 @@ from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from mrtr_cassette.core.cassette.loader import damaged
-from mrtr_cassette.core.cassette.recorded import Cassette, PushedAsk, RecordedExchange, pushed_asks
+from mrtr_cassette.core.cassette.recorded import (
+    Cassette,
+    PushedAsk,
+    RecordedExchange,
+    pushed_asks,
+)
 from mrtr_cassette.core.cassette.texts import combine_cassettes
 from mrtr_cassette.core.cassette.transports import origin_of, over_http
 from mrtr_cassette.core.replay.diagnosis import Miss
@@ -81,9 +86,13 @@ async def replaying(
             if entry.exchange.response is not None:
                 origin.learn(entry.matched.request, entry.exchange.response)
         own = OwnOrigin(server.handle, origin, listener.url(""))
-        async with admin.serving(own.handle, listener, announcer, drain_s=drain_s) as admin_url:
+        async with admin.serving(
+            own.handle, listener, announcer, drain_s=drain_s
+        ) as admin_url:
             shown = player.redacted(url)
-            session = ReplaySession(url, shown, path, cassette, player, options.terms, admin_url)
+            session = ReplaySession(
+                url, shown, path, cassette, player, options.terms, admin_url
+            )
             session.elsewhere = own.elsewhere
             yield session
 
@@ -143,7 +152,9 @@ class ReplayServer:
     announcer: Announcer
     paced: bool
     clock: Clock = CLOCK
-    pushed_asks: Mapping[RecordedExchange, Sequence[PushedAsk]] = field(default_factory=dict)
+    pushed_asks: Mapping[RecordedExchange, Sequence[PushedAsk]] = field(
+        default_factory=dict
+    )
     arrival: asyncio.Event | None = None
     silence_s: float = 10.0
     _waiting: set[asyncio.Task[None]] = field(default_factory=set)
@@ -160,7 +171,9 @@ class ReplayServer:
             if decision.body and self.player.respond_on_stream(request, decision.body):
                 await self.accept(downstream)
             else:
-                await downstream.send_whole(decision.status, decision.headers, decision.body)
+                await downstream.send_whole(
+                    decision.status, decision.headers, decision.body
+                )
 
     async def play(self, play: Play, downstream: Downstream) -> None:
         """Answer a request with what was recorded for it."""
@@ -202,7 +215,9 @@ class ReplayServer:
         """
         await self.clock.sleep(patience_s)
         miss = self.player.waited_in_vain(play)
-        return None if miss is None else error_body(self._tell_miss(miss), play.caller_id)
+        return (
+            None if miss is None else error_body(self._tell_miss(miss), play.caller_id)
+        )
 
     async def _hold_open(self, play: Play, downstream: Downstream) -> None:
         """Wait for a client to leave; a call without a recorded response gets a miss in the end."""
@@ -285,7 +300,9 @@ class ReplayServer:
                 is_event_sent = False
             elif isinstance(step, Refusal):
                 body = error_body(self._report(step.miss), step.id)
-                await self._send_message(body, delivery, downstream, is_last=step.is_last)
+                await self._send_message(
+                    body, delivery, downstream, is_last=step.is_last
+                )
             else:
                 if self.paced:
                     elapsed = self.clock.now() - started
@@ -306,11 +323,18 @@ class ReplayServer:
         return step
 
     async def _send_message(
-        self, message: bytes, delivery: Delivery, downstream: Downstream, *, is_last: bool
+        self,
+        message: bytes,
+        delivery: Delivery,
+        downstream: Downstream,
+        *,
+        is_last: bool,
     ) -> None:
         """Send a message of our own on a stream of events or lines."""
         framing = (
-            b"%b\n" if delivery.entry.matched.request.is_line else b"event: message\ndata: %b\n\n"
+            b"%b\n"
+            if delivery.entry.matched.request.is_line
+            else b"event: message\ndata: %b\n\n"
         )
         await downstream.send(framing % message, is_last=is_last)
 

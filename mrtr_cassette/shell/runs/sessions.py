@@ -10,7 +10,11 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from mrtr_cassette.core.cassette.journal import JournalHeader, decode_journal, encode_line
+from mrtr_cassette.core.cassette.journal import (
+    JournalHeader,
+    decode_journal,
+    encode_line,
+)
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, Transport
 from mrtr_cassette.core.drive.appending import LiveAsks
 from mrtr_cassette.core.protocol.methods import GET_TASK
@@ -26,15 +30,28 @@ from mrtr_cassette.core.report.events import (
     sent_elsewhere_said,
     unread_said,
 )
-from mrtr_cassette.core.report.runs import MissReport, RecordingReport, reports_of_misses
+from mrtr_cassette.core.report.runs import (
+    MissReport,
+    RecordingReport,
+    reports_of_misses,
+)
 from mrtr_cassette.core.secrets.credentials import Credentials, Given
 from mrtr_cassette.core.secrets.redact import Redactor, keyed_hash
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.http import End, Headers, Request
-from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UsageError, internal_error
+from mrtr_cassette.errors import (
+    CassetteError,
+    MrtrCassetteError,
+    UsageError,
+    internal_error,
+)
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.files import cassettes
-from mrtr_cassette.shell.files.cassettes import Publication, publish_journal, recorded_so_far
+from mrtr_cassette.shell.files.cassettes import (
+    Publication,
+    publish_journal,
+    recorded_so_far,
+)
 from mrtr_cassette.shell.files.disk import CLOCK
 from mrtr_cassette.shell.files.log import Announcer
 from mrtr_cassette.shell.files.stores import Location
@@ -196,7 +213,9 @@ class RecordSession(Session):
         """Why it is not published as a cassette."""
         if self.publishes_anyway or not self.exchanges:
             return None
-        return self.outcomes.why_not_publish(self.failure, self.terms, is_started=self.is_started)
+        return self.outcomes.why_not_publish(
+            self.failure, self.terms, is_started=self.is_started
+        )
 
     def recorded(self) -> Cassette | None:
         """Return the cassette as it is by now."""
@@ -224,7 +243,9 @@ class RecordSession(Session):
             while self._under_way:
                 await asyncio.wait(self._under_way)
 
-    def sends_elsewhere(self, how: str, origin: str, observation: Observation | None) -> None:
+    def sends_elsewhere(
+        self, how: str, origin: str, observation: Observation | None
+    ) -> None:
         """Say that a response sends its client to another server, once for each."""
         place = f"{how} {origin}"
         if observation is not None and place not in self.elsewhere:
@@ -255,7 +276,9 @@ class RecordSession(Session):
             journal = self.journal.path.read_bytes()
             if not self.recorder.may_repeat(journal):
                 return
-            for exchange in decode_journal(journal, str(self.journal.path)).exchanges.values():
+            for exchange in decode_journal(
+                journal, str(self.journal.path)
+            ).exchanges.values():
                 changed = self.recorder.without_repeated(exchange)
                 if changed != exchange:
                     self.journal.append(encode_line(changed))
@@ -297,7 +320,9 @@ class ExchangeRecording:
         self.observation: Observation | None = None
         self._sealed: RecordedExchange | None = None
         try:
-            self.observation = session.recorder.request_received(request, session.now_ms())
+            self.observation = session.recorder.request_received(
+                request, session.now_ms()
+            )
             session.announcer.tell(request_event, self.observation)
         except Exception as error:  # noqa: BLE001  the recorder is a spectator
             self._failed(error)
@@ -318,7 +343,9 @@ class ExchangeRecording:
         """Show the end."""
         self._show(Observation.response_ended, end=end)
 
-    def _show(self, take: Callable[..., Due | None], *args: Any, end: End | None = None) -> None:
+    def _show(
+        self, take: Callable[..., Due | None], *args: Any, end: End | None = None
+    ) -> None:
         """Show the observation something, and write what is due."""
         observation, session = self.observation, self.session
         if observation is None:
@@ -338,7 +365,11 @@ class ExchangeRecording:
             self._failed(error)
 
     def _tell(
-        self, observation: Observation, exchange: RecordedExchange, end: End, now_ms: float
+        self,
+        observation: Observation,
+        exchange: RecordedExchange,
+        end: End,
+        now_ms: float,
     ) -> None:
         """Say what came; a poll of a task has a line only where the state is another one."""
         announcer, told = self.session.announcer, self.session.told_states
@@ -367,7 +398,12 @@ def check_output(output: Location, options: RecordOptions) -> Cassette | None:
     kept = {True: "sealed", False: "readable"}
     answers = kept[earlier.seals_answers], kept[options.seal_answers]
     for what, option, before, now in (
-        ("request states", "<<request_state>>", earlier.request_state, options.request_state),
+        (
+            "request states",
+            "<<request_state>>",
+            earlier.request_state,
+            options.request_state,
+        ),
         ("answers", "<<seal_answers>>", *answers),
     ):
         if before != now:

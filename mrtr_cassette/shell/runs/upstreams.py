@@ -10,7 +10,12 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
+from contextlib import (
+    AbstractAsyncContextManager,
+    ExitStack,
+    asynccontextmanager,
+    suppress,
+)
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -161,7 +166,9 @@ def nothing_at(path: str, shown: str, *, is_started: bool) -> UpstreamError:
     """Return the error of a server that has nothing at the path at which it was called."""
     return UpstreamError(
         f"{shown} has nothing at {path} (HTTP {NOT_FOUND})",
-        hint="name its path with <<upstream_path>>" if is_started else "is the path right?",
+        hint="name its path with <<upstream_path>>"
+        if is_started
+        else "is the path right?",
     )
 
 
@@ -198,9 +205,14 @@ class RunningCommand:
         """The last of its output so far."""
         size = self._file.seek(0, os.SEEK_END)
         self._file.seek(max(0, size - _SHOWN_OUTPUT))
-        text = self._without_secrets(self._file.read().decode(errors="replace").rstrip())
+        text = self._without_secrets(
+            self._file.read().decode(errors="replace").rstrip()
+        )
         # What a command prints for a terminal of its own is shown in a report of ours.
-        return printable_lines("\n".join(text.expandtabs().splitlines())) or "(it printed nothing)"
+        return (
+            printable_lines("\n".join(text.expandtabs().splitlines()))
+            or "(it printed nothing)"
+        )
 
 
 @asynccontextmanager
@@ -237,7 +249,9 @@ async def running_command(
         except OSError as error:
             text = f"can't run the upstream command {shown!r}: {reason_of(error)}"
             raise UpstreamError(text) from None
-        running = RunningCommand(f"http://{_HOST}:{port}{path}", output, without_secrets)
+        running = RunningCommand(
+            f"http://{_HOST}:{port}{path}", output, without_secrets
+        )
         try:
             with guarded(process.pid):
                 problem = await _why_not_listening(process, port, start_s)
@@ -259,7 +273,9 @@ async def _why_not_listening(
             socket.create_connection((_HOST, port), timeout=_POLL_S * 50).close()
         except OSError:
             if process.poll() is not None:
-                return f"ended with {process.returncode} before it listened on port {port}"
+                return (
+                    f"ended with {process.returncode} before it listened on port {port}"
+                )
             if monotonic() > deadline:
                 return f"did not listen on port {port} within {seconds:.0f} s"
             await asyncio.sleep(_POLL_S)
@@ -277,17 +293,23 @@ async def serving_application(application: Any) -> AsyncIterator[str]:
     """
     from aiohttp import web
 
-    serve = _serving_aiohttp if isinstance(application, web.Application) else _serving_asgi
+    serve = (
+        _serving_aiohttp if isinstance(application, web.Application) else _serving_asgi
+    )
     with socket.create_server(("127.0.0.1", 0)) as listener:
         async with serve(application, listener):
             yield f"http://127.0.0.1:{listener.getsockname()[1]}{ENDPOINT}"
 
 
 @asynccontextmanager
-async def _serving_aiohttp(application: web.Application, listener: Any) -> AsyncIterator[None]:
+async def _serving_aiohttp(
+    application: web.Application, listener: Any
+) -> AsyncIterator[None]:
     from aiohttp import web
 
-    runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+    runner = web.AppRunner(
+        application, access_log=None, handle_signals=False, shutdown_timeout=1.0
+    )
     await runner.setup()
     try:
         await web.SockSite(runner, listener).start()
@@ -315,7 +337,11 @@ async def _serving_asgi(
             hint="install it with: pip install uvicorn",
         ) from None
     config = uvicorn.Config(
-        application, log_config=None, access_log=False, ws="none", timeout_graceful_shutdown=1
+        application,
+        log_config=None,
+        access_log=False,
+        ws="none",
+        timeout_graceful_shutdown=1,
     )
     server = uvicorn.Server(config)
 
@@ -351,7 +377,9 @@ class Applications:
         """Serve an application, unless it is served already, and return where."""
         # The object is kept, so that no other one can get its id.
         if id(application) not in self._urls:
-            url = self._served.enter_context(in_thread(serving_application(application)))
+            url = self._served.enter_context(
+                in_thread(serving_application(application))
+            )
             self._urls[id(application)] = (application, url)
         return self._urls[id(application)][1].removesuffix(ENDPOINT) + path
 
@@ -396,6 +424,8 @@ def start_upstream(
             )
         return upstream, None, None
     if isinstance(upstream, Sequence):
-        command = running.enter_context(in_thread(running_command(upstream, cwd, path=path)))
+        command = running.enter_context(
+            in_thread(running_command(upstream, cwd, path=path))
+        )
         return command.url, command, upstream
     return applications.url(upstream, path), None, ()

@@ -24,9 +24,25 @@ from mrtr_cassette.core.drive.ignored import (
     learned,
     write_ignored,
 )
-from mrtr_cassette.core.drive.plan import Planned, check_patterns, planned, planned_by_run
-from mrtr_cassette.core.drive.updating import Choose, Proposal, accepted, accepting, proposals
-from mrtr_cassette.core.drive.verification import Accepts, Repeated, VerifiedInteraction, Verifier
+from mrtr_cassette.core.drive.plan import (
+    Planned,
+    check_patterns,
+    planned,
+    planned_by_run,
+)
+from mrtr_cassette.core.drive.updating import (
+    Choose,
+    Proposal,
+    accepted,
+    accepting,
+    proposals,
+)
+from mrtr_cassette.core.drive.verification import (
+    Accepts,
+    Repeated,
+    VerifiedInteraction,
+    Verifier,
+)
 from mrtr_cassette.core.protocol.calls import session_of
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import CALL_TOOL
@@ -34,15 +50,31 @@ from mrtr_cassette.core.report.comparison import Verification, held_text
 from mrtr_cassette.core.secrets.credentials import Given
 from mrtr_cassette.core.secrets.redact import keyed_hash
 from mrtr_cassette.core.secrets.rules import BUILT_IN
-from mrtr_cassette.errors import BodyTooLargeError, CassetteError, UpstreamError, UsageError
+from mrtr_cassette.errors import (
+    BodyTooLargeError,
+    CassetteError,
+    UpstreamError,
+    UsageError,
+)
 from mrtr_cassette.options import VerifyOptions
-from mrtr_cassette.shell.files.cassettes import load_cassette, load_if_readable, publish, read_file
+from mrtr_cassette.shell.files.cassettes import (
+    load_cassette,
+    load_if_readable,
+    publish,
+    read_file,
+)
 from mrtr_cassette.shell.files.disk import reason_of, write_whole
 from mrtr_cassette.shell.files.ignored import read_rules
 from mrtr_cassette.shell.files.stores import Location
 from mrtr_cassette.shell.pipes.upstream import over_old_transport
 from mrtr_cassette.shell.runs.live_server import LiveServer
-from mrtr_cassette.shell.runs.upstreams import NOT_FOUND, Target, is_on_pipes, nothing_at, reaching
+from mrtr_cassette.shell.runs.upstreams import (
+    NOT_FOUND,
+    Target,
+    is_on_pipes,
+    nothing_at,
+    reaching,
+)
 
 
 def check_selection(paths: Sequence[Location], only: Collection[str]) -> None:
@@ -84,7 +116,9 @@ async def _held(
     is_old = is_over_old_transport(cassette)
     can_be_taken = _takes_changes(cassette, upstream)
     shown = ""
-    for plan in _plans(recorded, upstream, options, is_piped=is_old or is_on_pipes(upstream)):
+    for plan in _plans(
+        recorded, upstream, options, is_piped=is_old or is_on_pipes(upstream)
+    ):
         reached = reaching(upstream, options, cassette.redaction or BUILT_IN, cassette)
         async with reached as target, AsyncExitStack() as stack:
             shown = target.command or target.name
@@ -117,7 +151,9 @@ def _takes_changes(cassette: Cassette, upstream: str | Sequence[str]) -> bool:
     """
     if is_on_pipes(upstream) is (cassette.transport == "stdio"):
         return True
-    exchanges = [each for interaction in cassette.interactions for each in interaction.own]
+    exchanges = [
+        each for interaction in cassette.interactions for each in interaction.own
+    ]
     has_session = any(session_of(exchange.request) for exchange in exchanges)
     return is_on_pipes(upstream) and not has_session
 
@@ -130,7 +166,11 @@ def _as_sent(cassette: Cassette, upstream: str | Sequence[str]) -> Cassette:
 
 
 def _plans(
-    cassette: Cassette, upstream: str | Sequence[str], options: VerifyOptions, *, is_piped: bool
+    cassette: Cassette,
+    upstream: str | Sequence[str],
+    options: VerifyOptions,
+    *,
+    is_piped: bool,
 ) -> list[list[Planned]]:
     """Return what is repeated, apart for each server that is started."""
     plan = planned(cassette, tuple(options.only), is_on_pipes=is_piped)
@@ -143,10 +183,14 @@ def _interactions_of(plan: Sequence[Planned]) -> tuple[RecordedInteraction, ...]
     return tuple(dict.fromkeys([call.interaction for call in plan]))
 
 
-def _check_path(verified: Sequence[VerifiedInteraction], target: Target, shown: str) -> None:
+def _check_path(
+    verified: Sequence[VerifiedInteraction], target: Target, shown: str
+) -> None:
     """Make sure that the server has something at the path: that not all is 404."""
     sent = [interaction for interaction in verified if interaction.verdict != "skipped"]
-    last = [interaction.pairs[-1].live.response for interaction in sent if interaction.pairs]
+    last = [
+        interaction.pairs[-1].live.response for interaction in sent if interaction.pairs
+    ]
     statuses = {response.status for response in last if response is not None}
     are_unreached = all(interaction.verdict == "not-reached" for interaction in sent)
     if are_unreached and statuses == {NOT_FOUND}:
@@ -196,7 +240,9 @@ def _keep_learned(path: Path, places: Sequence[tuple[str, Learned]]) -> None:
             text = write_ignored(text, call, pointers)
         write_whole(path, [text.encode()], replace=True)
     except OSError as error:
-        raise UsageError(f"can't write what was learned to {path}: {reason_of(error)}") from None
+        raise UsageError(
+            f"can't write what was learned to {path}: {reason_of(error)}"
+        ) from None
 
 
 @dataclass(eq=False, slots=True)
@@ -286,7 +332,9 @@ class _Run:
         places = learned(first, again, ignored_in(self.found.rules, first.planned.call))
         return self._learned(first, places) if learns else self._noted(first, places)
 
-    def _noted(self, first: VerifiedInteraction, places: Sequence[Learned]) -> VerifiedInteraction:
+    def _noted(
+        self, first: VerifiedInteraction, places: Sequence[Learned]
+    ) -> VerifiedInteraction:
         """Note where two calls differ, of what differs from the recording."""
         differing = {change.pointer for _, change in first.changes}
         for place in places:
@@ -303,12 +351,16 @@ class _Run:
         known = self.found.places
         known += [(name, place) for place in places if (name, place) not in known]
         pointers = tuple(place.pointer for place in places if place.reason is None)
-        refused = [place.reason for place in places if place.is_unstable and place.reason]
+        refused = [
+            place.reason for place in places if place.is_unstable and place.reason
+        ]
         if pointers:
             self.found.rules.append(IgnoredPlaces(name, pointers))
             # What has been learned doesn't count in this conversation either.
             first = self.verifier.verified_again(first)
-        return replace(first, verdict="unstable", reason=refused[0]) if refused else first
+        return (
+            replace(first, verdict="unstable", reason=refused[0]) if refused else first
+        )
 
 
 def differences_of(
@@ -338,7 +390,9 @@ def differences_of(
     differing = [each for each in comparison.interactions if each.mark != "="]
     if is_open:
         calls = {each.number for each in recorded.interactions if _is_request(each)}
-        differing = [each for each in differing if each.mark != "-" or each.recorded in calls]
+        differing = [
+            each for each in differing if each.mark != "-" or each.recorded in calls
+        ]
     verdicts = {each.verdict for each in differing}
     fails = verdicts.intersection(options.fail_on) if options.fail_on else verdicts
     return held_text(comparison, options.terms) if fails else None
@@ -360,7 +414,10 @@ class Update:
 
 
 async def update_cassette(
-    path: Location, upstream: str | Sequence[str], options: VerifyOptions, choose: Choose
+    path: Location,
+    upstream: str | Sequence[str],
+    options: VerifyOptions,
+    choose: Choose,
 ) -> Update:
     """Verify a live server against one cassette, and write accepted changes into it.
 
@@ -387,7 +444,9 @@ async def update_cassette(
     chosen = tuple(choose(proposed)) if proposed else ()
     if chosen:
         if read_file(path) != data:
-            raise CassetteError(path, "it was changed meanwhile", hint="verify it once more")
+            raise CassetteError(
+                path, "it was changed meanwhile", hint="verify it once more"
+            )
         publish(path, [accepted(data, cassette, chosen)], replace=True)
     left = tuple(proposal for proposal in proposed if proposal not in chosen)
     refused = {proposal.number for proposal in left if proposal.counting}

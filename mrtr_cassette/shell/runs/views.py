@@ -84,7 +84,9 @@ class MrtrCassette:
         """The reads that were played after other writes than recorded, as they had one answer."""
         return self._interactions_of_base(self._session.outcome.after_other_writes)
 
-    def _interactions_of_base(self, numbers: Collection[int]) -> tuple[Interaction, ...]:
+    def _interactions_of_base(
+        self, numbers: Collection[int]
+    ) -> tuple[Interaction, ...]:
         base = self._session.base
         if base is None:
             return ()

@@ -50,7 +50,10 @@ def accepted(**content: Any) -> Any:
 
 TEXT = {"type": "string"}
 ENV = {"type": "string", "enum": ["dev", "prod"], "enumNames": ["Test", "Live"]}
-TAGS = {"type": "array", "items": {"anyOf": [{"const": "a", "title": "A"}, {"const": "b"}]}}
+TAGS = {
+    "type": "array",
+    "items": {"anyOf": [{"const": "a", "title": "A"}, {"const": "b"}]},
+}
 URL = InputRequest("url", "Sign in", {"url": "https://example.com/in"})
 
 
@@ -61,15 +64,27 @@ URL = InputRequest("url", "Sign in", {"url": "https://example.com/in"})
         ({"type": "string", "title": "Name"}, "Name (it)* [a text]: ", "a", "a"),
         ({"type": "integer", "minimum": 1}, "it* [a whole number]: ", "5", 5),
         ({"type": "boolean"}, "it* [true or false]: ", "n", False),
-        ({"type": "boolean", "default": True}, "it* [true or false, default true]: ", "", True),
-        ({"type": "string", "format": "email"}, "it* [e-mail address]: ", "a@b.c", "a@b.c"),
+        (
+            {"type": "boolean", "default": True},
+            "it* [true or false, default true]: ",
+            "",
+            True,
+        ),
+        (
+            {"type": "string", "format": "email"},
+            "it* [e-mail address]: ",
+            "a@b.c",
+            "a@b.c",
+        ),
         (ENV, "it* [number or value]: ", "2", "prod"),
         (ENV, "it* [number or value]: ", "Live", "prod"),
         (TAGS, "it* [a list]: ", "1, b", ["a", "b"]),
         (TAGS, "it* [a list]: ", ",", []),
     ],
 )
-def test_line_is_read_as_its_field_has_it(field: Any, prompt: str, line: str, value: Any) -> None:
+def test_line_is_read_as_its_field_has_it(
+    field: Any, prompt: str, line: str, value: Any
+) -> None:
     """A prompt tells the type, its default and that the field is required."""
     shown, answer = transcript(form("it", it=field), line)
 
@@ -80,7 +95,9 @@ def test_line_is_read_as_its_field_has_it(field: Any, prompt: str, line: str, va
 DIALOGUES: dict[str, tuple[InputRequest, list[str | None]]] = {
     "choices are shown with numbers and titles, and nothing steers the terminal": (
         InputRequest(
-            "form", "Sure?\x1b", form(it={**ENV, "description": "Where\x1b[2J to"}).definition
+            "form",
+            "Sure?\x1b",
+            form(it={**ENV, "description": "Where\x1b[2J to"}).definition,
         ),
         ["1"],
     ),
@@ -104,7 +121,9 @@ def test_dialogue(name: str, *, updates_goldens: bool) -> None:
     """Whatever is typed, the answer that comes of it fits."""
     request, typed = DIALOGUES[name]
     shown, answer = transcript(request, *typed)
-    said = "\n".join([*shown, f"=> {answer if answer is OPEN else compact(answer).decode()}", ""])
+    said = "\n".join(
+        [*shown, f"=> {answer if answer is OPEN else compact(answer).decode()}", ""]
+    )
 
     read_case(DATA / "dialogues.case").expect(name, said, updates=updates_goldens)
 

@@ -39,20 +39,31 @@ def forms(draw: st.DrawFn) -> InputRequest:
     """Return a form of a few fields, of which some are required."""
     names = draw(st.lists(st.sampled_from(NAMES), unique=True, max_size=3))
     fields = {name: draw(st.sampled_from(FIELDS)) for name in names}
-    required = draw(st.lists(st.sampled_from((*names, "none of them")), unique=True, max_size=2))
+    required = draw(
+        st.lists(st.sampled_from((*names, "none of them")), unique=True, max_size=2)
+    )
     schema = {"type": "object", "properties": fields, "required": required}
     return InputRequest("form", "?", {"requestedSchema": schema})
 
 
 others = st.sampled_from(
     [InputRequest(kind, "?") for kind in ("url", "sampling", "roots")]
-    + [InputRequest(kind, "?", {}, takes_value=True) for kind in ("string", "number", "boolean")]
+    + [
+        InputRequest(kind, "?", {}, takes_value=True)
+        for kind in ("string", "number", "boolean")
+    ]
 )
-keys = st.sampled_from(["confirm", "ok", "1c0ffee2", "__main__:ask", "a-b", "#2", "x=y"])
-turns = st.lists(st.dictionaries(keys, st.one_of(forms(), others), max_size=2), max_size=3)
+keys = st.sampled_from(
+    ["confirm", "ok", "1c0ffee2", "__main__:ask", "a-b", "#2", "x=y"]
+)
+turns = st.lists(
+    st.dictionaries(keys, st.one_of(forms(), others), max_size=2), max_size=3
+)
 
 
-def answered(asks: list[dict[str, InputRequest]], pairs: tuple[WrittenPair, ...]) -> Any:
+def answered(
+    asks: list[dict[str, InputRequest]], pairs: tuple[WrittenPair, ...]
+) -> Any:
     """Return the first ask that these answers don't answer, or None."""
     sources = AnswerSources(GivenAnswers(pairs))
     first = 1
@@ -67,11 +78,16 @@ def answered(asks: list[dict[str, InputRequest]], pairs: tuple[WrittenPair, ...]
     return None
 
 
-def renamed(asks: list[dict[str, InputRequest]], run: int) -> list[dict[str, InputRequest]]:
+def renamed(
+    asks: list[dict[str, InputRequest]], run: int
+) -> list[dict[str, InputRequest]]:
     """Return what is asked in another run, in which keys that are no plain words differ."""
     lasting = ("confirm", "ok", "a-b")
     return [
-        {key if key in lasting else f"{run}{key}": request for key, request in requests.items()}
+        {
+            key if key in lasting else f"{run}{key}": request
+            for key, request in requests.items()
+        }
         for requests in asks
     ]
 
@@ -88,7 +104,9 @@ def test_every_question_is_answered_by_what_its_hint_says(
         for run in range(1 + sum(map(len, asks))):
             pairs = read_pairs(told, "answer")
             if not is_shell:
-                pairs = tuple(WrittenPair(*each, is_json=True) for each in python.items())
+                pairs = tuple(
+                    WrittenPair(*each, is_json=True) for each in python.items()
+                )
             unanswered = answered(renamed(asks, run), pairs)
             if unanswered is None:
                 break

@@ -46,12 +46,24 @@ def bare(kind: str, **more: Any) -> InputRequest:
         (FORM, {"action": "accept", "content": {"confirm": True}}, None),
         (FORM, {"action": "decline"}, None),
         (FORM, {"action": "accept"}, "/confirm is required and missing"),
-        (FORM, {"action": "accept", "content": 1}, "is a whole number, and not an object"),
-        (FORM, {"action": "decline", "content": {}}, "has content, and a decline has none"),
+        (
+            FORM,
+            {"action": "accept", "content": 1},
+            "is a whole number, and not an object",
+        ),
+        (
+            FORM,
+            {"action": "decline", "content": {}},
+            "has content, and a decline has none",
+        ),
         (FORM, {"confirm": True}, "has no `action` that is accept, decline or cancel"),
         (InputRequest("form", ""), {"action": "accept", "content": {"any": 1}}, None),
         (URL, {"action": "accept"}, None),
-        (URL, {"action": "accept", "content": {}}, "has content, and an accepted URL has none"),
+        (
+            URL,
+            {"action": "accept", "content": {}},
+            "has content, and an accepted URL has none",
+        ),
         (ROOTS, {"roots": [{"uri": "file:///a"}]}, None),
         (ROOTS, {}, "has no `roots`"),
         (SAMPLING, sampled("Fine"), None),
@@ -130,7 +142,11 @@ NO_TIME = "is no date and time, such as 2026-07-28T09:30:00Z"
         (True, '"a"', None),
         ({"type": "decimal"}, '"a"', None),
         ({"type": ["integer", "null"]}, '"a"', None),
-        ({"type": "string", "format": "hostname", "pattern": "b", "minLength": "2"}, '"a"', None),
+        (
+            {"type": "string", "format": "hostname", "pattern": "b", "minLength": "2"},
+            '"a"',
+            None,
+        ),
         ({"type": "string", "enum": [], "oneOf": {}, "not": {}}, '"a"', None),
         ({"$ref": "#/$defs/none"}, '"a"', None),
     ],
@@ -145,7 +161,9 @@ def test_value_fits_a_field_or_it_is_said_why_not(
 def test_choices_have_titles() -> None:
     """Each spelling of a list of choices is read."""
     pairs = [("s", "Small"), ("l", "Large")]
-    assert titled_choices({"enum": ["s", "l"], "enumNames": ["Small", "Large"]}) == pairs
+    assert (
+        titled_choices({"enum": ["s", "l"], "enumNames": ["Small", "Large"]}) == pairs
+    )
     assert titled_choices(SIZE) == titled_choices(SIZES) == pairs
     assert titled_choices({"enum": ["a", 1]}) == [("a", "a"), (1, "1")]
     assert titled_choices({"anyOf": [{"type": "string"}]}) == titled_choices(None) == []
@@ -168,6 +186,8 @@ def test_choices_have_titles() -> None:
         ('{"a": 1}', {"type": "object"}, {"a": 1}),
     ],
 )
-def test_text_is_read_as_the_type_of_its_schema(text: str, schema: Any, value: Any) -> None:
+def test_text_is_read_as_the_type_of_its_schema(
+    text: str, schema: Any, value: Any
+) -> None:
     """What doesn't read as the type stays a text."""
     assert value_of_text(text, schema) == value

@@ -17,14 +17,28 @@ from mrtr_cassette.core.answers.fulfilment import (
     fault_of,
     fulfilment,
 )
-from mrtr_cassette.core.answers.written import AnswersFile, GivenAnswers, answers_of, read_pairs
+from mrtr_cassette.core.answers.written import (
+    AnswersFile,
+    GivenAnswers,
+    answers_of,
+    read_pairs,
+)
 from mrtr_cassette.core.drive.conversation import LiveAsk
-from mrtr_cassette.core.protocol.dialect import DIALECTS, InputRequest, recognise, write_answers
+from mrtr_cassette.core.protocol.dialect import (
+    DIALECTS,
+    InputRequest,
+    recognise,
+    write_answers,
+)
 from mrtr_cassette.core.protocol.jsonrpc import classify
 from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.wire.jsonbytes import parse
 
-SCHEMA = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
+SCHEMA = {
+    "type": "object",
+    "properties": {"ok": {"type": "boolean"}},
+    "required": ["ok"],
+}
 FORM = InputRequest("form", "Sure?", {"message": "Sure?", "requestedSchema": SCHEMA})
 ROOTS = InputRequest("roots", "")
 YES: Any = {"action": "accept", "content": {"ok": True}}
@@ -55,14 +69,18 @@ def ended(steps: Fulfilment, *replies: Any) -> tuple[list[Any], Any]:
             if isinstance(end.value, Unanswered):
                 return waited_for, (end.value.key, end.value.detail, *end.value.example)
             answers = end.value.items()
-            return waited_for, {key: (each.value, each.answered_by) for key, each in answers}
+            return waited_for, {
+                key: (each.value, each.answered_by) for key, each in answers
+            }
 
 
 def fulfilled(
     requests: Any, *given: str, replies: Any = (), person: bool = False, **tree: Any
 ) -> Any:
     """Return what came of one ask, whose replies are given."""
-    sources = AnswerSources(GivenAnswers(read_pairs(given, "answer")), file(**tree), person)
+    sources = AnswerSources(
+        GivenAnswers(read_pairs(given, "answer")), file(**tree), person
+    )
     return ended(fulfilment(asked(requests), sources), *replies)
 
 
@@ -90,7 +108,9 @@ def test_sources_are_asked_in_their_order() -> None:
         zip(keys, sources, strict=True)
     )
     requests = {"person": FORM, "other": FORM}
-    assert fulfilled(requests, person=True, otherwise="cancel", replies=[YES, None]) == (
+    assert fulfilled(
+        requests, person=True, otherwise="cancel", replies=[YES, None]
+    ) == (
         [("person", FORM), ("other", FORM)],
         {"person": (YES, "person"), "other": ({"action": "cancel"}, "otherwise")},
     )
@@ -105,7 +125,9 @@ def test_sources_are_asked_in_their_order() -> None:
         ([], {"person": True, "replies": [WRONG]}, "person"),
     ],
 )
-def test_nothing_that_does_not_fit_is_sent(given: list[str], sources: Any, source: str) -> None:
+def test_nothing_that_does_not_fit_is_sent(
+    given: list[str], sources: Any, source: str
+) -> None:
     """A source that answers wrongly is a fault, and no other is asked in its place."""
     _, outcome = fulfilled({"a": FORM}, *given, **sources)
 
@@ -121,7 +143,9 @@ def test_accepting_a_form_fills_in_its_defaults() -> None:
         "free": {"type": "string"},
     }
     schema = {"type": "object", "properties": fields, "required": ["ok"]}
-    form = InputRequest("form", "Sure?", {"message": "Sure?", "requestedSchema": schema})
+    form = InputRequest(
+        "form", "Sure?", {"message": "Sure?", "requestedSchema": schema}
+    )
     whole = {"ok": True, "size": 10**30}
     for content, filled in (
         ({}, whole),
@@ -130,7 +154,9 @@ def test_accepting_a_form_fills_in_its_defaults() -> None:
         accepted = {"action": "accept", "content": content}
         _, answers = fulfilled({"a": form}, rule=[{"key": "a", **accepted}])
         assert answers["a"][0]["content"] == filled
-    _, answers = fulfilled({"a": form}, rest=REST, replies=[reply({"a": {"action": "accept"}})])
+    _, answers = fulfilled(
+        {"a": form}, rest=REST, replies=[reply({"a": {"action": "accept"}})]
+    )
     assert answers["a"][0] == {"action": "accept", "content": whole}
     assert fulfilled({"a": form}, rule=[{"key": "a", **NO}])[1] == {"a": (NO, "rule 1")}
 
@@ -139,17 +165,26 @@ def test_an_integer_of_any_length_is_sent_as_it_was_written() -> None:
     """No answer becomes a number with an exponent on its way, whoever gives it."""
     digits = "123456789012345678901234567890"
     number = {"type": "object", "properties": {"n": {"type": "integer"}}}
-    form = InputRequest("form", "How many?", {"message": "?", "requestedSchema": number})
+    form = InputRequest(
+        "form", "How many?", {"message": "?", "requestedSchema": number}
+    )
     spelled = f'{{"action":"accept","content":{{"n":{digits}}}}}'
     sources: Any = (
         ((f"n={digits}",), {}),
         ((), {"rule": [{"action": "accept", "content": {"n": int(digits)}}]}),
-        ((), {"rest": REST, "replies": [b'{"inputResponses":{"a":%s}}' % spelled.encode()]}),
+        (
+            (),
+            {
+                "rest": REST,
+                "replies": [b'{"inputResponses":{"a":%s}}' % spelled.encode()],
+            },
+        ),
     )
     for given, more in sources:
         _, answers = fulfilled({"a": form}, *given, **more)
         assert (
-            write_answers(DIALECTS[0].name, {"a": answers["a"][0]}) == f'{{"a":{spelled}}}'.encode()
+            write_answers(DIALECTS[0].name, {"a": answers["a"][0]})
+            == f'{{"a":{spelled}}}'.encode()
         )
 
 
@@ -165,19 +200,28 @@ def test_an_endpoint_that_answers_twice_is_refused(replied: bytes) -> None:
     """Of two answers to one question none is taken."""
     replies = [replied % {b"no": compact(NO)}]
     _, (key, detail) = fulfilled({"a": FORM}, rest=REST, replies=replies)
-    assert (key, "'a' twice" in detail or "`inputResponses` twice" in detail) == ("a", True)
+    assert (key, "'a' twice" in detail or "`inputResponses` twice" in detail) == (
+        "a",
+        True,
+    )
 
 
 def test_nothing_is_answered_where_one_request_is_not() -> None:
     """What happens otherwise is for forms and URLs; what is required fails."""
     assert fulfilled({"a": FORM}) == ([], ("a", "nothing answers it", "ok"))
     assert fulfilled({"a": FORM}, otherwise="decline") == ([], {"a": (NO, "otherwise")})
-    assert fulfilled({"a": ROOTS}, otherwise="decline") == ([], ("a", "nothing answers it", "a"))
+    assert fulfilled({"a": ROOTS}, otherwise="decline") == (
+        [],
+        ("a", "nothing answers it", "a"),
+    )
 
 
 def test_what_is_optional_is_left_out() -> None:
     """Only in the array dialect may a request go without an answer."""
-    items = [{"id": "a", "kind": "string"}, {"id": "b", "kind": "string", "required": False}]
+    items = [
+        {"id": "a", "kind": "string"},
+        {"id": "b", "kind": "string", "required": False},
+    ]
     ask = recognise({"inputRequests": items, "requestState": "s"})
     assert ask is not None
     requests = ask.input_requests
@@ -222,10 +266,17 @@ def test_answer_by_field_answers_one_question(
 def test_kinds_are_those_of_the_sources() -> None:
     """Without a source, and with a person, all kinds are declared."""
     everything = {"form", "url", "sampling", "roots"}
-    url, roots = file(rule=[{"kind": "url", **NO}]), file(rule=[{"kind": "roots", "result": {}}])
+    url, roots = (
+        file(rule=[{"kind": "url", **NO}]),
+        file(rule=[{"kind": "roots", "result": {}}]),
+    )
     given = GivenAnswers(read_pairs(["a=1"], "answer"))
 
-    assert AnswerSources().kinds == AnswerSources(has_person=True, file=url).kinds == everything
+    assert (
+        AnswerSources().kinds
+        == AnswerSources(has_person=True, file=url).kinds
+        == everything
+    )
     assert AnswerSources(file=url).kinds == {"url"}
     assert AnswerSources(given, roots).kinds == {"form", "url", "roots"}
 
@@ -341,7 +392,9 @@ def test_pushed_request_is_answered_by_its_result() -> None:
 
 def test_server_that_asks_for_ever_stops_at_the_cap() -> None:
     """As the TypeScript SDK has it: at most 10 rounds, and 250 ms before one without requests."""
-    assert reply_to(rounds(), ask(asks(state="s"), state="s"), pauses=0.25).value is None
+    assert (
+        reply_to(rounds(), ask(asks(state="s"), state="s"), pauses=0.25).value is None
+    )
     own = rounds(otherwise="decline")
     assert reply_to(own, ask(asks("a"), 10)) is not None
     assert not own.overrun
@@ -363,7 +416,10 @@ def test_what_nobody_answers_ends_the_call() -> None:
     ("body", "fault"),
     [
         (compact(result({"content": []})), None),
-        (compact({"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": "m"}}), None),
+        (
+            compact({"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": "m"}}),
+            None,
+        ),
         (
             compact(result({"resultType": "input_required"})),
             "the server asks for input in a form that nobody can read",

@@ -106,16 +106,25 @@ SCHEMA: Any = {
         (
             ["deploy", "env=5", "count=5", "other=x", "more:=[1]"],
             "tools/call",
-            {"name": "deploy", "arguments": {"env": "5", "count": 5, "other": "x", "more": [1]}},
+            {
+                "name": "deploy",
+                "arguments": {"env": "5", "count": 5, "other": "x", "more": [1]},
+            },
         ),
         (["prompts/get", "notes"], "prompts/get", {"name": "notes"}),
-        (["resources/read", "file:///a?b=c"], "resources/read", {"uri": "file:///a?b=c"}),
+        (
+            ["resources/read", "file:///a?b=c"],
+            "resources/read",
+            {"uri": "file:///a?b=c"},
+        ),
         (["tools/list", "cursor=2"], "tools/list", {"cursor": "2"}),
         (["tasks/update", "t", "n:=1"], "tasks/update", {"taskId": "t", "n": 1}),
         (["ping"], "ping", {}),
     ],
 )
-def test_words_name_a_tool_or_a_method(words: list[str], method: str, params: Any) -> None:
+def test_words_name_a_tool_or_a_method(
+    words: list[str], method: str, params: Any
+) -> None:
     """What is no method is a tool; a text is read as the type that the schema has."""
     wanted = wanted_of(words)
     assert wanted.method == method
@@ -126,15 +135,29 @@ def test_words_name_a_tool_or_a_method(words: list[str], method: str, params: An
     ("read", "words", "reason"),
     [
         (wanted_of, [], "there is nothing to call; name a tool, or a method"),
-        (wanted_of, ["prompts/get"], "prompts/get needs what it names; write prompts/get NAME"),
+        (
+            wanted_of,
+            ["prompts/get"],
+            "prompts/get needs what it names; write prompts/get NAME",
+        ),
         (wanted_of, ["deploy", "env"], "argument: 'env' has no name and value"),
-        (given, ["confirm"], "answer: 'confirm' has no name and value; write name=text or name:="),
+        (
+            given,
+            ["confirm"],
+            "answer: 'confirm' has no name and value; write name=text or name:=",
+        ),
         (given, ["=1"], "answer: '' has no name and value"),
         (given, ["a=1", "a=2"], "answer 'a' is given twice"),
-        (given, ["a:=yes"], "answer 'a': what follows := is no JSON; a text is written a=text"),
+        (
+            given,
+            ["a:=yes"],
+            "answer 'a': what follows := is no JSON; a text is written a=text",
+        ),
     ],
 )
-def test_what_is_no_call_or_no_pair_is_refused(read: Any, words: list[str], reason: str) -> None:
+def test_what_is_no_call_or_no_pair_is_refused(
+    read: Any, words: list[str], reason: str
+) -> None:
     """The message says what is missing, names the pair, and never has its value."""
     with pytest.raises(UsageError) as caught:
         read(words) if read is wanted_of else read(*words)
@@ -155,7 +178,10 @@ DEPLOY = InputRequest("form", "Deploy to prod?")
 
 
 def asked(
-    request: InputRequest, key: str = "confirm", name: str = "deploy", method: str = "tools/call"
+    request: InputRequest,
+    key: str = "confirm",
+    name: str = "deploy",
+    method: str = "tools/call",
 ) -> Asked:
     """Return what a call is asked."""
     return Asked(method, name, {}, 1, {key: request})
@@ -189,7 +215,10 @@ ACCEPTED = {"action": "accept", "content": {"confirm": True}}
         ("pattern = 'Deploy'", False),
     ],
 )
-def test_rule_answers_what_all_of_its_conditions_name(condition: str, fits: bool) -> None:  # noqa: FBT001
+def test_rule_answers_what_all_of_its_conditions_name(
+    condition: str,
+    fits: bool,  # noqa: FBT001
+) -> None:
     """A message is compared whole, and a pattern is one for the whole message."""
     assert answer_of(f"[[rule]]\n{condition}\n{ACCEPT}") == (ACCEPTED if fits else None)
 
@@ -234,7 +263,12 @@ def test_file_says_which_kinds_it_can_answer() -> None:
     assert kinds(f"[[rule]]\n{ACCEPT}") == {"form"}
     assert kinds('[[rule]]\nkind = "url"\naction = "accept"') == {"url"}
     assert kinds('[[rule]]\nkind = "roots"\nresult = {}') == {"roots"}
-    assert kinds('[rest]\nurl = "http://localhost/"') == {"form", "url", "sampling", "roots"}
+    assert kinds('[rest]\nurl = "http://localhost/"') == {
+        "form",
+        "url",
+        "sampling",
+        "roots",
+    }
 
 
 @pytest.mark.parametrize(
@@ -242,17 +276,44 @@ def test_file_says_which_kinds_it_can_answer() -> None:
     [
         ("a =", "answers.toml is no TOML: "),
         ("rules = []", "answers.toml: rules: Extra inputs are not permitted"),
-        ('otherwise = "ask"', "answers.toml: otherwise: Input should be 'fail', 'decline' or"),
+        (
+            'otherwise = "ask"',
+            "answers.toml: otherwise: Input should be 'fail', 'decline' or",
+        ),
         ("[rest]", "answers.toml: rest.url: Field required"),
-        ('[rest]\nurl = "http://a"\ntimeout = 0', "rest.timeout: Input should be greater than 0"),
-        (f'[[rule]]\n{ACCEPT}\n[[rule]]\ntol = "a"', "rule 2: tol: Extra inputs are not permitted"),
-        (f"[[rule]]\n{ACCEPT}\n[[rule]]\ntool = 5", "rule 2: tool: Input should be a valid string"),
-        ('[[rule]]\nkind = "forms"\naction = "accept"', "rule 1: kind: Input should be 'form'"),
-        ('[[rule]]\nkey = "a"', "rule 1: exactly one of action, result and value is needed"),
+        (
+            '[rest]\nurl = "http://a"\ntimeout = 0',
+            "rest.timeout: Input should be greater than 0",
+        ),
+        (
+            f'[[rule]]\n{ACCEPT}\n[[rule]]\ntol = "a"',
+            "rule 2: tol: Extra inputs are not permitted",
+        ),
+        (
+            f"[[rule]]\n{ACCEPT}\n[[rule]]\ntool = 5",
+            "rule 2: tool: Input should be a valid string",
+        ),
+        (
+            '[[rule]]\nkind = "forms"\naction = "accept"',
+            "rule 1: kind: Input should be 'form'",
+        ),
+        (
+            '[[rule]]\nkey = "a"',
+            "rule 1: exactly one of action, result and value is needed",
+        ),
         ('[[rule]]\naction = "accept"\nvalue = 1', "it has action and value"),
-        ('[[rule]]\naction = "decline"\ncontent = {}', 'content only goes with action = "accept"'),
-        ('[[rule]]\nkind = "roots"\naction = "accept"', "kind roots is not answered by action"),
-        (f'[[rule]]\npattern = "("\n{ACCEPT}', "rule 1: pattern is no regular expression: miss"),
+        (
+            '[[rule]]\naction = "decline"\ncontent = {}',
+            'content only goes with action = "accept"',
+        ),
+        (
+            '[[rule]]\nkind = "roots"\naction = "accept"',
+            "kind roots is not answered by action",
+        ),
+        (
+            f'[[rule]]\npattern = "("\n{ACCEPT}',
+            "rule 1: pattern is no regular expression: miss",
+        ),
         (
             '[[rule]]\naction = "accept"\ncontent = { day = 2026-07-28 }',
             "rule 1: content.day: input was not a valid JSON value",
@@ -268,10 +329,14 @@ def test_fault_names_rule_and_field(text: str, reason: str) -> None:
 
 def test_published_schema_is_the_models() -> None:
     """The schema in the documentation is generated, and takes what the reader takes."""
-    schema = json.loads((Path(__file__).parents[3] / "docs" / "answers.schema.json").read_text())
+    schema = json.loads(
+        (Path(__file__).parents[3] / "docs" / "answers.schema.json").read_text()
+    )
     assert schema.pop("$schema") == "https://json-schema.org/draft/2020-12/schema"
     assert schema == AnswersFile.model_json_schema()
-    jsonschema.validate({"otherwise": "decline", "rule": [{"tool": "deploy", **ACCEPTED}]}, schema)
+    jsonschema.validate(
+        {"otherwise": "decline", "rule": [{"tool": "deploy", **ACCEPTED}]}, schema
+    )
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({"rule": [{"tol": "deploy"}]}, schema)
 
@@ -294,7 +359,14 @@ def recorded(*answers: Any) -> Cassette:
 
 def test_rules_from_a_recording_give_its_answers() -> None:
     """Whatever the texts, and with fractions and exponents; every question is answered again."""
-    content = {"n": 1.5, "m": 2e30, "t": 'a "b" \\ \x00 ü 😀', "l": ["a"], "f": True, "é": 1}
+    content = {
+        "n": 1.5,
+        "m": 2e30,
+        "t": 'a "b" \\ \x00 ü 😀',
+        "l": ["a"],
+        "f": True,
+        "é": 1,
+    }
     written = answers_text(recorded(accepted(**content, x=None)), "f.json")
 
     answer = answer_of(written, InputRequest("form", MESSAGE), key="a")
@@ -308,8 +380,12 @@ def test_other_answers_to_the_same_question_are_comments() -> None:
     written = answers_text(recorded(*answers), "f.json")
 
     assert written.count("[[rule]]") == 1
-    assert '# #2 answers the same question otherwise:\n# action = "decline"\n' in written
-    assert "[[rule]]" not in answers_text(loaded(cassette_of((CALL, asks("a")))), "f.json")
+    assert (
+        '# #2 answers the same question otherwise:\n# action = "decline"\n' in written
+    )
+    assert "[[rule]]" not in answers_text(
+        loaded(cassette_of((CALL, asks("a")))), "f.json"
+    )
     assert 'result = "yes"' in answers_text(recorded("yes"), "f.json")
 
 
@@ -335,4 +411,9 @@ def test_array_and_pushed_questions_have_rules() -> None:
     (rule,) = tomllib.loads(answers_text(loaded(array), "f.json"))["rule"]
     assert (rule["value"], rule["key"]) == ("Rome", "city")
     (rule,) = tomllib.loads(answers_text(pushed, "f.json"))["rule"]
-    assert rule == {"tool": "deploy", "message": "Deploy?", "kind": "form", "action": "decline"}
+    assert rule == {
+        "tool": "deploy",
+        "message": "Deploy?",
+        "kind": "form",
+        "action": "decline",
+    }

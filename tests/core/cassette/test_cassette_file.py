@@ -59,11 +59,20 @@ CALL = tool("deploy", env="prod")
 STATE = "S" * 30
 TALK = (
     (CALL, asks("ok", state=STATE)),
-    (post(retry(CALL, {"ok": YES}, state=STATE), ("Accept", "a"), ("Accept", "b")), text("done")),
+    (
+        post(retry(CALL, {"ok": YES}, state=STATE), ("Accept", "a"), ("Accept", "b")),
+        text("done"),
+    ),
     (retry(CALL, {"ok": NO}, state=STATE), asks("again")),
     (retry(CALL, {"ok": YES}, state="T" * 30), text("refused")),
-    (get("/mcp?x=1", ("Accept", "a"), ("Accept", "b")), Answer((b"\xff", b"x"), end=End.OPEN)),
-    (tool("flow"), Answer((sse(progress(1)), b": ping\n\n"), STREAM_HEADERS, end=End.BROKEN)),
+    (
+        get("/mcp?x=1", ("Accept", "a"), ("Accept", "b")),
+        Answer((b"\xff", b"x"), end=End.OPEN),
+    ),
+    (
+        tool("flow"),
+        Answer((sse(progress(1)), b": ping\n\n"), STREAM_HEADERS, end=End.BROKEN),
+    ),
     (tool("gone"), Answer((), status=0, end=End.OPEN)),
 )
 Change = Callable[[Any], object]
@@ -125,7 +134,10 @@ def test_recorders_and_their_exchanges_come_back() -> None:
 @pytest.mark.parametrize(
     ("raw", "shown"),
     [
-        (b'{"a":null,"b":[1.5,true,"\xc3\xa9"]}', {"body": {"a": None, "b": [1.5, True, "é"]}}),
+        (
+            b'{"a":null,"b":[1.5,true,"\xc3\xa9"]}',
+            {"body": {"a": None, "b": [1.5, True, "é"]}},
+        ),
         (b"false", {"body": False}),
         (b"", {}),
         (b"null", {"text": "null"}),
@@ -154,7 +166,10 @@ def test_body_has_the_most_readable_form_that_gives_it_back(
             b'event: x\ndata: {"a":1}\n\n',
             {"before": "event: x\ndata: ", "data": {"a": 1}, "after": "\n\n"},
         ),
-        (b'data:{"a":1}\r\n\r\n', {"before": "data:", "data": {"a": 1}, "after": "\r\n\r\n"}),
+        (
+            b'data:{"a":1}\r\n\r\n',
+            {"before": "data:", "data": {"a": 1}, "after": "\r\n\r\n"},
+        ),
         (b"data: 1\n:x\n\n", {"before": "data: ", "data": 1, "after": "\n:x\n\n"}),
         (b'data: {"a": 1}\n\n', {"text": 'data: {"a": 1}\n\n'}),
         (b'data: {"a":\ndata: 1}\n\n', {"text": 'data: {"a":\ndata: 1}\n\n'}),
@@ -182,12 +197,25 @@ def test_file_is_indented_and_has_one_exchange_a_line() -> None:
     before, block = data.split(b'  "recording": ')
     head = {key: value for key, value in tree.items() if key != "recording"}
 
-    assert list(head) == ["$schema", "version", "upstream", "request_state", "interactions"]
+    assert list(head) == [
+        "$schema",
+        "version",
+        "upstream",
+        "request_state",
+        "interactions",
+    ]
     assert list(tree["interactions"][1]) == ["branch", "request", "elicitation_turns"]
-    assert tree["interactions"][3]["request"]["http"]["headers"] == {"Accept": ["a", "b"]}
-    assert orjson.dumps(head, option=orjson.OPT_INDENT_2).removesuffix(b"\n}") + b",\n" == before
+    assert tree["interactions"][3]["request"]["http"]["headers"] == {
+        "Accept": ["a", "b"]
+    }
+    assert (
+        orjson.dumps(head, option=orjson.OPT_INDENT_2).removesuffix(b"\n}") + b",\n"
+        == before
+    )
     lines = [line for line in block.split(b"\n") if line.startswith(b"      {")]
-    assert [json.loads(line.rstrip(b",")) for line in lines] == tree["recording"]["exchanges"]
+    assert [json.loads(line.rstrip(b",")) for line in lines] == tree["recording"][
+        "exchanges"
+    ]
     assert data.endswith(b"]\n  }\n}\n")
 
 
@@ -200,7 +228,12 @@ def test_file_is_valid_by_the_published_schema() -> None:
     named = {"PieceModel", "Piece"} & published["$defs"].keys()
     assert (published["$id"], named) == (SCHEMA_ID, {"Piece"})
     assert list(validator.iter_errors(tree_of())) == []
-    for change in ({"version": 2}, {"extra": 1}, {"interactions": {}}, {"request_state": "open"}):
+    for change in (
+        {"version": 2},
+        {"extra": 1},
+        {"interactions": {}},
+        {"request_state": "open"},
+    ):
         assert not validator.is_valid({**tree_of(), **change})
 
 
@@ -210,8 +243,13 @@ def test_file_is_valid_by_the_published_schema() -> None:
 @pytest.mark.parametrize("sizes", [[], [None], [99, 1], [1, 4], [3, 3]])
 def test_timings_that_do_not_fit_lose_no_byte(sizes: list[int | None]) -> None:
     """Edited timings may cost the rhythm, but never change what is served."""
-    pieces = [{"at_ms": 0, "after": 1} | ({"size": size} if size else {}) for size in sizes]
-    for chunks, headers in (((b"123", b"456"), ()), ((sse(b"1"), sse(b"2")), STREAM_HEADERS)):
+    pieces = [
+        {"at_ms": 0, "after": 1} | ({"size": size} if size else {}) for size in sizes
+    ]
+    for chunks, headers in (
+        ((b"123", b"456"), ()),
+        ((sse(b"1"), sse(b"2")), STREAM_HEADERS),
+    ):
         tree = without_digests(tree_of((get("/"), Answer(chunks, headers))))
         tree["recording"]["exchanges"][0]["pieces"] = pieces
         response = load(orjson.dumps(tree), "f").interactions[0].exchanges[0].response
@@ -224,7 +262,9 @@ def test_facts_may_be_missing_or_in_another_order() -> None:
     data = encode_cassette(cassette_of(*TALK))
 
     def facts_of(change: Change) -> list[tuple[int | None, float]]:
-        cassette = load(edited(lambda tree: change(tree["recording"]["exchanges"]), data), "f")
+        cassette = load(
+            edited(lambda tree: change(tree["recording"]["exchanges"]), data), "f"
+        )
         own = [each for one in cassette.interactions for each in one.own]
         return [(each.number, each.ended_ms) for each in own]
 
@@ -261,12 +301,16 @@ def test_digests_are_those_that_the_description_of_the_format_gives() -> None:
         return b"%d:%b," % (len(raw), raw)
 
     def headers(members: dict[str, str]) -> bytes:
-        return b"".join(netstring(each.encode()) for pair in members.items() for each in pair)
+        return b"".join(
+            netstring(each.encode()) for pair in members.items() for each in pair
+        )
 
     def body(members: dict[str, Any]) -> bytes:
         return json.dumps(members["body"], separators=(",", ":")).encode()
 
-    tree = json.loads(dump(loaded(cassette_of((CALL, text("done")), (tool("o", n=1), text("t"))))))
+    tree = json.loads(
+        dump(loaded(cassette_of((CALL, text("done")), (tool("o", n=1), text("t")))))
+    )
     for each in tree["recording"]["exchanges"]:
         interaction = tree["interactions"][each["interaction"] - 1]
         request, response = interaction["request"], interaction["response"]
@@ -285,7 +329,9 @@ def test_digests_are_those_that_the_description_of_the_format_gives() -> None:
 
 
 REQUEST = Request("POST", "/mcp", (("a", "b"), ("c", "d")), b"body")
-RESPONSE = Response(200, (("e", "f"),), (Piece(b"12", 0, 0), Piece(b"3", 0, 0)), End.COMPLETE)
+RESPONSE = Response(
+    200, (("e", "f"),), (Piece(b"12", 0, 0), Piece(b"3", 0, 0)), End.COMPLETE
+)
 
 
 @pytest.mark.parametrize(
@@ -308,7 +354,10 @@ def test_whatever_differs_gives_another_digest(
     """No two fields can be mistaken for others; only how the network cut a body doesn't count."""
     digest = exchange_sha256(REQUEST, RESPONSE)
     assert exchange_sha256(request_, response) != digest
-    assert exchange_sha256(REQUEST, replace(RESPONSE, pieces=(Piece(b"123", 5, 6),))) == digest
+    assert (
+        exchange_sha256(REQUEST, replace(RESPONSE, pieces=(Piece(b"123", 5, 6),)))
+        == digest
+    )
 
 
 TURN = ("elicitation_turns", 0)
@@ -330,7 +379,9 @@ def test_exchange_that_is_not_the_recorded_one_is_refused(
     tree = tree_of(*TALK)
     at(tree["interactions"][0], *path)["body"]["jsonrpc"] = "3.0"
 
-    with pytest.raises(CassetteError, match=f"^f: {place}.*the sha256 of .*check f --fix$"):
+    with pytest.raises(
+        CassetteError, match=f"^f: {place}.*the sha256 of .*check f --fix$"
+    ):
         load(orjson.dumps(tree), "f")
 
 
@@ -343,7 +394,10 @@ def test_exchange_that_is_not_the_recorded_one_is_refused(
         (b" \n", r"^f: not JSON: "),
         (b"{", r"^f: not JSON: .*; the file is damaged or no cassette; restore it"),
         (b"\xff", r"^f: not JSON: "),
-        (SMALL.replace(b'"number":1', b'"number"1'), r"^f: not JSON: .*line \d+ column"),
+        (
+            SMALL.replace(b'"number":1', b'"number"1'),
+            r"^f: not JSON: .*line \d+ column",
+        ),
         (
             b"{\n<<<<<<< HEAD\n1\n=======\n2\n>>>>>>> x\n}",
             r"^f: line 2 is the mark of a merge conf",
@@ -352,7 +406,10 @@ def test_exchange_that_is_not_the_recorded_one_is_refused(
             b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n",
             r"^f: a pointer of Git LFS, and not the cassette; fetch it with: git lfs pull$",
         ),
-        (SMALL.decode().encode("utf-16"), r"^f: not JSON: .*UTF-16, and a cassette is UTF-8"),
+        (
+            SMALL.decode().encode("utf-16"),
+            r"^f: not JSON: .*UTF-16, and a cassette is UTF-8",
+        ),
         (b"[]", r"^f: JSON, but no mrtr-cassette file"),
         (b'{"interactions":[]}', r"^f: JSON, but no mrtr-cassette file"),
         (b'{"version":true,"interactions":[]}', r"^f: JSON, but no mrtr-cassette file"),
@@ -360,11 +417,16 @@ def test_exchange_that_is_not_the_recorded_one_is_refused(
             b'{"version":2,"interactions":[]}',
             r"^f: cassette version 2, and this program reads version 1; update mrtr-cassette$",
         ),
-        (b'{"version":0,"interactions":[]}', r"^f: cassette version 0, .*; record it again$"),
+        (
+            b'{"version":0,"interactions":[]}',
+            r"^f: cassette version 0, .*; record it again$",
+        ),
         (b'{"version":1,"interactions":[]}', r"^f: at /upstream: field required(;|$)"),
     ],
 )
-def test_file_that_is_no_cassette_is_refused_with_the_way_out(data: bytes, message: str) -> None:
+def test_file_that_is_no_cassette_is_refused_with_the_way_out(
+    data: bytes, message: str
+) -> None:
     """An error names file, place and reason, and what can be done."""
     with pytest.raises(CassetteError, match=message):
         load(data, "f")
@@ -403,26 +465,54 @@ def put(tree: Any, path: Sequence[str | int], to: Any) -> None:
     ("path", "to", "message"),
     [
         (("upstream",), 5, "/upstream: input should be a valid string, found 5"),
-        (("a/b",), "x" * 300, r"/a~1b: extra inputs .*, found 'x{199}… \(102 more characters\)"),
+        (
+            ("a/b",),
+            "x" * 300,
+            r"/a~1b: extra inputs .*, found 'x{199}… \(102 more characters\)",
+        ),
         ((*FIRST, "request"), GONE, "/interactions/0/request: field required"),
-        ((*FIRST, "response", "status"), "200", "/interactions/0/response/status: .* found '200'"),
+        (
+            (*FIRST, "response", "status"),
+            "200",
+            "/interactions/0/response/status: .* found '200'",
+        ),
         ((*FIRST, "request", "text"), "1", "/interactions/0: both `body` and `text`"),
         ((*FIRST, "request", "body"), DEEP, "/interactions/0: "),
         ((*FOURTH, "response", "base64"), "A", "/interactions/3: Invalid base64"),
         (("redaction",), RULES, "/redaction: .*no regular expression"),
-        (("redaction",), with_patterns("(a)" * 300), "/redaction: .*too many groups: 200"),
-        (("redaction",), with_patterns("(a)" * 20_000), "/redaction: .* has 60,000 characters"),
-        (("redaction",), with_patterns(r"\pL{1,250}"), "/redaction: .*repeats too much"),
+        (
+            ("redaction",),
+            with_patterns("(a)" * 300),
+            "/redaction: .*too many groups: 200",
+        ),
+        (
+            ("redaction",),
+            with_patterns("(a)" * 20_000),
+            "/redaction: .* has 60,000 characters",
+        ),
+        (
+            ("redaction",),
+            with_patterns(r"\pL{1,250}"),
+            "/redaction: .*repeats too much",
+        ),
         (
             ("redaction",),
             with_patterns(*["(a)"] * 201),
             "/redaction: .*there are 201 .* 100 at most",
         ),
-        (("redaction",), with_patterns(*["(a)(b)(c)"] * 70), "/redaction: .*too many groups"),
+        (
+            ("redaction",),
+            with_patterns(*["(a)(b)(c)"] * 70),
+            "/redaction: .*too many groups",
+        ),
         ((*SECOND, "branch", "of"), 2, "/interactions/1: it branches at no answered"),
         ((*SECOND, "branch", "turn"), 3, "/interactions/1: it branches at no answered"),
         ((*SECOND, TURNS), [ASK], "/interactions/1: it branches at no answered result"),
-        ((*SECOND, "request", "body"), 1, "/interactions/1: .* not the same as interaction 1"),
+        (
+            (*SECOND, "request", "body"),
+            1,
+            "/interactions/1: .* not the same as interaction 1",
+        ),
         ((*FIRST, TURNS), [ASK] * 2, "/interactions/0: turn 2 follows a turn without"),
         ((*FIRST, TURNS), [ASK], "/interactions/0: `response` follows a turn without"),
     ],
@@ -439,12 +529,42 @@ def test_what_cannot_have_been_recorded_is_named_by_its_place(
     ("turn", "path", "to", "reason"),
     [
         (0, ("ask", "events"), [], "at {at}/push/ask/events: "),
-        (0, ("ask", "events", 0, "event"), 9, "at /interactions/1: elicitation-1 is no request"),
-        (0, ("ask", "events", 0, "event"), 2, "at /interactions/1: elicitation-1 is no request"),
-        (0, ("ask", "events", 1, "interaction"), 9, "at /interactions/1: roots-1 is no request"),
-        (0, ("ask", "events", 1, "key"), "elicitation-1", "at /interactions/1: keys of turn 1"),
-        (0, ("answer", "responses", 1, "key"), "other", "at /interactions/1: keys of turn 1"),
-        (1, ("ask", "events", 0, "event"), 0, "at /interactions/2: up to the ask of turn 3"),
+        (
+            0,
+            ("ask", "events", 0, "event"),
+            9,
+            "at /interactions/1: elicitation-1 is no request",
+        ),
+        (
+            0,
+            ("ask", "events", 0, "event"),
+            2,
+            "at /interactions/1: elicitation-1 is no request",
+        ),
+        (
+            0,
+            ("ask", "events", 1, "interaction"),
+            9,
+            "at /interactions/1: roots-1 is no request",
+        ),
+        (
+            0,
+            ("ask", "events", 1, "key"),
+            "elicitation-1",
+            "at /interactions/1: keys of turn 1",
+        ),
+        (
+            0,
+            ("answer", "responses", 1, "key"),
+            "other",
+            "at /interactions/1: keys of turn 1",
+        ),
+        (
+            1,
+            ("ask", "events", 0, "event"),
+            0,
+            "at /interactions/2: up to the ask of turn 3",
+        ),
         (2, ("via",), "push", "at {at}/push/ask/events/0/key: field required"),
         (2, ("via",), "mail", "at {at}: `via` should be 'result', 'push' or 'task'"),
     ],
@@ -471,13 +591,19 @@ def test_pushed_turn_that_cannot_be_is_refused(
 ADD = with_token(tool("add", a=1), "t")
 
 
-def piped(number: int, request: Request, *lines: bytes, end: End | None) -> RecordedInteraction:
+def piped(
+    number: int, request: Request, *lines: bytes, end: End | None
+) -> RecordedInteraction:
     """Return what was recorded of one request on a pipe; without an end there was no response."""
     response = None
     if end is not None:
-        pieces = tuple(Piece(line, number + index, number) for index, line in enumerate(lines))
+        pieces = tuple(
+            Piece(line, number + index, number) for index, line in enumerate(lines)
+        )
         response = Response(NO_STATUS, (), pieces, end)
-    exchange = RecordedExchange(number, request, response, number, number + 5, None, None)
+    exchange = RecordedExchange(
+        number, request, response, number, number + 5, None, None
+    )
     return RecordedInteraction(number, (exchange,), None, is_orphan=False)
 
 
@@ -485,9 +611,21 @@ INITIALIZED = notification("notifications/initialized")
 PIPED = replace(
     loaded(cassette_of()),
     interactions=(
-        piped(1, channel_request(), b"ready\n", b"\xff\n", b'{"a": 1}\n', b"{}", end=End.OPEN),
         piped(
-            2, line_request(ADD), progress("t") + b"\n", answer(ADD, {}) + b"\n", end=End.COMPLETE
+            1,
+            channel_request(),
+            b"ready\n",
+            b"\xff\n",
+            b'{"a": 1}\n',
+            b"{}",
+            end=End.OPEN,
+        ),
+        piped(
+            2,
+            line_request(ADD),
+            progress("t") + b"\n",
+            answer(ADD, {}) + b"\n",
+            end=End.COMPLETE,
         ),
         piped(3, line_request(INITIALIZED, "mrtr-session:1"), end=None),
         piped(4, line_request(b"no json\n"), end=None),
@@ -510,14 +648,22 @@ def test_file_of_pipes_has_no_http() -> None:
     """It has lines, and no member that only HTTP gives a meaning."""
     first, second, third, fourth, fifth = json.loads(dump(PIPED))["interactions"]
 
-    lines = [{"text": "ready\n"}, {"base64": "/wo="}, {"text": '{"a": 1}\n'}, {"text": "{}"}]
+    lines = [
+        {"text": "ready\n"},
+        {"base64": "/wo="},
+        {"text": '{"a": 1}\n'},
+        {"text": "{}"},
+    ]
     assert first == {
         "request": {},
         "elicitation_turns": [],
         "response": {"end": "open", "lines": lines},
     }
     assert second["request"] == {"body": json.loads(ADD)}
-    assert [line["data"]["jsonrpc"] for line in second["response"]["lines"]] == ["2.0", "2.0"]
+    assert [line["data"]["jsonrpc"] for line in second["response"]["lines"]] == [
+        "2.0",
+        "2.0",
+    ]
     assert third["request"]["session"] == "mrtr-session:1"
     assert fourth == {"request": {"text": "no json"}, "elicitation_turns": []}
     assert fifth["response"] == {"end": "broken"}

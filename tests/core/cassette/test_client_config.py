@@ -37,7 +37,9 @@ WITH_COMMENTS = b"""\xef\xbb\xbf{
 
 @pytest.mark.parametrize("ours", [RECORD, REPLAY])
 @pytest.mark.parametrize("server", ["weather", "plain", "empty", "sérver"])
-def test_wrapping_and_unwrapping_gives_back_every_byte(server: str, ours: Sequence[str]) -> None:
+def test_wrapping_and_unwrapping_gives_back_every_byte(
+    server: str, ours: Sequence[str]
+) -> None:
     """Comments, last commas, a byte order mark, variables and odd spaces are all still there."""
     changed = wrapped(WITH_COMMENTS, "f", server, ours)
 
@@ -52,7 +54,9 @@ an_argument = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
     an_argument,
     st.none() | st.lists(an_argument, max_size=4),
     st.sampled_from([None, 0, 2, "\t"]),
-    st.sampled_from([json.dumps, lambda tree, **how: json.dumps(tree, ensure_ascii=False, **how)]),
+    st.sampled_from(
+        [json.dumps, lambda tree, **how: json.dumps(tree, ensure_ascii=False, **how)]
+    ),
     an_argument,
     st.sampled_from(["mcpServers", "servers"]),
 )
@@ -87,7 +91,11 @@ def test_any_server_comes_back(
         (WITH_COMMENTS, "nobody", "no server 'nobody'; it has 'weather', 'plain'"),
         (WITH_COMMENTS, "remote", "the server 'remote' has no `command`"),
         (WITH_COMMENTS, "odd", "`args` of the server 'odd' is no list"),
-        (wrapped(WITH_COMMENTS, "f", "weather", REPLAY), "weather", "is wrapped already"),
+        (
+            wrapped(WITH_COMMENTS, "f", "weather", REPLAY),
+            "weather",
+            "is wrapped already",
+        ),
     ],
 )
 def test_what_cannot_be_wrapped_is_named(data: bytes, server: str, reason: str) -> None:

@@ -54,7 +54,9 @@ def edited(change: Callable[[list[Any]], object]) -> bytes:
 def facts_of(data: bytes) -> str:
     """Return number, interaction and turn of each exchange."""
     facts = json.loads(data)["recording"]["exchanges"]
-    return " ".join(f"{each['number']}:{each['interaction']}.{each['turn']}" for each in facts)
+    return " ".join(
+        f"{each['number']}:{each['interaction']}.{each['turn']}" for each in facts
+    )
 
 
 def change_id(interactions: list[Any]) -> None:
@@ -77,11 +79,17 @@ def tool_of(interaction: Any) -> Any:
         (lambda them: them.pop(), 1, "1:1.0 2:2.0 3:2.1 4:3.0"),
         (lambda them: them.insert(0, them.pop(2)), 4, "1:2.0 2:3.0 3:3.1 4:1.0 5:4.0"),
         (lambda them: (them.pop(0), change_id(them)), 5, "2:1.0 3:1.1 4:2.0 5:3.0"),
-        (lambda them: them.insert(1, tool_of(them[3])), 4, "1:1.0 2:3.0 3:3.1 4:4.0 5:5.0"),
+        (
+            lambda them: them.insert(1, tool_of(them[3])),
+            4,
+            "1:1.0 2:3.0 3:3.1 4:4.0 5:5.0",
+        ),
     ],
     ids=["edited", "removed", "last removed", "moved", "removed, edited", "added"],
 )
-def test_accepted_edit_loads(change: Callable[[list[Any]], object], count: int, facts: str) -> None:
+def test_accepted_edit_loads(
+    change: Callable[[list[Any]], object], count: int, facts: str
+) -> None:
     """An edit is refused until it is accepted; the facts go with their exchanges."""
     data = edited(change)
     with pytest.raises(CassetteError, match="mrtr-cassette check f --fix"):
@@ -95,7 +103,9 @@ def test_accepted_edit_loads(change: Callable[[list[Any]], object], count: int, 
     assert accept_edit(accepted, "f") == (accepted, 0)
 
 
-@pytest.mark.parametrize("spelled", [json.dumps, lambda tree: json.dumps(tree, indent=3)])
+@pytest.mark.parametrize(
+    "spelled", [json.dumps, lambda tree: json.dumps(tree, indent=3)]
+)
 def test_other_spelling_needs_no_new_digests(spelled: Callable[[Any], str]) -> None:
     """Digests cover values, so reformatting a file is no edit."""
     data = spelled(dict(reversed(json.loads(written()).items()))).encode()
@@ -129,7 +139,9 @@ def recorded(*script: Any) -> Cassette:
     return load(dump(loaded(cassette_of(*script))), "f")
 
 
-def with_response(cassette: Cassette, exchange: RecordedExchange, response: Response) -> bytes:
+def with_response(
+    cassette: Cassette, exchange: RecordedExchange, response: Response
+) -> bytes:
     """Return the file of a cassette with another response in the time of a recorded one."""
     new = replace(exchange, response=with_recorded_times(exchange, response))
     return dump(cassette.with_exchanges({exchange: new}))
@@ -145,7 +157,12 @@ def shown(data: bytes) -> bytes:
     [
         (SCRIPT, 1, text("later"), (SCRIPT[0], (AGAIN, text("later")), OTHER)),
         (SCRIPT, 0, LATER_ASK, ((DEPLOY, LATER_ASK), SCRIPT[1], OTHER)),
-        (((DEPLOY, Answer((), status=0)),), 0, text("at last"), ((DEPLOY, text("at last")),)),
+        (
+            ((DEPLOY, Answer((), status=0)),),
+            0,
+            text("at last"),
+            ((DEPLOY, text("at last")),),
+        ),
     ],
     ids=["result", "ask", "no response before"],
 )
@@ -171,8 +188,12 @@ def test_a_stream_has_a_time_for_each_event(count: int) -> None:
     assert exchange.response is not None
     new = response_of(stream(*[answer(DEPLOY, text("b"))] * count))
 
-    changed = load(with_response(cassette, exchange, new), "f").interactions[0].exchanges[0]
+    changed = (
+        load(with_response(cassette, exchange, new), "f").interactions[0].exchanges[0]
+    )
 
     assert changed.response is not None
     times = [piece[1:] for piece in exchange.response.pieces]
-    assert [piece[1:] for piece in changed.response.pieces] == (times + times[1:])[:count]
+    assert [piece[1:] for piece in changed.response.pieces] == (times + times[1:])[
+        :count
+    ]

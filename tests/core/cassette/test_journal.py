@@ -8,7 +8,17 @@ from itertools import product
 from typing import Any
 
 import pytest
-from builders import STREAM_HEADERS, Answer, exchange, get, progress, retry, sse, tool, values_of
+from builders import (
+    STREAM_HEADERS,
+    Answer,
+    exchange,
+    get,
+    progress,
+    retry,
+    sse,
+    tool,
+    values_of,
+)
 from messages import asks
 
 from mrtr_cassette.core.cassette.journal import (
@@ -35,7 +45,11 @@ EXCHANGES = [
     exchange(CALL, Answer((), status=0, end=End.OPEN), number=3),
     exchange(b"\xff\x00", b"\xfe", number=4),
     exchange(rb'"\ud800"', b'"\xed\xa0\x80"', number=5),
-    exchange(retry(CALL, {"ok": 1}, state="S"), Answer((b"a", b"b"), end=End.BROKEN), number=6),
+    exchange(
+        retry(CALL, {"ok": 1}, state="S"),
+        Answer((b"a", b"b"), end=End.BROKEN),
+        number=6,
+    ),
 ]
 LINES = [encode_line(each) for each in EXCHANGES]
 HEADER = JournalHeader(
@@ -100,7 +114,13 @@ def test_every_prefix_has_its_whole_lines() -> None:
         LINES[1][1:-1],
         *(
             with_checksum(body)[:-1]
-            for body in (b"5", b"[]", b"{}", b'{"continues":1}', b'{"number":1,"request":5}')
+            for body in (
+                b"5",
+                b"[]",
+                b"{}",
+                b'{"continues":1}',
+                b'{"number":1,"request":5}',
+            )
         ),
     ],
 )
@@ -134,12 +154,16 @@ def test_no_flipped_bit_goes_unnoticed(bit: int) -> None:
 def test_lines_that_continue_an_exchange_are_joined_to_it() -> None:
     """What came of a stream since has the pieces, and how it stands since then."""
     events = [sse(progress(at)) for at in (1, 2, 3)]
-    whole = exchange(get("/mcp"), Answer(tuple(events), STREAM_HEADERS, end=End.OPEN), number=7)
+    whole = exchange(
+        get("/mcp"), Answer(tuple(events), STREAM_HEADERS, end=End.OPEN), number=7
+    )
     assert whole.response is not None
     parts = [
         replace(
             whole,
-            response=replace(whole.response, pieces=whole.response.pieces[some], end=end),
+            response=replace(
+                whole.response, pieces=whole.response.pieces[some], end=end
+            ),
             ended_ms=float(at),
             ended_after=at,
         )
@@ -147,7 +171,9 @@ def test_lines_that_continue_an_exchange_are_joined_to_it() -> None:
             [(slice(1), End.OPEN), (slice(1, 3), End.OPEN), (slice(0), End.COMPLETE)]
         )
     ]
-    first, *further = [encode_line(each, continues=at > 0) for at, each in enumerate(parts)]
+    first, *further = [
+        encode_line(each, continues=at > 0) for at, each in enumerate(parts)
+    ]
 
     content = read(first, *further)
 
@@ -169,15 +195,26 @@ def header_with(**members: Any) -> bytes:
     ("line", "message"),
     [
         *product(
-            (b"", b'{"version":1}\n', b"[1] 00000000", b"\xff\n", header_with(journal="1")),
+            (
+                b"",
+                b'{"version":1}\n',
+                b"[1] 00000000",
+                b"\xff\n",
+                header_with(journal="1"),
+            ),
             ["^j: its first line is not that of a journal"],
         ),
         *product(
             (header_with(journal=99), header_with(journal=2, piece=1)),
-            [r"^j: journal version \d+, and this program reads version 3; publish it with the v"],
+            [
+                r"^j: journal version \d+, and this program reads version 3; publish it with the v"
+            ],
         ),
         (header_with(journal=True), "^j: its first line is not that of a journal"),
-        (encode_header(HEADER).replace(b"8000", b"8001"), "^j: its first line is damaged"),
+        (
+            encode_header(HEADER).replace(b"8000", b"8001"),
+            "^j: its first line is damaged",
+        ),
     ],
 )
 def test_header_that_cannot_be_meant_is_refused(line: bytes, message: str) -> None:

@@ -31,7 +31,9 @@ OTHER = {"action": "accept", "content": {"ok": False}}
 def key_of(request: bytes | Request, *ignored: str) -> LookupKey:
     """Return the lookup key of a request."""
     request = request if isinstance(request, Request) else post(request)
-    return lookup_key(read_call(request), [pointer_path(pointer) for pointer in ignored])
+    return lookup_key(
+        read_call(request), [pointer_path(pointer) for pointer in ignored]
+    )
 
 
 def test_retry_is_told_apart_by_its_answers_and_its_state() -> None:
@@ -78,7 +80,9 @@ def test_state_is_compared_by_hash(state: str, sha256: str) -> None:
 def test_shape_of_answers_counts(answers: Json, other: Json) -> None:
     """A map is neither an array of the same answers, nor anything else."""
     assert key_of(retry(CALL, answers)) != key_of(retry(CALL, other))
-    assert key_of(retry(CALL, answers, state=STATE)) != key_of(retry(CALL, other, state=STATE))
+    assert key_of(retry(CALL, answers, state=STATE)) != key_of(
+        retry(CALL, other, state=STATE)
+    )
 
 
 # What differs every time
@@ -129,7 +133,9 @@ def test_what_is_no_plain_value_is_not_cut(value: bytes) -> None:
         (b'{"_meta":{"progressToken":1},"_meta":null}', None),
     ],
 )
-def test_token_is_an_effective_string_or_number(params: bytes, token: bytes | None) -> None:
+def test_token_is_an_effective_string_or_number(
+    params: bytes, token: bytes | None
+) -> None:
     """A token of another type, or one that a duplicate key overrules, is nobody's to echo."""
     message = classify(b'{"jsonrpc":"2.0","id":1,"method":"m","params":%b}' % params)
 
@@ -137,8 +143,12 @@ def test_token_is_an_effective_string_or_number(params: bytes, token: bytes | No
 
 
 names = st.sampled_from(["id", "progressToken", "a", "name", "_meta", "params"])
-inner = st.one_of(st.integers(-3, 3), st.sampled_from(["id", '"id":1', "x", "progressToken"]))
-members = st.dictionaries(names, st.one_of(inner, st.dictionaries(names, inner)), max_size=4)
+inner = st.one_of(
+    st.integers(-3, 3), st.sampled_from(["id", '"id":1', "x", "progressToken"])
+)
+members = st.dictionaries(
+    names, st.one_of(inner, st.dictionaries(names, inner)), max_size=4
+)
 values = st.one_of(st.integers(-3, 99), st.sampled_from(["", "x", "id"]))
 
 

@@ -17,7 +17,10 @@ from mrtr_cassette.core.replay.player import Player
 
 TESTS = Path(__file__).parents[2]
 FILES = sorted(
-    [*TESTS.parent.glob("cassettes/*.json"), *TESTS.glob("data/frozen/v*/*.cassette.json")]
+    [
+        *TESTS.parent.glob("cassettes/*.json"),
+        *TESTS.glob("data/frozen/v*/*.cassette.json"),
+    ]
 )
 
 
@@ -26,11 +29,17 @@ REFERENCE = re.compile(rb'"(of|interaction)": \d+')
 
 def interactions_of(cassette: Cassette) -> list[bytes]:
     """Return the text of each interaction in its file, but for the numbers of others."""
-    text = dump(cassette).partition(b'"interactions": [')[2].partition(b'\n  ],\n  "recording"')[0]
+    text = (
+        dump(cassette)
+        .partition(b'"interactions": [')[2]
+        .partition(b'\n  ],\n  "recording"')[0]
+    )
     return REFERENCE.sub(b"", text).split(b",\n    {")
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
+@pytest.mark.parametrize(
+    "path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}"
+)
 def test_what_stays_is_as_it_was(path: Path) -> None:
     """Whichever is taken out, the others have the same lines, load by their digests, and play."""
     cassette = load(path.read_bytes(), str(path))
@@ -51,6 +60,8 @@ def test_an_interaction_that_others_need_is_named() -> None:
     cassette = loaded(cassette_of((call, asks("a")), *answers), "c.json")
     assert [each.branch for each in cassette.interactions] == [None, (1, 1)]
     assert needed_by_others(cassette, {1}) == {1}
-    assert needed_by_others(cassette, {2}) == needed_by_others(cassette, {1, 2}) == set()
+    assert (
+        needed_by_others(cassette, {2}) == needed_by_others(cassette, {1, 2}) == set()
+    )
     (kept,) = without_interactions(cassette, {2}).interactions
     assert kept.number == 1

@@ -9,7 +9,15 @@ from builders import JSON_HEADERS, STREAM_HEADERS, Answer, answer, response_of, 
 from hypothesis import given
 from hypothesis import strategies as st
 from messages import NO, YES, asks, text
-from pushing import PushingSession, asked_once, branched, cassette_with, elicit, roots, sample
+from pushing import (
+    PushingSession,
+    asked_once,
+    branched,
+    cassette_with,
+    elicit,
+    roots,
+    sample,
+)
 
 from mrtr_cassette.core.cassette.recorded import Branch, posted_answer, pushed_asks
 from mrtr_cassette.core.cassette.sessions import EndpointPassing, opened_session
@@ -24,17 +32,25 @@ def test_places_count_the_turns_of_both_kinds() -> None:
     _, first, branch = branched().interactions
 
     assert (first.shared, branch.shared) == (0, 1)
-    assert [(each.number, place.turn, place.answer) for each, place in first.placed] == [
+    assert [
+        (each.number, place.turn, place.answer) for each, place in first.placed
+    ] == [
         (2, 0, None),
         (5, 3, None),
         (3, 1, 0),
         (4, 1, 1),
     ]
-    assert [(each.number, place.turn, place.answer) for each, place in branch.placed] == [
+    assert [
+        (each.number, place.turn, place.answer) for each, place in branch.placed
+    ] == [
         (6, 3, None),
         (7, 4, 0),
     ]
-    assert (first.asking_turn(0), [*first.numbered_turns], [*branch.numbered_turns]) == (
+    assert (
+        first.asking_turn(0),
+        [*first.numbered_turns],
+        [*branch.numbered_turns],
+    ) == (
         3,
         [1, 2],
         [1, 2, 4],
@@ -101,7 +117,9 @@ def test_pushed_asks_are_told_by_the_response_that_they_stand_in() -> None:
 
     asked = pushed_asks([*interactions, branch])
 
-    assert [(each.interaction, each.turn, each.request.key) for each in asked[calling]] == [
+    assert [
+        (each.interaction, each.turn, each.request.key) for each in asked[calling]
+    ] == [
         (2, 1, "elicitation-1"),
         (2, 2, "elicitation-1"),
     ]
@@ -118,7 +136,10 @@ def test_session_is_opened_by_a_header_or_by_the_url_to_post_to() -> None:
     headers = (*JSON_HEADERS, ("Mcp-Session-Id", "mrtr-session:3"))
 
     assert opened_session(response_of(Answer((b"{}",), headers))) == "mrtr-session:3"
-    assert opened_session(response_of(Answer((ENDPOINT,), STREAM_HEADERS))) == "mrtr-session:7"
+    assert (
+        opened_session(response_of(Answer((ENDPOINT,), STREAM_HEADERS)))
+        == "mrtr-session:7"
+    )
     assert opened_session(response_of(Answer((b": hello\n\n",), STREAM_HEADERS))) == ""
     assert opened_session(response_of(Answer((b"{}",)))) == ""
     assert opened_session(None) == ""
@@ -139,7 +160,8 @@ LEADING_BACK = {
     b"event: endpoint\ndata: https://SERVER:80/messages?id=1\n\n": PLAIN,
     b"event:endpoint\r\ndata:http://server:80/m\r\n\r\n": b"event:endpoint\r\ndata:/m\r\n\r\n",
     PLAIN: PLAIN,
-    b": ping\n\nevent: endpoint\ndata: http://server:80/messages?id=1\n\n": b": ping\n\n" + PLAIN,
+    b": ping\n\nevent: endpoint\ndata: http://server:80/messages?id=1\n\n": b": ping\n\n"
+    + PLAIN,
 }
 OTHERS = (
     b"event: endpoint\ndata: http://elsewhere:80/messages?id=1\n\n",

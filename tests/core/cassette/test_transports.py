@@ -29,7 +29,13 @@ from builders import (
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.transports import FIRST_SESSION, over_http, over_pipes
-from mrtr_cassette.core.wire.http import End, Request, Response, channel_request, line_request
+from mrtr_cassette.core.wire.http import (
+    End,
+    Request,
+    Response,
+    channel_request,
+    line_request,
+)
 from mrtr_cassette.errors import CassetteError
 
 ADD = with_token(tool("add", a=1), "t")
@@ -50,7 +56,9 @@ def raws_of(response: Response | None) -> list[bytes]:
 
 
 SPREAD = b'{"jsonrpc": "2.0",\r\n "id": 1,\n "result": {"text": "a\\nb"}}'
-EVENTS = Answer((b": ping\n\n", sse(progress("t")), b"id: 1\ndata:\n\n", sse(DONE)), STREAM_HEADERS)
+EVENTS = Answer(
+    (b": ping\n\n", sse(progress("t")), b"id: 1\ndata:\n\n", sse(DONE)), STREAM_HEADERS
+)
 
 
 @pytest.mark.parametrize(
@@ -82,23 +90,41 @@ def test_each_message_is_a_line(
 @pytest.mark.parametrize(
     ("request_", "response", "reason"),
     [
-        (get("/mcp"), Answer((b"",), STREAM_HEADERS), "interaction 2: GET /mcp means nothing"),
-        (post(ADD, ("Mcp-Session-Id", "x")), DONE, "interaction 2: it is part of an HTTP session"),
+        (
+            get("/mcp"),
+            Answer((b"",), STREAM_HEADERS),
+            "interaction 2: GET /mcp means nothing",
+        ),
+        (
+            post(ADD, ("Mcp-Session-Id", "x")),
+            DONE,
+            "interaction 2: it is part of an HTTP session",
+        ),
         (ADD, Answer((b"<html>",), (), 502), "interaction 2: its response is HTTP 502"),
-        (ADD, Answer((refusal(ADD, -32020),), JSON_HEADERS, 400), "2: its headers decided"),
+        (
+            ADD,
+            Answer((refusal(ADD, -32020),), JSON_HEADERS, 400),
+            "2: its headers decided",
+        ),
         (
             post(ADD, ("Mcp-Param-Tenant", "a")),
             answer(ADD, {"content": [1]}),
             r"the header or path \(Mcp-Param-Tenant\) decides a response",
         ),
-        (post(ADD, target="/other"), answer(ADD, {"content": [1]}), r"\(path\) decides a response"),
+        (
+            post(ADD, target="/other"),
+            answer(ADD, {"content": [1]}),
+            r"\(path\) decides a response",
+        ),
     ],
 )
 def test_what_only_http_has_is_named(
     request_: Request | bytes, response: bytes | Answer, reason: str
 ) -> None:
     """What pipes can't say is an error that names the interaction and the way out."""
-    with pytest.raises(CassetteError, match=f"can't be played over pipes: .*{reason}") as caught:
+    with pytest.raises(
+        CassetteError, match=f"can't be played over pipes: .*{reason}"
+    ) as caught:
         over_pipes(loaded(cassette_of((ADD, DONE), (request_, response))))
 
     assert str(caught.value).endswith("record it over pipes")
@@ -117,7 +143,9 @@ def test_one_session_of_http_is_one_of_a_pipe() -> None:
     talk.event(listening, roots)
     talk.response(talk.request(within("s", answer(roots, {"roots": []}))), ACCEPTED)
     talk.response(talk.request(within("s", ADD)), DONE)
-    talk.response(talk.request(within("s", Request("DELETE", "/mcp", (), b""))), ACCEPTED)
+    talk.response(
+        talk.request(within("s", Request("DELETE", "/mcp", (), b""))), ACCEPTED
+    )
     talk.end(listening)
 
     over = over_pipes(loaded(talk.cassette()))
@@ -136,9 +164,13 @@ def test_one_session_of_http_is_one_of_a_pipe() -> None:
 
 def test_header_that_decides_nothing_is_no_matter() -> None:
     """Where responses are equal or differ without it too, or another client asks, pipes do."""
-    other, elsewhere = answer(ADD, {"content": [1]}), post(ADD, ("Mcp-Param-Tenant", "a"))
+    other, elsewhere = (
+        answer(ADD, {"content": [1]}),
+        post(ADD, ("Mcp-Param-Tenant", "a")),
+    )
     newer = tool("add", a=1).replace(
-        b'"params":{', b'"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"x"},'
+        b'"params":{',
+        b'"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"x"},',
     )
     for talk in (
         [(ADD, DONE), (elsewhere, DONE)],
@@ -155,12 +187,20 @@ def test_line_is_a_json_response() -> None:
 
     assert (request.method, request.target, request.body) == ("POST", "/mcp", ADD)
     assert response is not None
-    assert (response.status, response.headers, response.body) == (200, JSON_HEADERS, DONE)
+    assert (response.status, response.headers, response.body) == (
+        200,
+        JSON_HEADERS,
+        DONE,
+    )
 
 
 @pytest.mark.parametrize(
     ("lines", "end"),
-    [([progress("t"), DONE], End.COMPLETE), ([progress("t")], End.OPEN), ([], End.BROKEN)],
+    [
+        ([progress("t"), DONE], End.COMPLETE),
+        ([progress("t")], End.OPEN),
+        ([], End.BROKEN),
+    ],
 )
 def test_lines_are_events(lines: list[bytes], end: End) -> None:
     """More than a response becomes an event stream that ends in the same way."""
@@ -191,7 +231,10 @@ def test_noise_is_not_said_over_http() -> None:
     ("exchange", "reason"),
     [
         ((channel_request(), [NOTED], End.OPEN), "the server speaks of its own accord"),
-        ((line_request(b"no json"), None, End.OPEN), "a line of the client is not a message"),
+        (
+            (line_request(b"no json"), None, End.OPEN),
+            "a line of the client is not a message",
+        ),
     ],
 )
 def test_what_only_pipes_have_is_named(
@@ -211,7 +254,9 @@ def test_own_transport_stays() -> None:
     )
 
     assert over_http(cassette) is cassette
-    assert [each.exchanges[0].request.headers for each in over_pipes(pipe).interactions] == [
+    assert [
+        each.exchanges[0].request.headers for each in over_pipes(pipe).interactions
+    ] == [
         (("mcp-session-id", FIRST_SESSION),),
         (("mcp-session-id", "mrtr-session:1"),),
     ]

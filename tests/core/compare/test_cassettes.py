@@ -24,7 +24,12 @@ from pushing import branched
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
 from mrtr_cassette.core.cassette.transports import FIRST_SESSION
-from mrtr_cassette.core.compare.conversations import CassetteComparison, Stage, compared, held_to
+from mrtr_cassette.core.compare.conversations import (
+    CassetteComparison,
+    Stage,
+    compared,
+    held_to,
+)
 from mrtr_cassette.core.wire.http import End, channel_request, line_request
 from mrtr_cassette.core.wire.pointers import Difference
 
@@ -34,7 +39,9 @@ STATE = "a-recorded-state-0123456789abcdef"
 def comparison(old: Any, new: Any, *ignored: str) -> CassetteComparison:
     """Compare the cassettes of two scripts."""
     return compared(
-        loaded(cassette_of(*old), "a"), loaded(cassette_of(*new), "b"), lambda _: ignored
+        loaded(cassette_of(*old), "a"),
+        loaded(cassette_of(*new), "b"),
+        lambda _: ignored,
     )
 
 
@@ -64,7 +71,9 @@ def calls(names: str) -> Any:
         ("", "", []),
     ],
 )
-def test_calls_are_aligned_by_what_they_are(old: str, new: str, lines: list[str]) -> None:
+def test_calls_are_aligned_by_what_they_are(
+    old: str, new: str, lines: list[str]
+) -> None:
     """What is missing, new or elsewhere is told from what changed."""
     found = comparison(calls(old), calls(new))
     assert outline(found) == lines
@@ -109,7 +118,10 @@ def test_placeholders_in_arguments_are_the_same_call() -> None:
 def asked(answer: Any, words: str) -> Any:
     """Return a script of a call that asks once."""
     call = tool("deploy")
-    return [(call, asks("a", state=STATE)), (retry(call, {"a": answer}, state=STATE), text(words))]
+    return [
+        (call, asks("a", state=STATE)),
+        (retry(call, {"a": answer}, state=STATE), text(words)),
+    ]
 
 
 def test_branches_are_aligned_by_their_answers() -> None:
@@ -160,8 +172,16 @@ def test_pages_are_aligned_by_which_response_issued_their_cursor() -> None:
     found = comparison([*old, *old], [*new, *new])
     assert found.is_same
     assert outline(found) == [f"= {number} {number}" for number in range(1, 7)]
-    assert outline(comparison(old, pages("new", "a", "x", "c"))) == ["= 1 1", "~ 2 2", "= 3 3"]
-    assert outline(comparison(old, pages("old", "a", "b"))) == ["= 1 1", "~ 2 2", "- 3 ."]
+    assert outline(comparison(old, pages("new", "a", "x", "c"))) == [
+        "= 1 1",
+        "~ 2 2",
+        "= 3 3",
+    ]
+    assert outline(comparison(old, pages("old", "a", "b"))) == [
+        "= 1 1",
+        "~ 2 2",
+        "- 3 .",
+    ]
 
 
 # Stage by stage
@@ -169,7 +189,9 @@ def test_pages_are_aligned_by_which_response_issued_their_cursor() -> None:
 CALL = tool("deploy", env="prod")
 
 
-def asking(*keys: str, words: str = "done", answers: Json = YES, end: bool = True) -> Any:
+def asking(
+    *keys: str, words: str = "done", answers: Json = YES, end: bool = True
+) -> Any:
     """Return the interaction of a call that asks once for each of these keys."""
     states = [f"state-of-{key}-0123456789abcdefghij" for key in keys]
     script: list[Any] = []
@@ -198,8 +220,12 @@ def transcript(old: Any, new: Any, *ignored: str) -> str:
     """Return the stages of two interactions, with the verdicts of their changes."""
     words = []
     for stage in stages_of(old, new, *ignored):
-        verdicts = sorted({change.verdict.removesuffix("-changed") for change in stage.changes})
-        words.append(f"{stage.mark} {stage.kind}{stage.turn or ''} {','.join(verdicts)}")
+        verdicts = sorted(
+            {change.verdict.removesuffix("-changed") for change in stage.changes}
+        )
+        words.append(
+            f"{stage.mark} {stage.kind}{stage.turn or ''} {','.join(verdicts)}"
+        )
     return "  ".join(map(str.rstrip, words))
 
 
@@ -211,7 +237,11 @@ ONE = asking("a")
     [
         (ONE, ONE, "= ask1  = answer1  = result"),
         (ONE, asking("a", answers=NO), "= ask1  ~ answer1 shape,text  = result"),
-        (asking("a", "b"), ONE, "= ask1  = answer1  - ask2 rounds  - answer2 rounds  = result"),
+        (
+            asking("a", "b"),
+            ONE,
+            "= ask1  = answer1  - ask2 rounds  - answer2 rounds  = result",
+        ),
         (
             asking("b"),
             asking("a", "b"),
@@ -230,7 +260,10 @@ def test_turns_are_compared_one_by_one(old: Any, new: Any, stages: str) -> None:
 
 def test_null_in_an_answer_is_as_good_as_nothing() -> None:
     """Some clients write members that have no value, others leave them out."""
-    plain, spelled = asking("a"), asking("a", answers={**YES, "_meta": None, "list": [None]})
+    plain, spelled = (
+        asking("a"),
+        asking("a", answers={**YES, "_meta": None, "list": [None]}),
+    )
     assert "~ answer1" in transcript(plain, spelled)
     assert "= answer1" in transcript(plain, spelled, "/inputResponses/a/list")
 
@@ -293,7 +326,9 @@ def test_what_is_ignored_in_calls_and_answers_does_not_keep_them_apart() -> None
 
 
 LISTED, CALLED = rpc("tools/list"), tool("a")
-STARTED, LOADED = (notification("notifications/message", data=data) for data in ("up", "loaded"))
+STARTED, LOADED = (
+    notification("notifications/message", data=data) for data in ("up", "loaded")
+)
 
 
 def logging(channel: list[bytes], opened: list[bytes], listed: list[bytes]) -> Cassette:
@@ -310,13 +345,24 @@ def logging(channel: list[bytes], opened: list[bytes], listed: list[bytes]) -> C
 
 
 @pytest.mark.parametrize(
-    "old", [logging([STARTED], [], [LOADED]), logging([], [STARTED], [LOADED]), logging([], [], [])]
+    "old",
+    [
+        logging([STARTED], [], [LOADED]),
+        logging([], [STARTED], [LOADED]),
+        logging([], [], []),
+    ],
 )
 @pytest.mark.parametrize(
     "new",
-    [logging([STARTED, LOADED], [], []), logging([], [LOADED], []), logging([], [], [STARTED])],
+    [
+        logging([STARTED, LOADED], [], []),
+        logging([], [LOADED], []),
+        logging([], [], [STARTED]),
+    ],
 )
-def test_logs_of_start_up_over_a_pipe_belong_to_no_call(old: Cassette, new: Cassette) -> None:
+def test_logs_of_start_up_over_a_pipe_belong_to_no_call(
+    old: Cassette, new: Cassette
+) -> None:
     """Before which response they come, and whether before any, is chance."""
     found = compared(old, new)
     assert [each for each in outline(found) if not each.startswith("=")] == []

@@ -33,7 +33,14 @@ from mrtr_cassette.core.compare.responses import response_changes
 from mrtr_cassette.core.compare.values import Change, heaviest, without_ignored
 from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.secrets.names import sha256_of
-from mrtr_cassette.core.wire.http import NO_STATUS, End, Headers, Piece, Response, line_request
+from mrtr_cassette.core.wire.http import (
+    NO_STATUS,
+    End,
+    Headers,
+    Piece,
+    Response,
+    line_request,
+)
 from mrtr_cassette.core.wire.jsonbytes import canonical
 
 CALL = with_token(tool("book", seat=1), 1)
@@ -53,14 +60,24 @@ def whole(*headers: tuple[str, str], status: int = 200, result: Json = None) -> 
 
 
 @pytest.mark.parametrize(
-    ("said", "null"), [({"result": text("done")}, "error"), ({"error": {"code": -1}}, "result")]
+    ("said", "null"),
+    [({"result": text("done")}, "error"), ({"error": {"code": -1}}, "result")],
 )
 def test_a_null_member_beside_the_outcome_says_nothing(said: Json, null: str) -> None:
     """`"error": null` beside a result is no error, and a null result beside an error is none."""
-    bare, spelled = ({"jsonrpc": "2.0", "id": 1, **more, **said} for more in ({}, {null: None}))
+    bare, spelled = (
+        {"jsonrpc": "2.0", "id": 1, **more, **said} for more in ({}, {null: None})
+    )
     one, two = (Answer((compact(tree),), (JSON_TYPE,), 200) for tree in (bare, spelled))
-    assert response_changes(seen(one), seen(two)) == response_changes(seen(two), seen(one)) == []
-    finals = [details_of(loaded(cassette_of((CALL, each)))).interactions[0] for each in (one, two)]
+    assert (
+        response_changes(seen(one), seen(two))
+        == response_changes(seen(two), seen(one))
+        == []
+    )
+    finals = [
+        details_of(loaded(cassette_of((CALL, each)))).interactions[0]
+        for each in (one, two)
+    ]
     assert finals[0].final == finals[1].final
 
 
@@ -97,7 +114,11 @@ FAILED = canonical({**text("no"), "isError": True})
     ("recorded", "live", "change"),
     [
         (text("one"), text("two"), "text-changed /content/0/text one two"),
-        (text("one"), {**text("no"), "isError": True}, f"refused /isError {ONE} {FAILED}"),
+        (
+            text("one"),
+            {**text("no"), "isError": True},
+            f"refused /isError {ONE} {FAILED}",
+        ),
         ({"a": 1}, {"isError": False, "resultType": "complete", "a": 1}, None),
         (dated(lastModified="1"), dated(lastModified="2"), None),
         (
@@ -106,17 +127,33 @@ FAILED = canonical({**text("no"), "isError": True})
             "shape-changed /content/0/annotations/lastModified ... None",
         ),
         ({"ttlMs": 5}, {"ttlMs": 6}, None),
-        (structured(ttlMs=5), structured(ttlMs=6), "text-changed /structuredContent/ttlMs 5 6"),
+        (
+            structured(ttlMs=5),
+            structured(ttlMs=6),
+            "text-changed /structuredContent/ttlMs 5 6",
+        ),
         (
             text("done"),
             refusal(LIVE_CALL, -32602, "bad"),
             f'refused /#error {ONE.replace("one", "done")} {{"error":{BAD_ERROR}}}',
         ),
         (BAD, text("done"), f"error-changed /#error {BAD_ERROR} None"),
-        (BAD, refusal(LIVE_CALL, -32603, "bad"), "error-changed /#error/code -32602 -32603"),
-        (BAD, refusal(LIVE_CALL, -32602, "worse"), "text-changed /#error/message bad worse"),
+        (
+            BAD,
+            refusal(LIVE_CALL, -32603, "bad"),
+            "error-changed /#error/code -32602 -32603",
+        ),
+        (
+            BAD,
+            refusal(LIVE_CALL, -32602, "worse"),
+            "text-changed /#error/message bad worse",
+        ),
         # A server that could not read the request responds without its id.
-        (BAD, refusal(with_id(CALL, None), -7, "bad"), "error-changed /#error/code -32602 -7"),
+        (
+            BAD,
+            refusal(with_id(CALL, None), -7, "bad"),
+            "error-changed /#error/code -32602 -7",
+        ),
     ],
 )
 def test_results_and_errors_are_compared_by_value(
@@ -124,7 +161,8 @@ def test_results_and_errors_are_compared_by_value(
 ) -> None:
     """Each place that differs is named, and what the protocol lets differ is not."""
     found = [
-        " ".join(str(value).strip('"') for value in each) for each in result_changes(recorded, live)
+        " ".join(str(value).strip('"') for value in each)
+        for each in result_changes(recorded, live)
     ]
     assert found == ([] if change is None else [change])
 
@@ -134,9 +172,17 @@ def test_results_and_errors_are_compared_by_value(
     [
         ((), whole(status=500), [("refused", "/#status", "200", "500")]),
         ((), whole(status=201), [("shape-changed", "/#status", "200", "201")]),
-        ([("Allow", "a")], whole(), [("shape-changed", "/#headers/allow", '"a"', None)]),
+        (
+            [("Allow", "a")],
+            whole(),
+            [("shape-changed", "/#headers/allow", '"a"', None)],
+        ),
         ([("Retry-After", "5")], whole(("Retry-After", "7")), []),
-        ([("ETag", "a"), ("DPoP-Nonce", "n")], whole(("ETag", "b"), ("Last-Modified", "now")), []),
+        (
+            [("ETag", "a"), ("DPoP-Nonce", "n")],
+            whole(("ETag", "b"), ("Last-Modified", "now")),
+            [],
+        ),
         (
             [("Cache-Control", "no-store")],
             whole(("Cache-Control", "public")),
@@ -144,10 +190,16 @@ def test_results_and_errors_are_compared_by_value(
         ),
         ([("Date", "today"), ("X-Request-Id", "1")], whole(("Server", "s")), []),
         ([("Content-Encoding", "identity")], whole(), []),
-        ([("Vary", "Origin"), ("Vary", "Accept")], whole(("vary", "Origin, Accept")), []),
+        (
+            [("Vary", "Origin"), ("Vary", "Accept")],
+            whole(("vary", "Origin, Accept")),
+            [],
+        ),
     ],
 )
-def test_status_and_kept_headers_count(headers: Headers, live: Answer, changes: Json) -> None:
+def test_status_and_kept_headers_count(
+    headers: Headers, live: Answer, changes: Json
+) -> None:
     """What is said beside the result is compared where a cassette keeps it."""
     live = live._replace(chunks=(answer(with_id(CALL, "live-1"), text("done")),))
     assert result_changes(whole(*headers), live) == changes
@@ -159,7 +211,9 @@ def told(token: Json, *words: str) -> list[bytes]:
         {"progressToken": token, "progress": done, "message": each}
         for done, each in enumerate(words)
     ]
-    return [compact(message("notifications/progress", each, id=None)) for each in params]
+    return [
+        compact(message("notifications/progress", each, id=None)) for each in params
+    ]
 
 
 @pytest.mark.parametrize(
@@ -186,11 +240,15 @@ def test_progress_of_another_request_is_a_difference() -> None:
     pointer = "/#messages/0/params/progressToken"
     words = '"the request\'s"', '"another request\'s"'
     assert result_changes(own, foreign) == [("text-changed", pointer, *words)]
-    assert result_changes(foreign, live) == [("text-changed", pointer, *reversed(words))]
+    assert result_changes(foreign, live) == [
+        ("text-changed", pointer, *reversed(words))
+    ]
     assert result_changes(own, live) == result_changes(foreign, other) == []
 
 
-def test_a_stream_that_became_json_is_another_and_one_without_end_may_have_said_less() -> None:
+def test_a_stream_that_became_json_is_another_and_one_without_end_may_have_said_less() -> (
+    None
+):
     """Of a stream that the client left, only what both have is compared."""
     (change,) = result_changes(stream(answer(CALL, text("done"))), text("done"))
     assert change[:2] == ("shape-changed", "/#headers/content-type")
@@ -209,9 +267,16 @@ def test_what_is_no_message_is_compared_as_it_is() -> None:
     """Metadata is compared as JSON, a page as text, and no response at all is a change."""
     asked = get("/.well-known/oauth-protected-resource")
     html = Answer((b"<html>",), (("Content-Type", "text/html"),))
-    answers = Answer((b'{"issuer": "a"}',)), Answer((b'{"issuer":"b"}',)), html, Answer((), (), 0)
+    answers = (
+        Answer((b'{"issuer": "a"}',)),
+        Answer((b'{"issuer":"b"}',)),
+        html,
+        Answer((), (), 0),
+    )
     one, other, page, none = (converse((asked, each))[0] for each in answers)
-    assert response_changes(one, other) == [Change("text-changed", "/#body/issuer", '"a"', '"b"')]
+    assert response_changes(one, other) == [
+        Change("text-changed", "/#body/issuer", '"a"', '"b"')
+    ]
     assert [change[:2] for change in response_changes(one, page)] == [
         ("shape-changed", "/#body"),
         ("text-changed", "/#headers/content-type"),
@@ -228,9 +293,13 @@ def test_a_listening_stream_is_compared_by_what_it_says() -> None:
         return converse((get("/mcp"), stream(*messages, end=End.OPEN)))[0]
 
     pushed = rpc("elicitation/create", {"message": "Sure?"}, 7)
-    before = listened(notification("notifications/message", data="a"), answer(CALL, text("x")))
+    before = listened(
+        notification("notifications/message", data="a"), answer(CALL, text("x"))
+    )
     after = listened(
-        notification("notifications/message", data="b"), pushed, answer(with_id(CALL, 9), text("y"))
+        notification("notifications/message", data="b"),
+        pushed,
+        answer(with_id(CALL, 9), text("y")),
     )
     assert shown(response_changes(before, after)) == [
         ("text-changed", "/#messages/0/params/data", '"a"', '"b"'),
@@ -241,7 +310,12 @@ def test_a_listening_stream_is_compared_by_what_it_says() -> None:
 @pytest.mark.parametrize(
     ("method", "recorded", "live", "count"),
     [
-        ("tasks/get", {"taskId": "1", "createdAt": "a"}, {"taskId": "2", "createdAt": "b"}, 0),
+        (
+            "tasks/get",
+            {"taskId": "1", "createdAt": "a"},
+            {"taskId": "2", "createdAt": "b"},
+            0,
+        ),
         ("tasks/list", {"tasks": [{"taskId": "1"}]}, {"tasks": [{"taskId": "2"}]}, 0),
         ("tools/call", {"task": {"taskId": "1"}}, {"task": {"taskId": "2"}}, 0),
         (
@@ -278,7 +352,12 @@ def question(**params: Json) -> Json:
         (question(message="Really?"), "/inputRequests/a/params/message"),
         (question(mode="url", url="https://x"), "/inputRequests/a/params/mode"),
         (
-            question(requestedSchema={"type": "object", "properties": {"ok": {"default": True}}}),
+            question(
+                requestedSchema={
+                    "type": "object",
+                    "properties": {"ok": {"default": True}},
+                }
+            ),
             "/inputRequests/a/params/requestedSchema",
         ),
         (asks("a", "b", state=STATE), "/inputRequests/b"),
@@ -297,7 +376,9 @@ def test_another_question_is_found(live: Json, pointer: str) -> None:
 def keyed(*keys: str, in_array: bool) -> Json:
     """Return an ask with an equal question under each of these keys."""
     if in_array:
-        questions = [{"id": key, "kind": "string", "description": "Sure?"} for key in keys]
+        questions = [
+            {"id": key, "kind": "string", "description": "Sure?"} for key in keys
+        ]
         return {"inputRequests": questions, "requestState": STATE}
     return asks(*keys, state=STATE, words="Sure?")
 
@@ -306,9 +387,12 @@ def keyed(*keys: str, in_array: bool) -> Json:
 def test_an_equal_question_under_another_key_is_another_key(*, in_array: bool) -> None:
     """Such keys are told in pairs; where there is a key more, something else is asked."""
     one, other, more = (
-        seen(keyed(*keys, in_array=in_array)) for keys in (("a", "b"), ("a", "x"), ("x", "y", "z"))
+        seen(keyed(*keys, in_array=in_array))
+        for keys in (("a", "b"), ("a", "x"), ("x", "y", "z"))
     )
-    assert response_changes(one, other) == [Change("key-changed", "/inputRequests/b", '"b"', '"x"')]
+    assert response_changes(one, other) == [
+        Change("key-changed", "/inputRequests/b", '"b"', '"x"')
+    ]
     verdicts = [change.verdict for change in response_changes(one, more)]
     assert verdicts == ["key-changed", "key-changed", "question-changed"]
 
@@ -376,7 +460,11 @@ def test_placeholders_and_surrogates_are_the_same_in_every_recording() -> None:
 
 members = st.dictionaries(
     st.sampled_from(["a", "b", "c/d"]),
-    st.one_of(st.integers(0, 2), st.sampled_from(["x", '{"y":1}']), st.lists(st.integers(0, 2))),
+    st.one_of(
+        st.integers(0, 2),
+        st.sampled_from(["x", '{"y":1}']),
+        st.lists(st.integers(0, 2)),
+    ),
     max_size=3,
 )
 
@@ -385,10 +473,14 @@ members = st.dictionaries(
 def test_comparing_is_fair(one: Json, other: Json, state: str) -> None:
     """A response is the same as itself under other ids; changes are seen from both sides."""
     again = with_token(with_id(CALL, "again"), "other")
-    respelled = json.dumps(json.loads(answer(again, structured(**one))), indent=2).encode()
+    respelled = json.dumps(
+        json.loads(answer(again, structured(**one))), indent=2
+    ).encode()
     assert response_changes(seen(structured(**one)), seen(respelled, again)) == []
     first, second = seen(structured(**one)), seen(structured(**other))
-    assert bool(response_changes(first, second)) == bool(response_changes(second, first))
+    assert bool(response_changes(first, second)) == bool(
+        response_changes(second, first)
+    )
     asked = {"a": {"method": "elicitation/create", "params": one}}
     old = {**asks(state=STATE), "inputRequests": asked}
     assert response_changes(seen(old), seen({**old, "requestState": state})) == []
@@ -399,13 +491,19 @@ def test_a_question_may_repeat_the_id_that_is_made_up_for_it() -> None:
 
     def linked(identity: str, host: str = "id.example") -> Json:
         url = f"https://{host}/?e={identity}"
-        return question(mode="url", url=url, elicitationId=identity, more=[1, {"see": url}])
+        return question(
+            mode="url", url=url, elicitationId=identity, more=[1, {"see": url}]
+        )
 
     old, new = seen(linked("a1" * 10)), seen(linked("b2" * 12))
     assert response_changes(old, new) == []
-    assert heaviest(response_changes(old, seen(linked("b2" * 12, "other")))) == "question-changed"
     assert (
-        heaviest(response_changes(seen(linked("word")), seen(linked("name")))) == "question-changed"
+        heaviest(response_changes(old, seen(linked("b2" * 12, "other"))))
+        == "question-changed"
+    )
+    assert (
+        heaviest(response_changes(seen(linked("word")), seen(linked("name"))))
+        == "question-changed"
     )
 
 
@@ -413,10 +511,22 @@ def test_an_error_that_asks_for_urls_has_other_ids_each_time() -> None:
     """Its URLs may repeat them; another URL is another error."""
 
     def refused(identity: str, host: str = "id.example") -> RecordedExchange:
-        asked = {"mode": "url", "url": f"https://{host}/?e={identity}", "elicitationId": identity}
-        error = {"code": -32042, "message": "Required", "data": {"elicitations": [asked]}}
+        asked = {
+            "mode": "url",
+            "url": f"https://{host}/?e={identity}",
+            "elicitationId": identity,
+        }
+        error = {
+            "code": -32042,
+            "message": "Required",
+            "data": {"elicitations": [asked]},
+        }
         return seen(
-            Answer((compact({"jsonrpc": "2.0", "id": 1, "error": error}),), (JSON_TYPE,), 200)
+            Answer(
+                (compact({"jsonrpc": "2.0", "id": 1, "error": error}),),
+                (JSON_TYPE,),
+                200,
+            )
         )
 
     old, new = refused("a1" * 10), refused("b2" * 12)
@@ -433,7 +543,10 @@ TOOLS = {
             "description": "Book a seat",
             "inputSchema": {
                 "type": "object",
-                "properties": {"seat": {"type": "string", "enum": ["a", "b"]}, "day": {}},
+                "properties": {
+                    "seat": {"type": "string", "enum": ["a", "b"]},
+                    "day": {},
+                },
                 "required": ["seat", "day"],
             },
             "outputSchema": {"type": "object", "properties": {}, "required": ["id"]},
@@ -441,13 +554,17 @@ TOOLS = {
         {"name": "cancel", "inputSchema": {"type": "object"}, "execution": {}},
     ]
 }
-PROMPTS = {"prompts": [{"name": "ask", "arguments": [{"name": "topic", "required": False}]}]}
+PROMPTS = {
+    "prompts": [{"name": "ask", "arguments": [{"name": "topic", "required": False}]}]
+}
 DISCOVERY = {
     "supportedVersions": ["2026-07-28", "2025-11-25"],
     "capabilities": {"tools": {}},
     "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "s", "version": "1"}},
 }
-RESOURCES = {"resources": [{"uri": "file:///a", "name": "a"}, {"uri": "file:///b", "name": "a"}]}
+RESOURCES = {
+    "resources": [{"uri": "file:///a", "name": "a"}, {"uri": "file:///b", "name": "a"}]
+}
 
 
 def edited(result: Json, path: str, to: Json) -> Json:
@@ -461,7 +578,9 @@ def edited(result: Json, path: str, to: Json) -> Json:
     return tree
 
 
-def surface_changes(recorded: Json, received: Json, method: str = "tools/list") -> list[Change]:
+def surface_changes(
+    recorded: Json, received: Json, method: str = "tools/list"
+) -> list[Change]:
     """Return where what a server says that it can do differs."""
     old, new = (converse((rpc(method), result))[0] for result in (recorded, received))
     return response_changes(old, new)
@@ -474,7 +593,11 @@ def adding(item: Json) -> Any:
 
 def test_a_second_tool_under_a_recorded_name_is_a_difference() -> None:
     """It may be called in the place of the first, so what it says is held to what that one said."""
-    twin = {"name": "book", "description": "Books any seat", "inputSchema": {"type": "object"}}
+    twin = {
+        "name": "book",
+        "description": "Books any seat",
+        "inputSchema": {"type": "object"},
+    }
     changes = surface_changes(TOOLS, edited(TOOLS, "tools", adding(twin)))
     assert heaviest(changes) == "surface-changed"
     assert ("/tools/0/description", '"Book a seat"', '"Books any seat"') in [
@@ -539,22 +662,26 @@ def test_the_order_of_a_list_means_nothing() -> None:
     other = edited(TOOLS, f"{SCHEMA} required", to=["day", "seat"])
     other = edited(other, "tools", to=lambda v: v[::-1])
     assert surface_changes(TOOLS, other) == []
-    assert [change.pointer for change in surface_changes({"a": [{}]}, {"a": [{"b": 1}]})] == [
-        "/a/0/b"
-    ]
+    assert [
+        change.pointer for change in surface_changes({"a": [{}]}, {"a": [{"b": 1}]})
+    ] == ["/a/0/b"]
 
 
 def test_what_names_no_call_of_a_pipe_belongs_to_none() -> None:
     """A server may say it shortly after a call, and so during the next one; progress names its."""
     changed_list = notification("notifications/tools/list_changed")
-    logs = [notification("notifications/message", level="info", data=data) for data in "ab"]
+    logs = [
+        notification("notifications/message", level="info", data=data) for data in "ab"
+    ]
     own, more = progress(1), progress(1, 2)
 
     def on_pipe(*said: bytes) -> RecordedExchange:
         lines = (*said, answer(CALL, text("done")))
         pieces = tuple(Piece(line + b"\n", 0.0, 1) for line in lines)
         response = Response(NO_STATUS, (), pieces, End.COMPLETE)
-        return replace(seen(text("done")), request=line_request(CALL), response=response)
+        return replace(
+            seen(text("done")), request=line_request(CALL), response=response
+        )
 
     rows: list[tuple[tuple[bytes, ...], tuple[bytes, ...], bool]] = [
         ((), (changed_list,), True),
@@ -569,5 +696,8 @@ def test_what_names_no_call_of_a_pipe_belongs_to_none() -> None:
     for recorded, live, is_same in rows:
         for old, new in ((recorded, live), (live, recorded)):
             assert (response_changes(on_pipe(*old), on_pipe(*new)) == []) is is_same
-    over_http = [seen(stream(*said, answer(CALL, text("done")))) for said in ((), (changed_list,))]
+    over_http = [
+        seen(stream(*said, answer(CALL, text("done"))))
+        for said in ((), (changed_list,))
+    ]
     assert response_changes(*over_http) != []

@@ -24,7 +24,9 @@ def read(tree: Json) -> Json:
     return parse(json.dumps(tree).encode())
 
 
-def shown(recorded: Json, received: Json) -> list[tuple[str, str, str | None, str | None]]:
+def shown(
+    recorded: Json, received: Json
+) -> list[tuple[str, str, str | None, str | None]]:
     """Return the changes from one value to another, without what is said of all of them."""
     return [change[:4] for change in value_changes(read(recorded), read(received))]
 
@@ -43,8 +45,16 @@ def shown(recorded: Json, received: Json) -> list[tuple[str, str, str | None, st
         ({}, {"a/b": []}, [("shape-changed", "/a~1b", None, "[]")]),
         ([1, 2, 3], [1, 3], [("shape-changed", "/1", "2", None)]),
         ([1, 3], [1, 2, 3], [("shape-changed", "/1", None, "2")]),
-        ([[1, 2], [3]], [[3], [1, 2]], [("text-changed", "#order", "[[1,2],[3]]", "[[3],[1,2]]")]),
-        ({"a": [1, 2]}, {"a": [2, 1]}, [("text-changed", "/a#order", "[1,2]", "[2,1]")]),
+        (
+            [[1, 2], [3]],
+            [[3], [1, 2]],
+            [("text-changed", "#order", "[[1,2],[3]]", "[[3],[1,2]]")],
+        ),
+        (
+            {"a": [1, 2]},
+            {"a": [2, 1]},
+            [("text-changed", "/a#order", "[1,2]", "[2,1]")],
+        ),
         (
             {"a": [1, 2]},
             {"a": [2, 3]},
@@ -53,7 +63,10 @@ def shown(recorded: Json, received: Json) -> list[tuple[str, str, str | None, st
         (
             [{"n": 1}, {"n": 2}],
             [{"n": 3}],
-            [("text-changed", "/0/n", "1", "3"), ("shape-changed", "/1", '{"n":2}', None)],
+            [
+                ("text-changed", "/0/n", "1", "3"),
+                ("shape-changed", "/1", '{"n":2}', None),
+            ],
         ),
         ('{"a": 1}', '{ "a":1.0 }', []),
         ('{"a": 1}', '{"a": 2}', [("text-changed", "#json/a", "1", "2")]),
@@ -67,7 +80,9 @@ def shown(recorded: Json, received: Json) -> list[tuple[str, str, str | None, st
         ),
     ],
 )
-def test_a_change_is_of_text_or_of_shape(recorded: Json, received: Json, changes: Json) -> None:
+def test_a_change_is_of_text_or_of_shape(
+    recorded: Json, received: Json, changes: Json
+) -> None:
     """Another value of the same type is text; another type, one more or one less is shape.
 
     JSON in both texts is compared as JSON.
@@ -97,7 +112,10 @@ def test_the_heaviest_change_decides() -> None:
 
     assert heaviest([]) == heaviest([added]) == "same"
     assert heaviest([shape, text, added]) == "shape-changed"
-    assert heaviest([text, Change("question-changed", "", "1", "2"), shape]) == "question-changed"
+    assert (
+        heaviest([text, Change("question-changed", "", "1", "2"), shape])
+        == "question-changed"
+    )
 
 
 @pytest.mark.parametrize(
@@ -119,11 +137,15 @@ def test_the_heaviest_change_decides() -> None:
         ("/content/0/text#json#order", "/content/0/text", True),
     ],
 )
-def test_a_pointer_hides_what_is_below_it(pointer: str, outer: str, *, is_hidden: bool) -> None:
+def test_a_pointer_hides_what_is_below_it(
+    pointer: str, outer: str, *, is_hidden: bool
+) -> None:
     """A place is below another one if all of that one's steps lead to it."""
     assert is_below(pointer, outer) is is_hidden
     change = Change("text-changed", pointer, "1", "2")
-    assert without_ignored([change], ["/other", outer]) == ([] if is_hidden else [change])
+    assert without_ignored([change], ["/other", outer]) == (
+        [] if is_hidden else [change]
+    )
 
 
 def test_long_sequences_with_something_new_after_each_item_are_paired_at_once() -> None:

@@ -41,7 +41,10 @@ from mrtr_cassette.core.secrets.names import sha256_of
 CALL = with_token(tool("deploy", env="prod"), 1)
 STATE, LIVE = "the-recorded-state-0123456789abc", "the-live-state-0123456789-abcdefg"
 OTHER = (tool("other"), text("as it was"))
-YES_RETRY, NO_RETRY = retry(CALL, {"a": YES}, state=STATE), retry(CALL, {"a": NO}, state=STATE)
+YES_RETRY, NO_RETRY = (
+    retry(CALL, {"a": YES}, state=STATE),
+    retry(CALL, {"a": NO}, state=STATE),
+)
 
 
 def question(words: str, state: str | None, *keys: str) -> Json:
@@ -67,7 +70,10 @@ def file_of(*script: Any, **options: bool) -> tuple[bytes, Cassette]:
 def proposed(cassette: Cassette, number: int, *responses: Json) -> list[Proposal]:
     """Return what is proposed where a live server gives these responses in one interaction."""
     verifier: Any = Verifier(
-        cassette, "/mcp", lambda _call: (), token_of=lambda _, secret: sha256_of(secret)[:24]
+        cassette,
+        "/mcp",
+        lambda _call: (),
+        token_of=lambda _, secret: sha256_of(secret)[:24],
     )
     running = verifier.begin(planned(cassette)[number - 1])
     follow(running.conversation, *responses)
@@ -99,7 +105,9 @@ def test_a_result_takes_the_place_of_the_recorded_one() -> None:
     old_recording, recording = (json.loads(raw)["recording"] for raw in (data, new))
     differing = [
         {name for name in one if one[name] != other[name]}
-        for one, other in zip(old_recording["exchanges"], recording["exchanges"], strict=True)
+        for one, other in zip(
+            old_recording["exchanges"], recording["exchanges"], strict=True
+        )
     ]
     assert differing == [set(), set(), {"sha256"}, set()]
     (change,) = compared(cassette, load(new, "f")).changes
@@ -132,7 +140,9 @@ def test_a_question_that_is_gone_ends_the_conversation() -> None:
     """With its turn go the answer and what came of it; the file is as if recorded so."""
     new = with_live(file_of(*ASKED), 2, text("done at once"))
     alone, _ = file_of(OTHER, (CALL, text("done at once")), OTHER)
-    assert new.partition(b'\n  "recording"')[0] == alone.partition(b'\n  "recording"')[0]
+    assert (
+        new.partition(b'\n  "recording"')[0] == alone.partition(b'\n  "recording"')[0]
+    )
     assert len(json.loads(new)["recording"]["exchanges"]) == 3
 
 
@@ -142,7 +152,9 @@ def test_a_stream_has_the_recorded_tokens_and_as_many_times_as_events() -> None:
     for count in (0, 1, 3):
         said = [progress(1, done) for done in range(count)]
 
-        new = with_live(file, 1, lambda body, said=said: stream(*said, answer(body, text("later"))))
+        new = with_live(
+            file, 1, lambda body, said=said: stream(*said, answer(body, text("later")))
+        )
         assert b"mrtr-cassette-1" not in new
         (facts,) = json.loads(new)["recording"]["exchanges"]
         assert len(facts["pieces"]) == count + 1
@@ -152,7 +164,9 @@ def test_a_stream_has_the_recorded_tokens_and_as_many_times_as_events() -> None:
 
     new = with_live(file, 1, text("plain"))
     assert "pieces" not in json.loads(new)["recording"]["exchanges"][0]
-    back = with_live((new, load(new, "f")), 1, lambda body: stream(answer(body, text("done"))))
+    back = with_live(
+        (new, load(new, "f")), 1, lambda body: stream(answer(body, text("done")))
+    )
     assert len(json.loads(back)["recording"]["exchanges"][0]["pieces"]) == 1
 
 
@@ -186,10 +200,15 @@ def test_a_page_that_is_taken_issues_the_recorded_cursor() -> None:
         ([question("Deploy?", None)], "a request state came or went"),
         ([question("Deploy?", LIVE, "a", "b")], "no answer is recorded for b"),
         ([array_asks("a", state=LIVE)], "the server asks in the dialect array"),
-        ([AGAIN, lambda it: stream(rpc("roots/list"), answer(it, text("x")))], "the server pushed"),
+        (
+            [AGAIN, lambda it: stream(rpc("roots/list"), answer(it, text("x")))],
+            "the server pushed",
+        ),
     ],
 )
-def test_what_needs_another_answer_is_not_taken(responses: list[Json], reason: str) -> None:
+def test_what_needs_another_answer_is_not_taken(
+    responses: list[Json], reason: str
+) -> None:
     """The client's own words are never made up."""
     (each,) = proposed(file_of(*ASKED)[1], 2, *responses)
     assert (each.problem or "").startswith(reason)
@@ -206,7 +225,11 @@ def test_ids_that_are_made_up_for_questions_are_the_recorded_ones() -> None:
     """In the URL of the question too, as it is in the cassette."""
 
     def linked(identity: str, words: str) -> Json:
-        params = {"mode": "url", "url": f"https://x/?e={identity}", "elicitationId": identity}
+        params = {
+            "mode": "url",
+            "url": f"https://x/?e={identity}",
+            "elicitationId": identity,
+        }
         asked = {"method": "elicitation/create", "params": {**params, "message": words}}
         return {**asks("a", state=STATE), "inputRequests": {"a": asked}}
 
@@ -253,7 +276,9 @@ def test_what_was_not_compared_proposes_nothing() -> None:
     """Neither a server that was away nor a value that differs by itself is taken."""
     _, cassette = file_of(*ASKED)
     for verdict in ("skipped", "not-reached", "unstable"):
-        each: Any = VerifiedInteraction(planned(cassette)[1], verdict, (TurnChange(0, TEXT),))
+        each: Any = VerifiedInteraction(
+            planned(cassette)[1], verdict, (TurnChange(0, TEXT),)
+        )
         assert proposals(cassette, [each]) == []
 
 

@@ -27,7 +27,17 @@ from builders import (
     tool,
     with_id,
 )
-from messages import CAPABLE, YES, Json, array_asks, asks, compact, message, result, text
+from messages import (
+    CAPABLE,
+    YES,
+    Json,
+    array_asks,
+    asks,
+    compact,
+    message,
+    result,
+    text,
+)
 from pushing import elicit
 
 from mrtr_cassette.core.drive.conversation import (
@@ -66,7 +76,9 @@ def session(session_id: str = "") -> ServerSession:
 refusing = partial(AskedOtherwise, changes=())
 
 
-def talk(*replies: Any, request: Request | None = None) -> tuple[Conversation, FixedScript]:
+def talk(
+    *replies: Any, request: Request | None = None
+) -> tuple[Conversation, FixedScript]:
     """Return a conversation in which these are the replies to asks, and its script."""
     script = FixedScript(*replies)
     return Conversation(request or post(CALL), script, session()), script
@@ -78,7 +90,9 @@ def test_answers_go_with_the_live_state_of_the_ask() -> None:
     conversation, _ = talk(
         Answered(b'{"a":1E2}'), Answered(None), request=post(retry(CALL, {"x": YES}))
     )
-    sent = follow(conversation, asks("a", state=first), asks(state=second), text("done"))
+    sent = follow(
+        conversation, asks("a", state=first), asks(state=second), text("done")
+    )
     bodies = [json.loads(request.body) for request in sent]
     members = ["inputResponses", "requestState"]
     assert [[body["params"].get(name) for name in members] for body in bodies] == [
@@ -126,7 +140,9 @@ def test_refused_push_cancels_its_call() -> None:
     assert conversation.is_over
     cancelled = conversation.next()
     assert cancelled is not None
-    assert json.loads(cancelled.call.request.body)["params"] == {"requestId": 2042100001}
+    assert json.loads(cancelled.call.request.body)["params"] == {
+        "requestId": 2042100001
+    }
     assert conversation.next() is None
     finish(conversation, observation)
     assert isinstance(conversation.standing, AskedOtherwise)
@@ -181,7 +197,9 @@ def test_each_call_has_an_id_of_its_own_in_the_session_that_was_opened() -> None
 
 def test_ids_are_integers_unless_the_server_wants_texts() -> None:
     """Where it answers under a text, or refuses a request that it can't name, texts follow."""
-    invalid = compact({"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "id"}})
+    invalid = compact(
+        {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "id"}}
+    )
 
     def as_text(request: bytes) -> bytes:
         return compact(result({}, id=str(json.loads(request)["id"])))
@@ -224,7 +242,9 @@ def test_session_is_the_one_that_initialize_opened() -> None:
 def listed(*pages: Json) -> tuple[ToolList, list[Request]]:
     """Have a server list its tools; return what it was sent."""
     call = changed(tool("a"), "params", "_meta", to=CAPABLE)
-    request = post(call, ("Mcp-Method", "tools/call"), ("Mcp-Name", "a"), ("Mcp-Param-Env", "b"))
+    request = post(
+        call, ("Mcp-Method", "tools/call"), ("Mcp-Name", "a"), ("Mcp-Param-Env", "b")
+    )
     tools = ToolList(request_beside(request, "tools/list"), session(SESSION[1]))
     return tools, follow(tools, *pages)
 
@@ -232,16 +252,29 @@ def listed(*pages: Json) -> tuple[ToolList, list[Request]]:
 def test_tools_are_listed_page_after_page_as_the_client_would() -> None:
     """In the session of the call, with its `_meta`, and with headers that fit the method."""
     both = {"destructiveHint": True, "readOnlyHint": True}
-    first = {"tools": [{"name": "a", "annotations": {"destructiveHint": True}}], "nextCursor": "2"}
+    first = {
+        "tools": [{"name": "a", "annotations": {"destructiveHint": True}}],
+        "nextCursor": "2",
+    }
     second = {"tools": [{"name": "b", "annotations": both}, {"name": "c"}, 5]}
     tools, sent = listed(first, second)
-    assert [tools.hints(name) for name in "abcd"] == [{"destructiveHint": True}, both, {}, {}]
+    assert [tools.hints(name) for name in "abcd"] == [
+        {"destructiveHint": True},
+        both,
+        {},
+        {},
+    ]
     bodies = [json.loads(request.body) for request in sent]
     assert [body["method"] for body in bodies] == ["tools/list"] * 2
     assert bodies[1]["params"] == {"_meta": CAPABLE, "cursor": "2"}
     names = ("mcp-method", "mcp-name", "mcp-param-env", "mcp-session-id")
     for request in sent:
-        assert [request.header(name) for name in names] == ["tools/list", "", "", SESSION[1]]
+        assert [request.header(name) for name in names] == [
+            "tools/list",
+            "",
+            "",
+            SESSION[1],
+        ]
     for page in (refusal(CALL), {"tools": None}, b"no JSON"):
         assert listed(page)[0].hints("a") == {}
 
@@ -255,7 +288,11 @@ def test_outcome_is_the_status_and_the_error_of_the_request() -> None:
         (CALL, text("done"), "HTTP 200"),
         (CALL, Answer((), status=0, end=End.OPEN), "no response"),
         (CALL, Answer((refusal(CALL),), status=400), f"HTTP 400, {REFUSED}"),
-        (CALL, refusal(CALL, words="miss: no\nfix: record"), "HTTP 200, error -32602: miss: no"),
+        (
+            CALL,
+            refusal(CALL, words="miss: no\nfix: record"),
+            "HTTP 200, error -32602: miss: no",
+        ),
         (CALL, compact({"jsonrpc": "2.0", "id": 1, "error": 5}), "HTTP 200, error 5"),
         (CALL, refusal(with_id(CALL, 2)), "HTTP 200"),
         (get("/mcp"), Answer((sse(refusal(CALL)),)), "HTTP 200"),
@@ -299,7 +336,10 @@ def test_modern_server_is_called_at_once() -> None:
     assert params["arguments"] == {"env": "prod"}
     assert params["_meta"] == {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientInfo": {"name": "mrtr-cassette", "version": "1.2.3"},
+        "io.modelcontextprotocol/clientInfo": {
+            "name": "mrtr-cassette",
+            "version": "1.2.3",
+        },
         "io.modelcontextprotocol/clientCapabilities": {
             "elicitation": {"form": {}, "url": {}},
             "sampling": {},
@@ -321,7 +361,10 @@ def test_earlier_server_is_opened(discovered: Any) -> None:
     }
     initialized = own.initialized(responded(opening, {"protocolVersion": "2025-06-18"}))
     assert initialized is not None
-    assert body_of(initialized) == {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    assert body_of(initialized) == {
+        "jsonrpc": "2.0",
+        "method": "notifications/initialized",
+    }
     listening, leaving = own.listening(), own.leaving()
     assert (listening.method, leaving.method) == ("GET", "DELETE")
     call = own.call("tools/call", {"name": "add"})
@@ -334,7 +377,9 @@ def test_earlier_server_is_opened(discovered: Any) -> None:
 def test_refused_session_is_no_session() -> None:
     """What is no result opens nothing."""
     own = client(discovered={})
-    refusal = compact({"jsonrpc": "2.0", "id": 0, "error": {"code": 1, "message": "no"}})
+    refusal = compact(
+        {"jsonrpc": "2.0", "id": 0, "error": {"code": 1, "message": "no"}}
+    )
     assert own.initialized(exchange(own.initialize(), refusal)) is None
 
 
@@ -363,9 +408,14 @@ def test_another_client_is_spoken_for() -> None:
     """What the sources can answer is declared besides its own."""
     meta = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"url": {}}, "x": {}},
+        "io.modelcontextprotocol/clientCapabilities": {
+            "elicitation": {"url": {}},
+            "x": {},
+        },
     }
-    theirs = post(compact(message("tools/call", {"name": "a", "_meta": meta}, id="theirs")))
+    theirs = post(
+        compact(message("tools/call", {"name": "a", "_meta": meta}, id="theirs"))
+    )
     call = read_call(theirs)
     assert is_modern(call)
     assert not is_modern(read_call(post(tool("a"))))

@@ -34,7 +34,14 @@ from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.matching import redactor_of
 from mrtr_cassette.core.replay.player import Player
-from mrtr_cassette.core.wire.http import End, Headers, Piece, Request, Response, line_request
+from mrtr_cassette.core.wire.http import (
+    End,
+    Headers,
+    Piece,
+    Request,
+    Response,
+    line_request,
+)
 
 CALL = tool("deploy", env="prod")
 FIRST, SECOND = "first-recorded-state-0123456789", "second-recorded-state-0123456789"
@@ -60,7 +67,9 @@ def recorded_asks(*script: Any, **options: bool) -> tuple[RecordedAsks, list[str
 STATE, STATE_TOO = recorded_asks()[1]
 
 
-def replay_for(body: bytes, *script: Any, headers: Headers = (), **options: bool) -> Any:
+def replay_for(
+    body: bytes, *script: Any, headers: Headers = (), **options: bool
+) -> Any:
     """Return how the server is brought to what a request answers."""
     call = read_call(post(body, *headers))
     return recorded_asks(*script, **options)[0].replay_for(call, call)
@@ -74,23 +83,36 @@ def params(request: Request) -> Json:
 def test_conversation_is_repeated_up_to_the_ask() -> None:
     """The call, the recorded answers with the live states, then the client's own retry."""
     mine = with_token(retry(CALL, {"b": NO}, state=STATE_TOO, number=7), 7)
-    replay = replay_for(mine, headers=(("Content-Length", "1"), ("Accept-Encoding", "br")))
+    replay = replay_for(
+        mine, headers=(("Content-Length", "1"), ("Accept-Encoding", "br"))
+    )
     one, two = follow(replay, asks("a", state=LIVE), asks("b", state=LIVE_TOO))
     assert (replay.is_over, replay.failure) == (True, None)
     assert params(one) == json.loads(with_token(CALL, 7))["params"]
-    assert (params(two)["inputResponses"], params(two)["requestState"]) == ({"a": YES}, LIVE)
+    assert (params(two)["inputResponses"], params(two)["requestState"]) == (
+        {"a": YES},
+        LIVE,
+    )
     assert len({json.loads(request.body)["id"] for request in (one, two)} | {7}) == 3
-    assert [one.header(name) for name in ("content-length", "accept-encoding")] == ["", "identity"]
+    assert [one.header(name) for name in ("content-length", "accept-encoding")] == [
+        "",
+        "identity",
+    ]
     retried = replay.retry()
     assert retried.body == mine.replace(STATE_TOO.encode(), LIVE_TOO.encode())
-    assert [retried.header(name) for name in ("content-length", "accept-encoding")] == ["", "br"]
+    assert [retried.header(name) for name in ("content-length", "accept-encoding")] == [
+        "",
+        "br",
+    ]
     assert replay.states == [(LIVE, STATE), (LIVE_TOO, STATE_TOO)]
 
 
 def test_a_recorded_cursor_is_one_of_its_list() -> None:
     """Servers count the pages of each list from the same number on."""
     pages = ((rpc("tools/list"), {"tools": [], "nextCursor": "2"}),)
-    page, other = (rpc(f"{listed}/list", {"cursor": "2"}) for listed in ("tools", "resources"))
+    page, other = (
+        rpc(f"{listed}/list", {"cursor": "2"}) for listed in ("tools", "resources")
+    )
     assert replay_for(page, *pages).detail.endswith("record the whole list again")
     assert replay_for(other, *pages) is None
 
@@ -99,7 +121,10 @@ def test_the_same_ask_may_come_in_other_forms() -> None:
     """In a stream, and in the array dialect."""
     script = (
         (CALL, array_asks("a", state=FIRST)),
-        (retry(CALL, [{"id": "a", "value": 1}], state=FIRST), array_asks("b", state=SECOND)),
+        (
+            retry(CALL, [{"id": "a", "value": 1}], state=FIRST),
+            array_asks("b", state=SECOND),
+        ),
     )
     mine = retry(CALL, [{"id": "b", "value": 2}], state=recorded_asks(*script)[1][1])
     replay = replay_for(mine, *script)
@@ -149,9 +174,21 @@ ORPHAN = ((retry(CALL, {"a": YES}, state="unknown-" * 4), asks("b", state=SECOND
 @pytest.mark.parametrize(
     ("body", "script", "words"),
     [
-        (retry(CALL, {}, state=recorded_asks(*ORPHAN)[1][0]), ORPHAN, "begins with a retry whose"),
-        (retry(tool("another"), {}, state=STATE), SCRIPT, "was recorded for another call"),
-        (retry(CALL, {}, state=f"mrtr-state:{'0' * 16}:9:9"), SCRIPT, "no ask in this cassette"),
+        (
+            retry(CALL, {}, state=recorded_asks(*ORPHAN)[1][0]),
+            ORPHAN,
+            "begins with a retry whose",
+        ),
+        (
+            retry(tool("another"), {}, state=STATE),
+            SCRIPT,
+            "was recorded for another call",
+        ),
+        (
+            retry(CALL, {}, state=f"mrtr-state:{'0' * 16}:9:9"),
+            SCRIPT,
+            "no ask in this cassette",
+        ),
     ],
     ids=["orphan", "another call", "another cassette"],
 )
@@ -179,7 +216,9 @@ def test_verbatim_states_are_replaced_and_short_ones_only_as_a_whole() -> None:
     respond(replay, asks("a", state=LIVE))
     assert params(replay.retry())["requestState"] == LIVE
     script = ((CALL, asks("a", state="1")),)
-    assert replay_for(retry(CALL, {"a": NO}, state="live-1"), *script, seals=False) is None
+    assert (
+        replay_for(retry(CALL, {"a": NO}, state="live-1"), *script, seals=False) is None
+    )
     replay_for(retry(CALL, {"a": NO}, state="1"), *script, seals=False)
 
 
@@ -187,7 +226,9 @@ def test_live_ask_without_state_is_answered_once() -> None:
     """Answers whose keys fit may be to what was asked live; a state tells that they are not."""
     live = LiveAsks()
     call = read_call(post(CALL))
-    live.asked(call, InputRequired("2026-07-28", {"a": InputRequest("form", "?")}, None))
+    live.asked(
+        call, InputRequired("2026-07-28", {"a": InputRequest("form", "?")}, None)
+    )
     live.asked(call, InputRequired("2026-07-28", {}, "state"))
     for body, is_answered in (
         (CALL, False),
@@ -217,14 +258,17 @@ def in_session(body: bytes, session: str = RECORDED) -> Call:
 def opened_sessions() -> Sessions:
     """Return sessions of which one was opened from the cassette."""
     sessions = Sessions()
-    response = Response(200, ((SESSION, RECORDED),), (Piece(b"{}", 0, 1),), End.COMPLETE)
+    response = Response(
+        200, ((SESSION, RECORDED),), (Piece(b"{}", 0, 1),), End.COMPLETE
+    )
     sessions.played(post(INITIALIZE), "initialize", response)
     sessions.played(in_session(INITIALIZED).request, "notifications/initialized", None)
     return sessions
 
 
 @pytest.mark.parametrize(
-    ("response", "live"), [(OPENED, LIVE_SESSION), (Answer((answer(INITIALIZE, {}),)), "")]
+    ("response", "live"),
+    [(OPENED, LIVE_SESSION), (Answer((answer(INITIALIZE, {}),)), "")],
 )
 def test_session_is_opened_as_the_client_opened_the_recorded_one(
     response: Answer, live: str
@@ -243,10 +287,15 @@ def test_session_is_opened_as_the_client_opened_the_recorded_one(
 def test_server_that_opens_no_session_is_told() -> None:
     """An error status or a JSON-RPC error says why."""
     said = b'{"jsonrpc":"2.0","id":2042100001,"error":{"code":1,"message":"no"}}'
-    for body, status, outcome in (b"x", 500, "HTTP 500"), (said, 200, "HTTP 200, error"):
+    for body, status, outcome in (
+        (b"x", 500, "HTTP 500"),
+        (said, 200, "HTTP 200, error"),
+    ):
         opening: Any = opened_sessions().opening_for(in_session(tool("a")))
         follow(opening, Answer((body,), JSON_HEADERS, status))
-        assert opening.failure.detail.startswith(f"the live server opened no session: {outcome}")
+        assert opening.failure.detail.startswith(
+            f"the live server opened no session: {outcome}"
+        )
 
 
 def test_request_without_a_recorded_session_needs_no_opening() -> None:

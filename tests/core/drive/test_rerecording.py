@@ -75,10 +75,15 @@ def session(run: str, *, number: int = 1, report: Json = "as ever") -> list[Step
     own = f"session-of-{run}-0123456789"
     listing = with_meta(rpc("tools/list", {}, number), traceparent=f"00-{run}")
     page = with_id(changed(listing, "params", "cursor", to=f"{run}:2"), number + 1)
-    call, state = with_token(with_id(tool("deploy"), number + 2), run), f"state-of-{run}" * 3
+    call, state = (
+        with_token(with_id(tool("deploy"), number + 2), run),
+        f"state-of-{run}" * 3,
+    )
     again = retry(call, {"a": YES}, state=state, number=number + 3)
     asking = stream(progress(run), answer(call, asks("a", state=state)))
-    ids = tuple(b"id: %b-%d\n%b" % (run.encode(), at, it) for at, it in enumerate(asking.chunks))
+    ids = tuple(
+        b"id: %b-%d\n%b" % (run.encode(), at, it) for at, it in enumerate(asking.chunks)
+    )
     return [
         (INITIALIZE, opened(own)),
         (within(own, listing), {"tools": [], "nextCursor": f"{run}:2"}),
@@ -127,7 +132,8 @@ def test_changed_interaction_shares_no_secret_by_chance() -> None:
 
     assert marks == "~=~"
     keys = [
-        each.exchanges[0].call.message.params["arguments"]["key"] for each in whole.interactions
+        each.exchanges[0].call.message.params["arguments"]["key"]
+        for each in whole.interactions
     ]  # type: ignore[union-attr]
     assert keys == ["<github:2>", "<github:1>", "<github:1>"]
 
@@ -137,10 +143,15 @@ def test_changed_stream_has_no_event_of_a_kept_one() -> None:
 
     def of(*names: str) -> Cassette:
         ids = enumerate(names)
-        streams = [(tool(name), stream(answer(tool(name), text(name))), at) for at, name in ids]
+        streams = [
+            (tool(name), stream(answer(tool(name), text(name))), at) for at, name in ids
+        ]
         return recorded(
             *(
-                (within("1" * 32, call), it._replace(chunks=(b"id: %d\n%b" % (at, it.chunks[0]),)))
+                (
+                    within("1" * 32, call),
+                    it._replace(chunks=(b"id: %d\n%b" % (at, it.chunks[0]),)),
+                )
                 for call, it, at in streams
             )
         )
@@ -206,13 +217,17 @@ def test_what_was_called_first_is_first_whatever_the_file_has() -> None:
     """An older file may have a read before the write that came before it."""
     whole = recorded((tool("put"), text("kept")), (tool("get"), text("[1]")))
     first, second = whole.interactions
-    moved = replace(whole, interactions=(replace(second, number=1), replace(first, number=2)))
+    moved = replace(
+        whole, interactions=(replace(second, number=1), replace(first, number=2))
+    )
     older = load(dump(moved), "f")
 
     assert names_of(older) == "getput"
     assert [each.call.name for each in planned(older)] == ["put", "get"]
     assert [each.number for each in details_of(older).interactions] == [2, 1]
-    pairs = [(each.recorded, each.is_moved) for each in compared(older, whole).interactions]
+    pairs = [
+        (each.recorded, each.is_moved) for each in compared(older, whole).interactions
+    ]
     assert pairs == [(2, False), (1, False)]
 
 
@@ -228,7 +243,11 @@ def test_a_changed_result_is_a_diff_of_its_lines() -> None:
     ]
     old = replace(recorded(*script), upstream="http://127.0.0.1:1234/mcp")
     talk = Conversation()
-    for request, response in [*script[:4], (tool("d"), text("D")), (tool("e"), text("e"))]:
+    for request, response in [
+        *script[:4],
+        (tool("d"), text("D")),
+        (tool("e"), text("e")),
+    ]:
         for _ in range(7):
             talk.tick()
         number = talk.request(request)
@@ -254,7 +273,9 @@ def listening(words: str, *, more: str = "", first: int = 1) -> Cassette:
     """Return a session in which a question comes on a stream that other calls share."""
     pushing = PushingSession()
     stream = pushing.listen()
-    call, other = (with_id(tool(name), first + at) for at, name in enumerate(("ask", "other")))
+    call, other = (
+        with_id(tool(name), first + at) for at, name in enumerate(("ask", "other"))
+    )
     asking, question = pushing.open(call), elicit(f"push-{first}", words)
     pushing.say(stream, question)
     pushing.post(posted(question, YES))
@@ -293,15 +314,22 @@ def test_branches_are_kept_together() -> None:
         answers = [(1, "a"), (2, result)]
         return recorded(
             (with_token(call, run), asks("a", state=own)),
-            *((retry(with_token(call, run), {"a": it}, state=own), text(w)) for it, w in answers),
+            *(
+                (retry(with_token(call, run), {"a": it}, state=own), text(w))
+                for it, w in answers
+            ),
             (tool("x"), text("x")),
         )
 
     assert over(branches("b", "one"), branches("c", "two"))[1] == "~~="
 
 
-@pytest.mark.parametrize("options", [{"seals": False}, {"redacts": True}, {"seals_answers": True}])
-def test_recording_that_hides_something_else_is_written_whole(options: dict[str, bool]) -> None:
+@pytest.mark.parametrize(
+    "options", [{"seals": False}, {"redacts": True}, {"seals_answers": True}]
+)
+def test_recording_that_hides_something_else_is_written_whole(
+    options: dict[str, bool],
+) -> None:
     """Nothing is kept that another recording left out, or in."""
     new = recorded((tool("a"), text("a")), **options)
 
@@ -310,7 +338,9 @@ def test_recording_that_hides_something_else_is_written_whole(options: dict[str,
 
 def test_what_the_earlier_one_lacks_is_written() -> None:
     """What breaks no client is written all the same: a header of a request, a further tool."""
-    new = recorded((post(tool("a"), ("Accept", "x")), text("a")), (tool("b"), text("b")))
+    new = recorded(
+        (post(tool("a"), ("Accept", "x")), text("a")), (tool("b"), text("b"))
+    )
     old = recorded((tool("a"), text("a")), (tool("b"), text("b")))
 
     assert over(old, new)[1] == "~="
@@ -327,19 +357,30 @@ def test_pace_of_polls_changes_nothing() -> None:
         key, call = f"{task}:k", tool("book")
         polls = [(get(task), each) for each in polled]
         asked = (get(task), state(task, "input_required", key))
-        end = (get(task), state(task, "completed", at=f"{len(polled)}", result=text("booked")))
+        end = (
+            get(task),
+            state(task, "completed", at=f"{len(polled)}", result=text("booked")),
+        )
         answered = (update(task, {key: YES}), {})
         other = tool("note"), text(note)
-        return recorded(other, (call, created(task)), *polls, asked, answered, *polls, end)
+        return recorded(
+            other, (call, created(task)), *polls, asked, answered, *polls, end
+        )
 
-    slow = run("id-of-the-first-task-a1b2c", state("id-of-the-first-task-a1b2c", words="soon"))
+    slow = run(
+        "id-of-the-first-task-a1b2c", state("id-of-the-first-task-a1b2c", words="soon")
+    )
     fast = run("id-of-another-task-d3e4f5")
     assert recorded_over(slow, fast) == (slow, 2)
     assert recorded_over(fast, slow) == (fast, 2)
     for old in (slow, fast):
         whole, marks = over(
             old,
-            run("and-an-id-of-a-third-1a2b3c", state("and-an-id-of-a-third-1a2b3c"), note="new"),
+            run(
+                "and-an-id-of-a-third-1a2b3c",
+                state("and-an-id-of-a-third-1a2b3c"),
+                note="new",
+            ),
         )
         assert marks == "~="
         assert [each.polls for each in whole.interactions[1].steps][-1] == 1
@@ -360,7 +401,9 @@ def test_stream_that_tells_of_a_task_is_as_it_was() -> None:
         return loaded(talk.cassette())
 
     old = run("id-of-the-first-task-a1b2c", "id-of-the-first-task-a1b2c:9e")
-    assert recorded_over(old, run("id-of-another-task-d3e4f5", "id-of-another-task-d3e4f5:1a")) == (
+    assert recorded_over(
+        old, run("id-of-another-task-d3e4f5", "id-of-another-task-d3e4f5:1a")
+    ) == (
         old,
         2,
     )
@@ -370,7 +413,9 @@ def test_validators_and_nonces_of_a_run_change_nothing_once_they_are_recorded() 
     """A cassette from before they were kept gets them; from then on, new values leave it alone."""
 
     def run(*headers: tuple[str, str]) -> Cassette:
-        return recorded((rpc("tools/list"), Answer((answer(rpc("tools/list"), {}),), headers)))
+        return recorded(
+            (rpc("tools/list"), Answer((answer(rpc("tools/list"), {}),), headers))
+        )
 
     first = run(("ETag", "1"), ("Last-Modified", "then"), ("DPoP-Nonce", "one"))
     second = run(("ETag", "2"), ("Last-Modified", "now"), ("DPoP-Nonce", "two"))

@@ -6,14 +6,29 @@ import json
 from typing import Any
 
 import pytest
-from builders import FixedScript, Step, cassette_of, follow, loaded, post, refusal, respond, retry
+from builders import (
+    FixedScript,
+    Step,
+    cassette_of,
+    follow,
+    loaded,
+    post,
+    refusal,
+    respond,
+    retry,
+)
 from messages import NO, YES, Json, asks, compact, text
 from tasking import CALL, cancel, created, get, state, task_steps, update
 
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.compare.conversations import compared
-from mrtr_cassette.core.drive.conversation import Answered, Conversation, Finished, NeedsAnswers
+from mrtr_cassette.core.drive.conversation import (
+    Answered,
+    Conversation,
+    Finished,
+    NeedsAnswers,
+)
 from mrtr_cassette.core.drive.live_session import ServerSession
 from mrtr_cassette.core.drive.plan import planned
 from mrtr_cassette.core.drive.updating import accepted, proposals
@@ -30,7 +45,9 @@ def methods(sent: list[Request]) -> list[str]:
     return [json.loads(request.body)["method"].partition("/")[2] for request in sent]
 
 
-def verified(steps: list[Step], *responses: Json) -> tuple[VerifiedInteraction, list[Request]]:
+def verified(
+    steps: list[Step], *responses: Json
+) -> tuple[VerifiedInteraction, list[Request]]:
     """Repeat a recorded task with a server that gives these responses."""
     cassette = loaded(cassette_of(*steps), "c.json")
     (plan,) = planned(cassette)
@@ -45,7 +62,12 @@ def verified(steps: list[Step], *responses: Json) -> tuple[VerifiedInteraction, 
 
 def conversing(*replies: Any) -> tuple[Conversation, FixedScript]:
     """Return a conversation in which these are the replies to the task and its asks."""
-    call = post(CALL, ("Mcp-Method", "tools/call"), ("Mcp-Name", "build"), ("Mcp-Param-Env", "p"))
+    call = post(
+        CALL,
+        ("Mcp-Method", "tools/call"),
+        ("Mcp-Name", "build"),
+        ("Mcp-Param-Env", "p"),
+    )
     answers = FixedScript(Answered(None), *replies)
     own = ServerSession(Recorder(seals=True))
     return Conversation(call, answers, own, follows_task=True), answers
@@ -63,10 +85,15 @@ def test_task_is_polled_at_the_servers_pace_and_answered_under_its_key() -> None
     assert [[*ask.task_keys.values()] for ask in script.asks] == [[], [key]]
     conversation.answer(Answered(compact({key: YES})))
     assert conversation.wait_s == 0
-    sent += [respond(conversation, each) for each in ({}, state(LIVE, "input_required", key))]
+    sent += [
+        respond(conversation, each) for each in ({}, state(LIVE, "input_required", key))
+    ]
     sent += follow(conversation, state(LIVE, "completed", result=DONE))
     assert methods(sent) == ["call", "get", "get", "update", "get", "get"]
-    assert json.loads(sent[3].body)["params"] == {"taskId": LIVE, "inputResponses": {key: YES}}
+    assert json.loads(sent[3].body)["params"] == {
+        "taskId": LIVE,
+        "inputResponses": {key: YES},
+    }
     headers = ("mcp-method", "mcp-name", "mcp-param-env")
     named = [[each.header(name) for name in headers] for each in sent[2:4]]
     assert named == [["tasks/get", LIVE, ""], ["tasks/update", LIVE, ""]]
@@ -123,7 +150,9 @@ def test_live_task_is_held_to_the_recorded_one(
     """Pace, keys of its id and working states don't count; another question is not answered."""
     found, sent = verified(steps, *responses)
     assert found.verdict == verdict
-    assert [change.turn for change in found.changes][:1] == ([] if turn is None else [turn])
+    assert [change.turn for change in found.changes][:1] == (
+        [] if turn is None else [turn]
+    )
     assert methods(sent)[-1] == last
 
 
@@ -140,13 +169,26 @@ def test_questions_may_come_together_or_one_by_one() -> None:
     together = [one_by_one[0], *one_by_one[2:]]
     live = [f"{LIVE}:x1", f"{LIVE}:y2"]
     once = (state(LIVE, "input_required", *live), {})
-    twice = (state(LIVE, "input_required", live[0]), {}, state(LIVE, "input_required", live[1]), {})
+    twice = (
+        state(LIVE, "input_required", live[0]),
+        {},
+        state(LIVE, "input_required", live[1]),
+        {},
+    )
     for steps in (one_by_one, together):
         for asked in (once, twice):
             found, sent = verified(steps, created(LIVE), *asked, ENDS)
             assert found.verdict == "same"
-            updates = [json.loads(each.body)["params"] for each in sent if b"update" in each.body]
-            given = {key: it for each in updates for key, it in each["inputResponses"].items()}
+            updates = [
+                json.loads(each.body)["params"]
+                for each in sent
+                if b"update" in each.body
+            ]
+            given = {
+                key: it
+                for each in updates
+                for key, it in each["inputResponses"].items()
+            }
             assert given == dict(zip(live, (YES, NO), strict=True))
 
 
@@ -157,7 +199,11 @@ def test_ask_before_the_task_is_answered_as_any_other() -> None:
         (retry(CALL, {"a": YES}, state="s" * 30), created(TASK)),
     ]
     found, sent = verified(
-        [*asked, *task_steps(TASK)[1:]], asks("a", state="t" * 30), created(LIVE), OTHER, {}
+        [*asked, *task_steps(TASK)[1:]],
+        asks("a", state="t" * 30),
+        created(LIVE),
+        OTHER,
+        {},
     )
     assert methods(sent) == ["call", "call", "get", "cancel"]
     assert (found.verdict, found.changes[0].turn) == ("question-changed", 2)
@@ -191,13 +237,21 @@ def test_diff_has_the_questions_and_the_ending_of_a_task() -> None:
     """Another id, other keys of it and other working states are no difference."""
 
     def changes(*steps: Step) -> list[tuple[str, str]]:
-        one, two = (loaded(cassette_of(*each), "c.json") for each in (task_steps(TASK), steps))
+        one, two = (
+            loaded(cassette_of(*each), "c.json") for each in (task_steps(TASK), steps)
+        )
         (found,) = compared(one, two).interactions
-        return [(stage.kind, each.verdict) for stage in found.stages for each in stage.changes]
+        return [
+            (stage.kind, each.verdict)
+            for stage in found.stages
+            for each in stage.changes
+        ]
 
     pair = [
         loaded(
-            cassette_of((CALL, created(task)), (get(task), state(task, "input_required", *keys)))
+            cassette_of(
+                (CALL, created(task)), (get(task), state(task, "input_required", *keys))
+            )
         )
         for task, keys in (
             (TASK, [f"{TASK}:a1", f"{TASK}:b2"]),

@@ -46,7 +46,11 @@ from mrtr_cassette.core.drive.ignored import (
 from mrtr_cassette.core.drive.plan import Planned, planned
 from mrtr_cassette.core.drive.script import LivePair
 from mrtr_cassette.core.drive.updating import proposals
-from mrtr_cassette.core.drive.verification import Repeated, VerifiedInteraction, Verifier
+from mrtr_cassette.core.drive.verification import (
+    Repeated,
+    VerifiedInteraction,
+    Verifier,
+)
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.wire.http import NO_STATUS, End, Request, line_request
 
@@ -58,7 +62,9 @@ SCRIPT = (
 )
 
 
-def plan_of(*script: object, only: tuple[str, ...] = (), **options: bool) -> list[Planned]:
+def plan_of(
+    *script: object, only: tuple[str, ...] = (), **options: bool
+) -> list[Planned]:
     """Return the plan of a script."""
     return planned(loaded(cassette_of(*script, **options), "c.json"), only)
 
@@ -90,7 +96,9 @@ def repeated(
     return verifier.ended(running), sent
 
 
-@pytest.mark.parametrize("params", [b"null", b"[]", b'{"cursor":null}', b'{"_meta":null}', b"5"])
+@pytest.mark.parametrize(
+    "params", [b"null", b"[]", b'{"cursor":null}', b'{"_meta":null}', b"5"]
+)
 @pytest.mark.parametrize("method", ["tools/call", "tools/list", "initialize", "x/y"])
 def test_requests_without_params_are_repeated(params: bytes, method: str) -> None:
     """Whatever a client sends for absent params, its call is repeated, and so are the tools."""
@@ -105,7 +113,9 @@ def test_requests_without_params_are_repeated(params: bytes, method: str) -> Non
     found, (sent,) = repeated(verifier, plan, {})
 
     assert found.verdict == "same"
-    assert read_call(sent).key() == read_call(post(call)).key()._replace(endpoint="POST /live?x=1")
+    assert read_call(sent).key() == read_call(post(call)).key()._replace(
+        endpoint="POST /live?x=1"
+    )
 
 
 # The plan
@@ -136,16 +146,36 @@ def test_each_kind_of_traffic_has_its_part() -> None:
 @pytest.mark.parametrize(
     ("script", "options", "reason"),
     [
-        ([(retry(CALL, {"a": YES}, state="unknown" * 4), text("x"))], {}, "begins with a retry"),
+        (
+            [(retry(CALL, {"a": YES}, state="unknown" * 4), text("x"))],
+            {},
+            "begins with a retry",
+        ),
         ([(CALL, stream(end=End.BROKEN))], {}, "no whole response"),
         ([(CANCELLED, Answer((), (), 202))], {}, "cancels"),
         ([(post(POSTED), Answer((), (), 202))], {}, "answers what a server pushed"),
-        ([(get("/mcp", ("Last-Event-ID", "7")), Answer((b": x\n\n",), EVENTS))], {}, "resumes"),
-        ([(get("/a", ("If-None-Match", "t")), Answer((), (), 304))], {}, "asks about a copy"),
+        (
+            [(get("/mcp", ("Last-Event-ID", "7")), Answer((b": x\n\n",), EVENTS))],
+            {},
+            "resumes",
+        ),
+        (
+            [(get("/a", ("If-None-Match", "t")), Answer((), (), 304))],
+            {},
+            "asks about a copy",
+        ),
         ([(rpc("subscriptions/listen"), stream())], {}, "listens to what"),
         ([(get("/x"), Answer((b"a",), (), end=End.BROKEN))], {}, "no whole response"),
-        ([(tool("a", at="sha256:" + "0" * 64), text("x"))], {}, "that no recorded response issued"),
-        (SCRIPT, {"seals_answers": True}, "answer of turn 1 is sealed: only its hash is known"),
+        (
+            [(tool("a", at="sha256:" + "0" * 64), text("x"))],
+            {},
+            "that no recorded response issued",
+        ),
+        (
+            SCRIPT,
+            {"seals_answers": True},
+            "answer of turn 1 is sealed: only its hash is known",
+        ),
         (
             (SCRIPT[0], (SECRET_ANSWER, text("done"))),
             {"redacts": True},
@@ -158,25 +188,39 @@ def test_each_kind_of_traffic_has_its_part() -> None:
         ),
     ],
 )
-def test_what_cannot_be_sent_as_recorded_is_skipped(script: Any, options: Any, reason: str) -> None:
+def test_what_cannot_be_sent_as_recorded_is_skipped(
+    script: Any, options: Any, reason: str
+) -> None:
     """The reason says what is not known any more, or what else it depends on."""
     assert reason in str(plan_of(*script, **options)[0].skipped)
 
 
 @pytest.mark.parametrize(
     ("pattern", "wanted"),
-    [("deploy", [1]), ("tools/*", [1, 2]), ("tools/call deploy", [1]), ("2", [2]), ("none", [])],
+    [
+        ("deploy", [1]),
+        ("tools/*", [1, 2]),
+        ("tools/call deploy", [1]),
+        ("2", [2]),
+        ("none", []),
+    ],
 )
-def test_patterns_select_by_method_name_both_or_number(pattern: str, wanted: list[int]) -> None:
+def test_patterns_select_by_method_name_both_or_number(
+    pattern: str, wanted: list[int]
+) -> None:
     """One of them has to match."""
-    plan = plan_of((CALL, text("x")), (rpc("tools/list"), {"tools": []}), only=(pattern,))
+    plan = plan_of(
+        (CALL, text("x")), (rpc("tools/list"), {"tools": []}), only=(pattern,)
+    )
     assert [each.interaction.number for each in plan if each.is_compared] == wanted
 
 
 def test_beginning_of_a_pipe_means_nothing_over_http() -> None:
     """Over pipes everything is sent in its start of the server."""
     cassette = loaded(cassette_of((CALL, asks("a", state=STATE))), "c.json")
-    assert [each.skipped for each in planned(over_pipes(cassette), is_on_pipes=True)] == [None]
+    assert [
+        each.skipped for each in planned(over_pipes(cassette), is_on_pipes=True)
+    ] == [None]
     assert "beginning of a pipe" in str(planned(over_pipes(cassette))[0].skipped)
 
 
@@ -219,7 +263,10 @@ def test_each_branch_is_repeated_from_its_start() -> None:
     branch = (retry(CALL, {"a": NO}, state=STATE), text("no"))
     verifier, (one, two) = scripted(*SCRIPT, branch)
     for plan, end in ((one, "done"), (two, "no")):
-        assert repeated(verifier, plan, asks("a", state=LIVE), text(end))[0].verdict == "same"
+        assert (
+            repeated(verifier, plan, asks("a", state=LIVE), text(end))[0].verdict
+            == "same"
+        )
     verifier, (plan,) = scripted(SCRIPT[0])
     assert repeated(verifier, plan, asks("a", state=LIVE))[0].verdict == "same"
 
@@ -242,7 +289,9 @@ RELATED = "io.modelcontextprotocol/related-task"
     ],
     ids=["cursor", "task", "related task"],
 )
-def test_what_the_live_server_issued_is_sent_back_to_it(issued: Any, sent_back: Any) -> None:
+def test_what_the_live_server_issued_is_sent_back_to_it(
+    issued: Any, sent_back: Any
+) -> None:
     """In its place; the same text elsewhere stays."""
     verifier, (one, two) = scripted(
         (rpc("tools/list"), issued("old")),
@@ -284,7 +333,10 @@ def test_calls_of_a_session_that_is_not_opened_are_not_reached() -> None:
     script = (opening, opened_by(opening)), (post(CALL, session), text("done"))
     verifier, (first, second) = scripted(*script)
     assert repeated(verifier, first, opened_by)[0].verdict == "same"
-    assert repeated(verifier, second, text("done"))[1][0].header("mcp-session-id") == session[1]
+    assert (
+        repeated(verifier, second, text("done"))[1][0].header("mcp-session-id")
+        == session[1]
+    )
 
     verifier, (first, second) = scripted(*script)
     refused, _ = repeated(verifier, first, Answer((b"no",), (), 403))
@@ -299,11 +351,15 @@ def test_calls_of_a_session_that_is_not_opened_are_not_reached() -> None:
     ("allows", "hint", "is_called"),
     [(False, True, False), (True, True, True), (False, False, True)],
 )
-def test_tool_that_may_destroy_is_not_called(*, allows: bool, hint: bool, is_called: bool) -> None:
+def test_tool_that_may_destroy_is_not_called(
+    *, allows: bool, hint: bool, is_called: bool
+) -> None:
     """What the live server says of its tools decides, once for each session."""
     verifier, (plan,) = scripted((CALL, text("done")), allows_destructive=allows)
     tools = verifier.tools_for(plan)
-    follow(tools, {"tools": [{"name": "deploy", "annotations": {"destructiveHint": hint}}]})
+    follow(
+        tools, {"tools": [{"name": "deploy", "annotations": {"destructiveHint": hint}}]}
+    )
     assert verifier.tools_for(plan) is None
     assert isinstance(verifier.begin(plan), Repeated) is is_called
     assert verifier.only_reads(plan) is False
@@ -346,13 +402,18 @@ def test_what_may_depend_on_a_call_that_is_not_sent_is_skipped_with_it(
             found[plan.interaction.number] = running
     assert [*found] == skipped
     for number in skipped[1:]:
-        assert found[number].reason == f"it may depend on #{skipped[0]}, which was not sent"
+        assert (
+            found[number].reason
+            == f"it may depend on #{skipped[0]}, which was not sent"
+        )
 
 
 def test_what_was_not_selected_is_skipped() -> None:
     """What opens a session is sent all the same; nothing of it is told."""
     opening = rpc("initialize", {"capabilities": {}})
-    verifier, (first, second) = scripted((opening, {}), (CALL, text("done")), only=("other",))
+    verifier, (first, second) = scripted(
+        (opening, {}), (CALL, text("done")), only=("other",)
+    )
     verified, sent = repeated(verifier, first, {"more": 1})
     assert (verified.verdict, verified.changes, len(sent)) == ("skipped", (), 1)
     assert str(begun(verifier, second).reason) == "it was not selected"
@@ -403,7 +464,9 @@ def test_writes_that_a_selected_call_may_need_are_sent_and_not_compared(
 def test_what_differs_after_a_write_that_was_not_selected_is_told_with_it() -> None:
     """The write is not accepted, so nothing that may depend on it can be taken either."""
     cassette = loaded(cassette_of((PUT, text("done")), (READ, text("done"))), "c.json")
-    verifier, plan = verifier_of(cassette, only=("get",), accepts=lambda _verified, _turn: True)
+    verifier, plan = verifier_of(
+        cassette, only=("get",), accepts=lambda _verified, _turn: True
+    )
     found = all_repeated(verifier, plan, text("other"))
     assert (found[1].verdict, found[1].changes) == ("skipped", ())
     assert (found[2].verdict, found[2].after) == ("text-changed", 1)
@@ -475,20 +538,26 @@ def test_pushed_question_is_answered_if_it_is_the_recorded_one(
     running = begun(verifier, plan)
     answers = pushed_to(running, *pushed)
     assert [None if each is None else each["result"] for each in answers] == answered
-    assert [each["id"] for each in answers if each] == ["x"] * len([a for a in answered if a])
+    assert [each["id"] for each in answers if each] == ["x"] * len(
+        [a for a in answered if a]
+    )
     assert running.verified().verdict == verdict
 
 
 def test_what_was_answered_by_an_error_or_not_at_all_is_so_again() -> None:
     """An error is posted as it was; a question that the client left unanswered ends the call."""
-    verifier, (plan,) = verifier_of(asked_once(elicit(), ValueError("no"), CALL, text("done")))
+    verifier, (plan,) = verifier_of(
+        asked_once(elicit(), ValueError("no"), CALL, text("done"))
+    )
     (posted_,) = pushed_to(begun(verifier, plan), elicit("x"))
     assert posted_["error"] == {"code": -1, "message": "no"}
     talk = PushingSession()
     call = talk.open(CALL)
     talk.say(call, elicit())
     talk.end(call, answer(CALL, text("done")))
-    cassette = cassette_with(([talk.exchange(call)], [talk.turn({"elicitation-1": (call, 0)})]))
+    cassette = cassette_with(
+        ([talk.exchange(call)], [talk.turn({"elicitation-1": (call, 0)})])
+    )
     verifier, (plan,) = verifier_of(cassette)
     assert pushed_to(begun(verifier, plan), elicit("x")) == [None]
 
@@ -512,7 +581,10 @@ def test_what_was_pushed_while_several_calls_were_pending_is_answered_in_one() -
     calls = [talk.open(changed(CALL, "id", to=number)) for number in (1, 2)]
     for number in ("p1", "p2"):
         talk.say(listening, elicit(number, number))
-    answers = [talk.post(posted(elicit(number, number), {"n": number})) for number in ("p1", "p2")]
+    answers = [
+        talk.post(posted(elicit(number, number), {"n": number}))
+        for number in ("p1", "p2")
+    ]
     for number, call in enumerate(calls, start=1):
         talk.end(call, answer(changed(CALL, "id", to=number), text("done")))
     talk.end(listening)
@@ -521,11 +593,14 @@ def test_what_was_pushed_while_several_calls_were_pending_is_answered_in_one() -
         {"elicitation-1": answers[0], "elicitation-2": answers[1]},
     )
     cassette = cassette_with(
-        ([talk.exchange(listening)], [turn]), *(([talk.exchange(call)], []) for call in calls)
+        ([talk.exchange(listening)], [turn]),
+        *(([talk.exchange(call)], []) for call in calls),
     )
     verifier, (first, *plans) = verifier_of(cassette)
     assert begun(verifier, first).conversation.next() is not None
-    for plan, words, result in zip(plans, ("p2", "other"), ({"n": "p2"}, None), strict=True):
+    for plan, words, result in zip(
+        plans, ("p2", "other"), ({"n": "p2"}, None), strict=True
+    ):
         running = begun(verifier, plan)
         (sent,) = pushed_to(running, elicit("live", words))
         assert (sent and sent["result"]) == result
@@ -544,7 +619,9 @@ def told_roots(*, during_call: bool) -> Cassette:
     talk.end(stream_)
     turns = [talk.turn({"roots-1": (stream_, 0)}, {"roots-1": answered})]
     owned = (turns, []) if not during_call else ([], turns)
-    return cassette_with(([talk.exchange(stream_)], owned[0]), ([talk.exchange(call)], owned[1]))
+    return cassette_with(
+        ([talk.exchange(stream_)], owned[0]), ([talk.exchange(call)], owned[1])
+    )
 
 
 @pytest.mark.parametrize("during_call", [False, True])
@@ -553,7 +630,9 @@ def test_what_a_server_asks_of_its_own_accord_may_come_at_another_time(
 ) -> None:
     """It is answered before the call and during it; a call after the answer waits for it."""
     for is_early in (True, False):
-        verifier, (listening, calling) = verifier_of(told_roots(during_call=during_call))
+        verifier, (listening, calling) = verifier_of(
+            told_roots(during_call=during_call)
+        )
         stream_ = begun(verifier, listening)
         observation = stream_.conversation.next()
         assert verifier.awaits(calling) is not during_call
@@ -652,7 +731,9 @@ def run(*results: Json) -> VerifiedInteraction:
         "c.json", "http://h/mcp", "sealed", None, False, "now", "tool", (interaction,)
     )
     return VerifiedInteraction(
-        planned(cassette)[0], "same", pairs=tuple(LivePair(each, each) for each in exchanges)
+        planned(cassette)[0],
+        "same",
+        pairs=tuple(LivePair(each, each) for each in exchanges),
     )
 
 
@@ -703,6 +784,9 @@ def test_what_is_left_out_already_is_not_learned() -> None:
         run({"a": {"b": "1 of x"}, "c": [1, 2]}),
         run({"a": {"b": "2 of x"}, "c": [2, 1]}),
     )
-    assert [each.pointer for each in learned(first, second)] == ["/a/b#word/0", "/c#order"]
+    assert [each.pointer for each in learned(first, second)] == [
+        "/a/b#word/0",
+        "/c#order",
+    ]
     for known in (["/a", "/c"], ["/a/b", "/c#order"], ["/a/b#word/0", "/*#order"]):
         assert learned(first, second, known) == []

@@ -4,7 +4,17 @@ import re
 from pathlib import Path
 
 import pytest
-from builders import changed, get, notification, post, retry, rpc, tool, with_meta, with_token
+from builders import (
+    changed,
+    get,
+    notification,
+    post,
+    retry,
+    rpc,
+    tool,
+    with_meta,
+    with_token,
+)
 from messages import CAPABILITIES_KEY, CLIENT_KEY, NO, VERSION_KEY, YES, compact
 
 from mrtr_cassette.core.cassette.lookup import lookup_key
@@ -25,7 +35,9 @@ DEPLOY = tool("deploy", env="prod", replicas=3)
 
 def key(request: bytes | Request, *ignored: MemberPath) -> CallKey:
     """Return the call key of a request."""
-    return read_call(post(request) if isinstance(request, bytes) else request).key(ignored)
+    return read_call(post(request) if isinstance(request, bytes) else request).key(
+        ignored
+    )
 
 
 def test_key_names_the_call() -> None:
@@ -42,7 +54,10 @@ def test_key_names_the_call() -> None:
     assert key(rpc("resources/read", {"uri": "file:///a"})).name == "file:///a"
     assert key(rpc("prompts/get", {"name": "p"})).name == "p"
     assert key(rpc("tasks/get", {"taskId": "t"})).name == "t"
-    assert key(rpc("skills/get", {"uri": "skill://a/SKILL.md"})).name == "skill://a/SKILL.md"
+    assert (
+        key(rpc("skills/get", {"uri": "skill://a/SKILL.md"})).name
+        == "skill://a/SKILL.md"
+    )
     assert key(rpc("other", {"name": "p"})).name == ""
 
 
@@ -82,7 +97,14 @@ def answered(result: object) -> bytes:
 LISTED = rpc("tools/list", {"cursor": "1"})
 LISTED_WITH = b'{"jsonrpc":"2.0","id":7,"method":"tools/list","params":%b}'
 OTHER_WITH = LISTED_WITH.replace(b"tools", b"x")
-NO_PARAMS = (b"null", b"[]", b"[ ]", b"{}", b'{"cursor":null}', b'{"cursor":null,"_meta":null}')
+NO_PARAMS = (
+    b"null",
+    b"[]",
+    b"[ ]",
+    b"{}",
+    b'{"cursor":null}',
+    b'{"cursor":null,"_meta":null}',
+)
 """What clients send where others leave the params out."""
 RESULT = b'{"jsonrpc":"2.0","id":%d,"result":{}}'
 HUGE = b"[1e%b]"
@@ -100,7 +122,10 @@ HUGE = b"[1e%b]"
         # Where a method has no name, all of `params` is compared.
         (LISTED, rpc("tools/list", {"cursor": "2"}), False),
         (rpc("tools/list"), rpc("tools/list", {}), True),
-        *[(LISTED_WITH % no_params, rpc("tools/list"), True) for no_params in NO_PARAMS],
+        *[
+            (LISTED_WITH % no_params, rpc("tools/list"), True)
+            for no_params in NO_PARAMS
+        ],
         *[(OTHER_WITH % no_params, rpc("x/list"), True) for no_params in NO_PARAMS],
         (LISTED_WITH % b'"x"', rpc("tools/list"), False),
         (rpc("x/set", {"to": None}), rpc("x/set"), False),
@@ -115,11 +140,19 @@ HUGE = b"[1e%b]"
         (RESULT % 1, RESULT % 2, False),
         (HUGE % (b"9" * 5_000), HUGE % (b"9" * 5_001), False),
         # Some clients write null where others leave a member of an answer out.
-        (answered({"action": "decline"}), answered({"action": "decline", "content": None}), True),
+        (
+            answered({"action": "decline"}),
+            answered({"action": "decline", "content": None}),
+            True,
+        ),
         (answered({"a": {"b": None}}), answered({"a": {}}), True),
     ],
 )
-def test_calls_are_compared_by_what_they_mean(one: bytes, other: bytes, same: bool) -> None:  # noqa: FBT001
+def test_calls_are_compared_by_what_they_mean(
+    one: bytes,
+    other: bytes,
+    same: bool,  # noqa: FBT001
+) -> None:
     """Params count by value, answers without null members, and other bodies whole."""
     assert (key(one) == key(other)) is same
 
@@ -156,7 +189,12 @@ def test_ignored_members_are_no_part_of_the_key(
 
 @pytest.mark.parametrize(
     "request_",
-    [post(DEPLOY), post(notification("n", requestState="S")), post(b"opaque"), get("/mcp")],
+    [
+        post(DEPLOY),
+        post(notification("n", requestState="S")),
+        post(b"opaque"),
+        get("/mcp"),
+    ],
 )
 def test_only_requests_are_retries(request_: Request) -> None:
     """A request with answers or a state is a retry; what a client posts as a response is none."""
@@ -170,15 +208,25 @@ def test_only_requests_are_retries(request_: Request) -> None:
         ({"summary": 1, "ok": YES}, {"summary": 2, "ok": YES}, True),
         ({"summary": 1, "ok": YES}, {"summary": 1, "ok": NO}, False),
         ([{"id": "summary", "value": 1}], [{"id": "summary", "value": 2}], True),
-        ({"a": {"content": None, "action": "x"}}, {"a": {"action": "x"}, "b": None}, True),
+        (
+            {"a": {"content": None, "action": "x"}},
+            {"a": {"action": "x"}, "b": None},
+            True,
+        ),
         ([{"id": "a", "value": None}], [{"id": "a"}], True),
         ({"a": [None]}, {"a": []}, False),
     ],
 )
-def test_retries_are_compared_by_their_answers(one: object, other: object, same: bool) -> None:  # noqa: FBT001
+def test_retries_are_compared_by_their_answers(
+    one: object,
+    other: object,
+    same: bool,  # noqa: FBT001
+) -> None:
     """Answers count by value, in both spellings, without those that are null or ignored."""
     slots = [
-        lookup_key(read_call(post(retry(DEPLOY, each))), [("inputResponses", "summary")])
+        lookup_key(
+            read_call(post(retry(DEPLOY, each))), [("inputResponses", "summary")]
+        )
         for each in (one, other)
     ]
 
@@ -188,7 +236,10 @@ def test_retries_are_compared_by_their_answers(one: object, other: object, same:
 def test_empty_answers_equal_none_beside_a_state() -> None:
     """With a state an empty map of answers equals none; alone it makes the retry."""
     retries = (retry(DEPLOY, {}, state="S"), retry(DEPLOY, {"a": None}, state="S"))
-    slots = {lookup_key(read_call(post(each))) for each in (*retries, retry(DEPLOY, state="S"))}
+    slots = {
+        lookup_key(read_call(post(each)))
+        for each in (*retries, retry(DEPLOY, state="S"))
+    }
 
     assert len(slots) == 1
     assert read_call(post(retry(DEPLOY, {}))).answers is not None
@@ -239,7 +290,12 @@ def test_trait_tells_equal_calls_apart(trait: str, other: Request) -> None:
 
 INITIALIZE = rpc(
     "initialize",
-    {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c"}, "x": 1},
+    {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "c"},
+        "x": 1,
+    },
 )
 
 
@@ -250,14 +306,21 @@ def test_initialize_has_its_client_as_traits() -> None:
         post(
             rpc(
                 "initialize",
-                {"protocolVersion": "2024-11-05", "capabilities": {"roots": {}}, "x": 1},
+                {
+                    "protocolVersion": "2024-11-05",
+                    "capabilities": {"roots": {}},
+                    "x": 1,
+                },
             )
         )
     )
 
     assert call.key() == other.key()
     assert call.key().arguments == '{"x":1}'
-    assert (call.traits().capabilities, call.traits().protocol_version) == ("{}", '"2025-11-25" ')
+    assert (call.traits().capabilities, call.traits().protocol_version) == (
+        "{}",
+        '"2025-11-25" ',
+    )
     assert other.traits().protocol_version == '"2024-11-05" '
     assert call.caller == ' {"clientInfo":{"name":"c"}}' != other.caller
 
@@ -295,7 +358,9 @@ def test_header_that_contradicts_the_body_makes_another_key(
 
 def test_traits_ignore_what_varies_between_runs() -> None:
     """The token's value, client and trace make no trait; client and the like make the caller."""
-    again = changed(with_token(FULL, "other"), "params", "_meta", "traceparent", to="00-2")
+    again = changed(
+        with_token(FULL, "other"), "params", "_meta", "traceparent", to="00-2"
+    )
     stranger = changed(again, "params", "_meta", CLIENT_KEY, to={"name": "d"})
     one, two, three = (read_call(post(request)) for request in (FULL, again, stranger))
 
@@ -377,12 +442,16 @@ def test_method_that_is_in_no_table_is_a_write() -> None:
 
 def test_events_and_interceptors_are_in_the_table() -> None:
     """A stream of events is one to which a client listens; what makes a webhook is a write."""
-    events = {name: each for name, each in METHODS.items() if name.startswith("events/")}
+    events = {
+        name: each for name, each in METHODS.items() if name.startswith("events/")
+    }
 
     assert [name for name, each in events.items() if each.listens] == ["events/stream"]
     writes = [name for name, each in events.items() if not each.reads]
     assert writes == ["events/subscribe", "events/unsubscribe"]
-    assert [name for name, each in events.items() if not each.named_by] == ["events/list"]
+    assert [name for name, each in events.items() if not each.named_by] == [
+        "events/list"
+    ]
     assert method_of("interceptors/list").reads
     assert not method_of("interceptor/invoke").reads
 
@@ -393,4 +462,6 @@ def test_the_guide_lists_the_methods_that_read() -> None:
     listed = re.search(r"`--reads`, (.*?)\)", guide.read_text(encoding="utf-8"))
 
     assert listed is not None
-    assert {*re.findall("`(.*?)`", listed[1])} == {n for n, each in METHODS.items() if each.reads}
+    assert {*re.findall("`(.*?)`", listed[1])} == {
+        n for n, each in METHODS.items() if each.reads
+    }

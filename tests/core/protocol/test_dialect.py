@@ -35,11 +35,16 @@ ITEMS = [
         (asks(state="S"), InputRequired("2026-07-28", {}, "S")),
         (asks(state=""), InputRequired("2026-07-28", {}, "")),
         (asks("a", state="S"), InputRequired("2026-07-28", ASKED, "S")),
-        ({**asks("a", state="S"), "resultType": "incomplete"}, InputRequired("draft", ASKED, "S")),
+        (
+            {**asks("a", state="S"), "resultType": "incomplete"},
+            InputRequired("draft", ASKED, "S"),
+        ),
         (
             {"inputRequests": ITEMS, "requestState": "S"},
             InputRequired(
-                "array", {"city": InputRequest("string", ""), "n": InputRequest("x", "N?")}, "S"
+                "array",
+                {"city": InputRequest("string", ""), "n": InputRequest("x", "N?")},
+                "S",
             ),
         ),
     ],
@@ -54,7 +59,14 @@ def test_ask_is_recognised_in_each_dialect(result: Any, ask: InputRequired) -> N
     [
         (form("Sure?"), "form", "Sure?"),
         ({"method": "elicitation/create"}, "form", ""),
-        ({"method": "elicitation/create", "params": {"mode": "url", "message": "Go"}}, "url", "Go"),
+        (
+            {
+                "method": "elicitation/create",
+                "params": {"mode": "url", "message": "Go"},
+            },
+            "url",
+            "Go",
+        ),
         ({"method": "elicitation/create", "params": [1]}, "form", ""),
         ({"method": "elicitation/create", "params": {"message": 5}}, "form", ""),
         ({"method": "sampling/createMessage", "params": {}}, "sampling", ""),
@@ -69,7 +81,10 @@ def test_kind_and_message_are_what_a_person_would_read(
     ask = recognise({"resultType": "input_required", "inputRequests": {"k": request_}})
 
     assert ask is not None
-    assert (ask.input_requests["k"].kind, ask.input_requests["k"].message) == (kind, message)
+    assert (ask.input_requests["k"].kind, ask.input_requests["k"].message) == (
+        kind,
+        message,
+    )
 
 
 @pytest.mark.parametrize(
@@ -82,7 +97,11 @@ def test_kind_and_message_are_what_a_person_would_read(
         text("done"),
         {"resultType": "input_required"},
         {"resultType": "input_required", "inputRequests": None, "requestState": None},
-        {"resultType": "input_required", "inputRequests": {"a": form()}, "requestState": 5},
+        {
+            "resultType": "input_required",
+            "inputRequests": {"a": form()},
+            "requestState": 5,
+        },
         {"resultType": "input_required", "inputRequests": {"a": {"method": 5}}},
         {"resultType": "input_required", "inputRequests": "a"},
         {**array_asks("a", state="S"), "resultType": "input_required"},
@@ -93,11 +112,20 @@ def test_kind_and_message_are_what_a_person_would_read(
         {**array_asks("a", state="S"), "resultType": "complete"},
         {"inputRequests": ["a"], "requestState": "S"},
         {"inputRequests": [{"id": "a"}], "requestState": "S"},
-        {"inputRequests": [{"id": "a", "kind": "s", "required": 1}], "requestState": "S"},
+        {
+            "inputRequests": [{"id": "a", "kind": "s", "required": 1}],
+            "requestState": "S",
+        },
         {"inputRequests": [{"id": "a", "kind": "s"}] * 2, "requestState": "S"},
-        {"inputRequests": [{"id": "a", "kind": "s", "description": 5}], "requestState": "S"},
+        {
+            "inputRequests": [{"id": "a", "kind": "s", "description": 5}],
+            "requestState": "S",
+        },
         {"inputRequests": [], "requestState": "S"},
-        *({"inputRequests": [{"id": "a", "kind": "s"}], "requestState": s} for s in ("", None, 5)),
+        *(
+            {"inputRequests": [{"id": "a", "kind": "s"}], "requestState": s}
+            for s in ("", None, 5)
+        ),
     ],
 )
 def test_half_shaped_result_is_final(result: Any) -> None:
@@ -121,7 +149,10 @@ def test_half_shaped_result_is_final(result: Any) -> None:
         ({"inputResponses": []}, Answers({}, None, "array")),
         ({"inputResponses": "x"}, Answers({"": "x"}, None, "other")),
         ({"inputResponses": ["x"]}, Answers({"": ["x"]}, None, "other")),
-        ({"inputResponses": [{"value": 1}]}, Answers({"": [{"value": 1}]}, None, "other")),
+        (
+            {"inputResponses": [{"value": 1}]},
+            Answers({"": [{"value": 1}]}, None, "other"),
+        ),
         (
             {"inputResponses": [{"id": "a"}, {"id": "a"}]},
             Answers({"": [{"id": "a"}, {"id": "a"}]}, None, "other"),
@@ -135,7 +166,9 @@ def test_answers_make_a_retry(params: dict[str, Any], answers: Answers | None) -
 
 def test_state_that_is_no_string_is_not_the_string() -> None:
     """A state of another type is kept apart from the string that looks like it."""
-    number, string = (answers_in({"requestState": state}) for state in (Number("5"), "5"))
+    number, string = (
+        answers_in({"requestState": state}) for state in (Number("5"), "5")
+    )
 
     assert number is not None
     assert number.request_state is not None
@@ -144,9 +177,7 @@ def test_state_that_is_no_string_is_not_the_string() -> None:
 
 # Writing
 
-ORIGINAL = (
-    b'{ "jsonrpc":"2.0", "id" : 1E2, "params":{ "name" : "\\u0061", "n":1.0 } , "method":"m"}'
-)
+ORIGINAL = b'{ "jsonrpc":"2.0", "id" : 1E2, "params":{ "name" : "\\u0061", "n":1.0 } , "method":"m"}'
 
 
 @pytest.mark.parametrize(
@@ -160,7 +191,11 @@ ORIGINAL = (
             {"a": {"action": "accept"}, '\u00e9"': [Number("1.0"), None]},
             b'{"a":{"action":"accept"},"\\u00e9\\"":[1.0,null]}',
         ),
-        ("draft", {"a": b'{ "action" : "\\u0061" }'}, b'{"a":{ "action" : "\\u0061" }}'),
+        (
+            "draft",
+            {"a": b'{ "action" : "\\u0061" }'},
+            b'{"a":{ "action" : "\\u0061" }}',
+        ),
         (
             "array",
             {"a": {"value": "v"}, "b": b'{ "value" : 1E2 }'},
@@ -192,7 +227,12 @@ def test_array_answer_that_is_no_object_is_refused(answer: Any) -> None:
             "S",
             ORIGINAL.replace(b"1.0 }", b'1.0,"inputResponses":{},"requestState":"S" }'),
         ),
-        (ORIGINAL, b"[ ]", None, ORIGINAL.replace(b"1.0 }", b'1.0,"inputResponses":[ ] }')),
+        (
+            ORIGINAL,
+            b"[ ]",
+            None,
+            ORIGINAL.replace(b"1.0 }", b'1.0,"inputResponses":[ ] }'),
+        ),
         (ORIGINAL, None, None, ORIGINAL),
         (b'{"id":1}', b"{}", None, b'{"id":1,"params":{"inputResponses":{}}}'),
         (b'{"id":1}', None, None, b'{"id":1}'),
@@ -234,7 +274,10 @@ def test_answers_get_other_keys_and_stay_as_they_are_spelled() -> None:
     """In both forms; a key that has no new one keeps its place."""
     for answers, renamed in (
         (b'{ "a" : 1E2, "b":2}', b'{ "b":2,"z":1E2}'),
-        (b'[{"id":"a","value":1E2}, {"id":"b"}]', b'[{"id":"z","value":1E2}, {"id":"b"}]'),
+        (
+            b'[{"id":"a","value":1E2}, {"id":"b"}]',
+            b'[{"id":"z","value":1E2}, {"id":"b"}]',
+        ),
     ):
         request = b'{"params":{"inputResponses":%b,"q": 1}}'
         assert with_answer_keys(request % answers, {"a": "z"}) == request % renamed

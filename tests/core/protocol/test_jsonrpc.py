@@ -58,11 +58,18 @@ def message(raw: bytes) -> Message:
         (b'{"jsonrpc":"2.0","method":5,"id":1,"result":null}', Kind.RESPONSE, "", "1"),
     ],
 )
-def test_message_is_of_one_kind(raw: bytes, kind: Kind, method: str, identity: str | None) -> None:
+def test_message_is_of_one_kind(
+    raw: bytes, kind: Kind, method: str, identity: str | None
+) -> None:
     """A message is a request, a notification or a response."""
     found = message(raw)
 
-    assert (found.kind, found.method, found.id, found.raw) == (kind, method, identity, raw)
+    assert (found.kind, found.method, found.id, found.raw) == (
+        kind,
+        method,
+        identity,
+        raw,
+    )
 
 
 @pytest.mark.parametrize(
@@ -78,7 +85,9 @@ def test_message_is_of_one_kind(raw: bytes, kind: Kind, method: str, identity: s
         b'{"jsonrpc":"2.0","id":null,"method":"ping"}',
         b'{"jsonrpc":"2.0","id":[1],"method":"ping"}',
         b'{"jsonrpc":"2.0","id":true,"method":"ping"}',
-        b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"n":1e' + b"9" * 5_000 + b"}}",
+        b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"n":1e'
+        + b"9" * 5_000
+        + b"}}",
         b"\xef\xbb\xbf" + rpc("ping"),
     ],
 )
@@ -174,7 +183,9 @@ def test_only_a_listening_stream_is_cancelled_by_its_server(
     spelled: int | str, method: str
 ) -> None:
     """Its cancellation repeats the id; otherwise a server cancels what it has asked itself."""
-    cancelled = message(notification("notifications/cancelled", requestId=spelled, reason="bye"))
+    cancelled = message(
+        notification("notifications/cancelled", requestId=spelled, reason="bye")
+    )
     listen, call = (message(rpc(name, {}, 7)) for name in (method, "tools/call"))
 
     (found,) = echoes(cancelled, listen)
@@ -185,12 +196,32 @@ def test_only_a_listening_stream_is_cancelled_by_its_server(
 SUBSCRIBED = SUBSCRIPTION_KEY.encode()
 keys = st.sampled_from(
     [
-        *(b"id", b"\\u0069d", b"progressToken", b"a", b"params", b"result", b"_meta", b"method"),
+        *(
+            b"id",
+            b"\\u0069d",
+            b"progressToken",
+            b"a",
+            b"params",
+            b"result",
+            b"_meta",
+            b"method",
+        ),
         *(SUBSCRIBED, SUBSCRIBED.replace(b"/", b"\\/")),
     ]
 )
 scalars = st.sampled_from(
-    [b"5", b"5.0", b"-0", b"0", b"null", b'"t"', b'"5"', b'"\\u0074"', b'"id"', b'"\\"id\\":5"']
+    [
+        b"5",
+        b"5.0",
+        b"-0",
+        b"0",
+        b"null",
+        b'"t"',
+        b'"5"',
+        b'"\\u0074"',
+        b'"id"',
+        b'"\\"id\\":5"',
+    ]
 )
 
 
@@ -205,7 +236,12 @@ objects = st.recursive(
     max_leaves=6,
 )
 heads = st.sampled_from(
-    [[(b"id", b"5")], [(b"method", b'"n"')], [(b"params", b'{"progressToken":"t"}')], []]
+    [
+        [(b"id", b"5")],
+        [(b"method", b'"n"')],
+        [(b"params", b'{"progressToken":"t"}')],
+        [],
+    ]
 )
 
 
@@ -228,13 +264,16 @@ def test_echoes_are_those_that_stand_at_their_paths(
     subscription = ("result" if is_response else "params", "_meta", SUBSCRIPTION_KEY)
     wanted = {subscription: asked.id}
     wanted |= (
-        {ID_PATH: asked.id} if is_response else {("params", "progressToken"): asked.progress_token}
+        {ID_PATH: asked.id}
+        if is_response
+        else {("params", "progressToken"): asked.progress_token}
     )
     expected = {
         span
         for path, spans in find_spans(sent, wanted.keys()).items()
         for span in spans
-        if same_name(canonical(parse(sent[span.start : span.end]))) == same_name(wanted[path])
+        if same_name(canonical(parse(sent[span.start : span.end])))
+        == same_name(wanted[path])
     }
     assert {echo.span for echo in echoes(answer, asked)} == expected
 
@@ -259,11 +298,20 @@ ASK = answer(CALL, asks("ok", state="S"))
             [(progress(1) + b"\n", 0, 0), (DONE, 1, len(progress(1)) + 1)],
         ),
         (
-            Answer((progress(1)[:9], progress(1)[9:] + b"\r\n" + DONE[:5], DONE[5:] + b"\n")),
+            Answer(
+                (
+                    progress(1)[:9],
+                    progress(1)[9:] + b"\r\n" + DONE[:5],
+                    DONE[5:] + b"\n",
+                )
+            ),
             [(progress(1) + b"\r\n", 1, 0), (DONE + b"\n", 2, len(progress(1)) + 2)],
         ),
         (Answer((b"junk\n" + DONE,)), [(DONE, 0, 5)]),
-        (stream(progress(1), DONE), [(progress(1), 0, 0), (DONE, 1, len(sse(progress(1))))]),
+        (
+            stream(progress(1), DONE),
+            [(progress(1), 0, 0), (DONE, 1, len(sse(progress(1))))],
+        ),
         (
             stream(progress(1), progress(22), DONE),
             [
@@ -315,7 +363,9 @@ def test_span_of_a_message_is_placed_in_the_body() -> None:
         ([], None),
     ],
 )
-def test_response_is_the_one_with_the_requests_id(bodies: list[bytes], found: bytes | None) -> None:
+def test_response_is_the_one_with_the_requests_id(
+    bodies: list[bytes], found: bytes | None
+) -> None:
     """Only a response answers a request, whatever id a pushed request has."""
     located = response_to(message(CALL), response_of(stream(*bodies)))
 
@@ -332,7 +382,10 @@ def test_ask_is_a_response_to_a_request() -> None:
     assert list(found.input_requests) == ["ok"]
     assert ask_in(message(CALL), response_of(DONE)) is None
     assert (
-        ask_in(message(CALL), response_of(Answer((b'{"jsonrpc":"2.0","id":1,"error":{}}',))))
+        ask_in(
+            message(CALL),
+            response_of(Answer((b'{"jsonrpc":"2.0","id":1,"error":{}}',))),
+        )
         is None
     )
     assert ask_in(None, response_of(ASK)) is None
@@ -347,7 +400,10 @@ def test_ask_is_a_response_to_a_request() -> None:
         ([(Span(2, 7), b"=")], [b"ab=", b"", b"hi"]),
         ([(Span(3, 6), b"=")], [b"abc", b"=", b"ghi"]),
         ([(Span(7, 8), b"x"), (Span(0, 1), b"y")], [b"ybc", b"def", b"gxi"]),
-        ([(Span(2, 4), b"="), (Span(4, 6), b"-"), (Span(6, 7), b"+")], [b"ab=", b"-", b"+hi"]),
+        (
+            [(Span(2, 4), b"="), (Span(4, 6), b"-"), (Span(6, 7), b"+")],
+            [b"ab=", b"-", b"+hi"],
+        ),
     ],
 )
 def test_span_is_replaced_across_pieces(

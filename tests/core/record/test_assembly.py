@@ -30,7 +30,11 @@ from messages import NO, YES, asks, text
 from pushing import SESSION, PushingSession, elicit, posted, roots
 
 from mrtr_cassette.core.cassette.journal import JournalHeader
-from mrtr_cassette.core.cassette.model import BranchModel, CassetteModel, InteractionModel
+from mrtr_cassette.core.cassette.model import (
+    BranchModel,
+    CassetteModel,
+    InteractionModel,
+)
 from mrtr_cassette.core.cassette.recorded import Branch, RecorderFacts
 from mrtr_cassette.core.record.assembly import assemble
 from mrtr_cassette.core.replay.player import Player
@@ -55,7 +59,10 @@ def states(interaction: InteractionModel) -> list[Any]:
 
 def shapes(cassette: CassetteModel) -> list[tuple[int, bool]]:
     """Return of each interaction how many turns it has, and whether it has a response."""
-    return [(len(one.elicitation_turns), one.response is not None) for one in cassette.interactions]
+    return [
+        (len(one.elicitation_turns), one.response is not None)
+        for one in cassette.interactions
+    ]
 
 
 @pytest.mark.parametrize("issued", ["x", STATE])
@@ -87,7 +94,9 @@ def test_second_answer_to_an_ask_is_a_branch() -> None:
     assert (first.branch, second.branch) == (None, BranchModel(of=1, turn=1))
     assert second.elicitation_turns[0].ask == first.elicitation_turns[0].ask
     assert second.request == first.request
-    assert [(one.number, one.interaction, one.turn) for one in cassette.recording.exchanges] == [
+    assert [
+        (one.number, one.interaction, one.turn) for one in cassette.recording.exchanges
+    ] == [
         (1, 1, 0),
         (2, 1, 1),
         (3, 2, 1),
@@ -100,9 +109,13 @@ def test_second_answer_to_an_ask_is_a_branch() -> None:
     ("again", "state", "shown"),
     [
         pytest.param(CALL, STATE + "x", "{issued}x", id="with something added"),
-        pytest.param(tool("deploy", env="test"), STATE, "{issued}", id="other arguments"),
+        pytest.param(
+            tool("deploy", env="test"), STATE, "{issued}", id="other arguments"
+        ),
         pytest.param(tool("other"), STATE, "{issued}", id="another call"),
-        pytest.param(CALL, "unknown", "{call}:2:0", id="a state that no recorded ask issued"),
+        pytest.param(
+            CALL, "unknown", "{call}:2:0", id="a state that no recorded ask issued"
+        ),
     ],
 )
 def test_retry_with_a_wrong_state_shows_it_by_what_it_has(
@@ -110,7 +123,8 @@ def test_retry_with_a_wrong_state_shows_it_by_what_it_has(
 ) -> None:
     """One raw state has one surrogate, whoever carries it; an unknown one has that of turn zero."""
     cassette = cassette_of(
-        (CALL, asks("a", state=STATE)), (retry(again, {"a": YES}, state=state), refusal(again))
+        (CALL, asks("a", state=STATE)),
+        (retry(again, {"a": YES}, state=state), refusal(again)),
     )
     issued = states(cassette.interactions[0])[0]
     orphan = cassette.interactions[1]
@@ -150,12 +164,18 @@ def appended(*scripts: Any) -> CassetteModel:
 
 def test_recording_can_be_added_to_a_cassette() -> None:
     """What was there stays, and numbers go on."""
-    first = ((CALL, asks("a", state=STATE)), (retry(CALL, {"a": YES}, state=STATE), text("one")))
+    first = (
+        (CALL, asks("a", state=STATE)),
+        (retry(CALL, {"a": YES}, state=STATE), text("one")),
+    )
     second = (
         (CALL, asks("a", state=STATE + "2")),
         (retry(CALL, {"a": YES}, state=STATE + "2"), text("two")),
         (retry(CALL, {"a": NO}, state=STATE + "2"), text("three")),
-        (get("/mcp"), Answer((b"data: 1\n\n",), (("Content-Type", "text/event-stream"),))),
+        (
+            get("/mcp"),
+            Answer((b"data: 1\n\n",), (("Content-Type", "text/event-stream"),)),
+        ),
     )
     before, both = appended(first), appended(first, second)
 
@@ -186,7 +206,12 @@ def test_ask_of_one_recording_is_answered_in_the_next(echoed: str) -> None:
     both = appended(ABANDONED, later)
 
     assert shapes(both) == [(2, True)]
-    assert states(both.interactions[0]) == [issued, issued, f"{issued[:-1]}2", f"{issued[:-1]}2"]
+    assert states(both.interactions[0]) == [
+        issued,
+        issued,
+        f"{issued[:-1]}2",
+        f"{issued[:-1]}2",
+    ]
     player = Player(loaded(both, "c.json"))
     one = play(player, CALL)
     two = play(player, retry(CALL, {"a": YES}, state=state_in(one)))
@@ -202,7 +227,11 @@ def test_answered_ask_of_one_recording_gets_a_branch_in_the_next() -> None:
 
     assert both.interactions[:1] == before.interactions
     assert both.interactions[1].branch == BranchModel(of=1, turn=1)
-    assert states(both.interactions[1]) == [issued, issued, issued.replace(":1:1", ":2:2")]
+    assert states(both.interactions[1]) == [
+        issued,
+        issued,
+        issued.replace(":1:1", ":2:2"),
+    ]
 
 
 def test_surrogates_go_on_after_the_highest_that_is_there() -> None:
@@ -258,7 +287,8 @@ def test_secrets_are_numbered_as_they_turn_up() -> None:
     )
 
     passwords = [
-        one.request.body["params"]["arguments"]["password"] for one in cassette.interactions
+        one.request.body["params"]["arguments"]["password"]
+        for one in cassette.interactions
     ]
     assert passwords == ["<password:1>", "<password:2>"]
     assert said_in(cassette) == ["api_key=<api-key:1>", "password=<password:1>"]
@@ -266,7 +296,9 @@ def test_secrets_are_numbered_as_they_turn_up() -> None:
 
 
 @pytest.mark.parametrize("redacts", [False, True])
-@pytest.mark.parametrize("words", ["see <github:3>", "<password:hunter2>", "<a:1> <jwt:x>"])
+@pytest.mark.parametrize(
+    "words", ["see <github:3>", "<password:hunter2>", "<a:1> <jwt:x>"]
+)
 def test_text_in_the_form_of_a_placeholder_stays(words: str, redacts: bool) -> None:  # noqa: FBT001
     """What a server said is kept to the byte, even where it looks like a placeholder."""
     cassette = conversation((CALL, text(words)), redacts=redacts).cassette()
@@ -285,7 +317,9 @@ def closing(*order: str) -> list[InteractionModel]:
     of_call = replace(listening, headers=(*listening.headers, ("Last-Event-ID", "c1")))
     for each in order:
         if each == "DELETE":
-            session.post(Request("DELETE", "/mcp", (SESSION,), b""), Answer((), (), 200))
+            session.post(
+                Request("DELETE", "/mcp", (SESSION,), b""), Answer((), (), 200)
+            )
         else:
             again = of_call if each == "resume the call" else listening
             session.post(again, Answer((b"{}",), (), 404))
@@ -368,7 +402,9 @@ def test_branch_shares_pushed_turns() -> None:
     assert branch.branch == Branch(of=1, turn=2)
     assert branch.pushed_turns == first.pushed_turns
     assert [place.turn for _, place in branch.placed] == [2]
-    added = conversation((tool("other"), text("x"))).cassette(earlier=session.talk.cassette())
+    added = conversation((tool("other"), text("x"))).cassette(
+        earlier=session.talk.cassette()
+    )
     assert [len(each.pushed_turns) for each in loaded(added).interactions] == [1, 1, 0]
 
 
@@ -384,7 +420,10 @@ def legacy_session(name: str, events: list[str]) -> CassetteModel:
     for request in (rpc("initialize"), CALL):
         number = talk.request(post(request, target=target))
         talk.response(number, Answer((b"Accepted",), (), 202))
-        event = b"id: %b\ndata: %b\n\n" % (events.pop(0).encode(), answer(request, {"of": name}))
+        event = b"id: %b\ndata: %b\n\n" % (
+            events.pop(0).encode(),
+            answer(request, {"of": name}),
+        )
         seen.response_bytes(event, talk.tick())
     talk.response(stream, Answer((), sse_headers, end=End.OPEN))
     return talk.cassette()
@@ -445,5 +484,9 @@ def test_events_of_a_later_recording_are_no_earlier_ones() -> None:
     for one, other in ((first, resumed), (later, resumed_later)):
         assert one.response is not None
         assert other.request.header("last-event-id") == event_id(one.response.body)
-    assert resumed.request.header("last-event-id") != resumed_later.request.header("last-event-id")
-    assert {each.request.header("mcp-session-id") for each in (first, later)} == {"mrtr-session:1"}
+    assert resumed.request.header("last-event-id") != resumed_later.request.header(
+        "last-event-id"
+    )
+    assert {each.request.header("mcp-session-id") for each in (first, later)} == {
+        "mrtr-session:1"
+    }

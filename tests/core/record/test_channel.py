@@ -63,7 +63,11 @@ def test_response_ends_the_oldest_request_with_its_id() -> None:
         part(number) for number in (1, 2, 3)
     ]
     assert pipe.server_line(answer(other, {}) + b"\n") == last(2)
-    assert [pipe.server_line(answer(ADD, {})) for _ in "abc"] == [last(1), last(3), part(LISTENING)]
+    assert [pipe.server_line(answer(ADD, {})) for _ in "abc"] == [
+        last(1),
+        last(3),
+        part(LISTENING),
+    ]
     assert [request.body for request in requests] == [b"", ADD, other, ADD]
 
 
@@ -80,7 +84,9 @@ def test_progress_belongs_to_the_call_with_its_token() -> None:
     assert pipe.server_line(progress("a")) == part(LISTENING)
 
 
-@pytest.mark.parametrize("line", [PUSH, notification("notifications/message"), b"noise", b""])
+@pytest.mark.parametrize(
+    "line", [PUSH, notification("notifications/message"), b"noise", b""]
+)
 def test_what_is_said_while_one_call_is_pending_belongs_to_it(line: bytes) -> None:
     """Pushed requests, notifications and noise are part of the only call; else of the channel."""
     pipe, _ = channel()
@@ -118,7 +124,9 @@ def test_cancelled_call_is_not_pending_any_more() -> None:
     pipe, _ = channel()
     pipe.client_line(ADD)
 
-    assert pipe.client_line(notification("notifications/cancelled", requestId=1)) == last(2)
+    assert pipe.client_line(
+        notification("notifications/cancelled", requestId=1)
+    ) == last(2)
     assert pipe.server_line(b"noise") == part(LISTENING)
     assert pipe.server_line(answer(ADD, {})) == last(1)
 
@@ -143,5 +151,7 @@ def test_further_start_of_a_server_names_its_session() -> None:
     pipe, requests = channel("a session")
     pipe.client_line(ADD)
 
-    assert [request.header("mcp-session-id") for request in requests] == ["a session"] * 2
+    assert [request.header("mcp-session-id") for request in requests] == [
+        "a session"
+    ] * 2
     assert json.loads(requests[1].body)["method"] == "tools/call"

@@ -18,7 +18,9 @@ from mrtr_cassette.core.drive.rerecording import recorded_over
 from mrtr_cassette.core.record.assembly import assemble
 from mrtr_cassette.core.record.merge import merged, sources_of
 
-TEXTS = st.sampled_from(["plain", f"key: {GITHUB}", "password: hunter22 é", "x <password:7>", ""])
+TEXTS = st.sampled_from(
+    ["plain", f"key: {GITHUB}", "password: hunter22 é", "x <password:7>", ""]
+)
 
 
 def sha256(text: str) -> str:
@@ -35,13 +37,17 @@ def recorded(texts: Sequence[str], order: Sequence[int]) -> list[RecordedExchang
             talk.response(talk.request(rpc("skills/list")), {"files": listed})
         else:
             request = rpc("resources/read", {"uri": f"{number}.md"})
-            talk.response(talk.request(request), {"contents": [{"text": texts[number]}]})
+            talk.response(
+                talk.request(request), {"contents": [{"text": texts[number]}]}
+            )
     # As they come back from the journal.
     found = [decode_line(encode_line(exchange), "one") for exchange in talk.exchanges]
     return [each for each in found if isinstance(each, RecordedExchange)]
 
 
-def assembled(exchanges: Sequence[RecordedExchange], earlier: Cassette | None = None) -> Cassette:
+def assembled(
+    exchanges: Sequence[RecordedExchange], earlier: Cassette | None = None
+) -> Cassette:
     """Return the cassette of a recording, loaded."""
     numbered = {each.number or 0: each for each in exchanges}
     return load(dump(assemble(JOURNAL_HEADER, numbered, "test", earlier)), "c.json")
@@ -88,4 +94,7 @@ def test_no_other_digest_of_a_secret_is_kept() -> None:
     """The journal has digests of texts with secrets only where the server announced them."""
     assert [each.digests for each in recorded([f"key: {GITHUB}"], [0])] == [()]
     kept = [each.digests for each in recorded([f"key: {GITHUB}"], [0, 1])]
-    assert [[one for one, _ in digests] for digests in kept] == [[], [sha256(f"key: {GITHUB}")]]
+    assert [[one for one, _ in digests] for digests in kept] == [
+        [],
+        [sha256(f"key: {GITHUB}")],
+    ]

@@ -27,7 +27,10 @@ def facts_of(*steps: Step) -> dict[int, ExchangeFacts]:
 
 
 def _facts(number: int, step: Step) -> ExchangeFacts:
-    is_retry, is_ask = {"answers", "echoes"} & step.keys(), {"asks", "issues"} & step.keys()
+    is_retry, is_ask = (
+        {"answers", "echoes"} & step.keys(),
+        {"asks", "issues"} & step.keys(),
+    )
     return ExchangeFacts(
         call=step.get("key", "deploy"),
         caller=step.get("caller", ""),
@@ -54,60 +57,99 @@ RETRY_S: Step = {"answers": "a", "echoes": "S"}
             [[1, 4], [2, 3]],
             id="a state outranks arrival, so parallel calls don't mix",
         ),
-        pytest.param([ASK, ASK, RETRY, RETRY], [[1, 3], [2, 4]], id="the oldest open ask first"),
-        pytest.param([ASK, {"asks": "b"}, RETRY], [[1, 3], [2]], id="keys tell the ask"),
-        pytest.param([ASK, {"asks": "b"}, {"answers": "b"}], [[1], [2, 3]], id="keys, the other"),
-        pytest.param([ASK, {"asks": "b"}, {"answers": "ab"}], [[1], [2], [3]], id="too many keys"),
-        pytest.param([ASK, {"asks": "b"}, {"answers": ""}], [[1, 3], [2]], id="no key at all"),
+        pytest.param(
+            [ASK, ASK, RETRY, RETRY], [[1, 3], [2, 4]], id="the oldest open ask first"
+        ),
+        pytest.param(
+            [ASK, {"asks": "b"}, RETRY], [[1, 3], [2]], id="keys tell the ask"
+        ),
+        pytest.param(
+            [ASK, {"asks": "b"}, {"answers": "b"}], [[1], [2, 3]], id="keys, the other"
+        ),
+        pytest.param(
+            [ASK, {"asks": "b"}, {"answers": "ab"}], [[1], [2], [3]], id="too many keys"
+        ),
+        pytest.param(
+            [ASK, {"asks": "b"}, {"answers": ""}], [[1, 3], [2]], id="no key at all"
+        ),
         pytest.param([ASK_S, {**RETRY, "echoes": "T"}], [[1], [2]], id="another state"),
         pytest.param([ASK_S, RETRY], [[1], [2]], id="no state where one was issued"),
-        pytest.param([ASK_S, {**RETRY_S, "key": "sell"}], [[1], [2]], id="another call"),
+        pytest.param(
+            [ASK_S, {**RETRY_S, "key": "sell"}], [[1], [2]], id="another call"
+        ),
         pytest.param([ASK, RETRY_S], [[1], [2]], id="a state where none was issued"),
-        pytest.param([ASK_S, RETRY_S, RETRY_S], [[1, 2], [1, 3]], id="a second answer branches"),
+        pytest.param(
+            [ASK_S, RETRY_S, RETRY_S], [[1, 2], [1, 3]], id="a second answer branches"
+        ),
         pytest.param(
             [ASK_S, {"key": "sell"}, RETRY_S, RETRY_S],
             [[1, 3], [1, 4], [2]],
             id="a branch follows what it parts from",
         ),
-        pytest.param([{**ASK, "after": 2}, RETRY], [[1], [2]], id="an ask that was not whole"),
+        pytest.param(
+            [{**ASK, "after": 2}, RETRY], [[1], [2]], id="an ask that was not whole"
+        ),
         pytest.param(
             [{**ASK, "after": 3}, {**ASK, "after": 2}, RETRY, RETRY],
             [[1, 4], [2, 3]],
             id="the ask that was whole",
         ),
         pytest.param(
-            [{**ASK, "client": "a"}, {**RETRY, "client": "b"}, {**RETRY, "client": "a"}],
+            [
+                {**ASK, "client": "a"},
+                {**RETRY, "client": "b"},
+                {**RETRY, "client": "a"},
+            ],
             [[1, 3], [2]],
             id="another client answers nothing without a state",
         ),
         pytest.param(
-            [{**ASK_S, "client": "a"}, {**RETRY_S, "client": "b"}], [[1, 2]], id="but with one"
+            [{**ASK_S, "client": "a"}, {**RETRY_S, "client": "b"}],
+            [[1, 2]],
+            id="but with one",
         ),
         pytest.param(
-            [ASK, RETRY, {"asks": "ab"}, RETRY], [[1, 2], [3, 4]], id="open before answered"
+            [ASK, RETRY, {"asks": "ab"}, RETRY],
+            [[1, 2], [3, 4]],
+            id="open before answered",
         ),
-        pytest.param([{"asks": "ab"}, ASK, RETRY], [[1, 3], [2]], id="the first of other keys"),
+        pytest.param(
+            [{"asks": "ab"}, ASK, RETRY], [[1, 3], [2]], id="the first of other keys"
+        ),
         pytest.param([ASK, {"asks": "ab"}, RETRY], [[1, 3], [2]], id="either way"),
     ],
 )
-def test_retry_joins_the_ask_that_it_answers(steps: list[Step], linked: list[list[int]]) -> None:
+def test_retry_joins_the_ask_that_it_answers(
+    steps: list[Step], linked: list[list[int]]
+) -> None:
     """Each row says why; only a retry that answers no recorded ask is an orphan."""
     interactions = link(facts_of(*steps))
 
     assert [each.numbers for each in interactions] == linked
-    asked = {number for number, step in enumerate(steps, start=1) if {"asks"} & step.keys()}
+    asked = {
+        number for number, step in enumerate(steps, start=1) if {"asks"} & step.keys()
+    }
     for each in interactions:
-        is_call = each.numbers[0] in asked or steps[each.numbers[0] - 1].keys() <= {"key"}
+        is_call = each.numbers[0] in asked or steps[each.numbers[0] - 1].keys() <= {
+            "key"
+        }
         assert each.is_orphan is not is_call
 
 
-@pytest.mark.parametrize("state", [{}, {"issues": "same for all", "echoes": "same for all"}])
+@pytest.mark.parametrize(
+    "state", [{}, {"issues": "same for all", "echoes": "same for all"}]
+)
 def test_of_equal_asks_the_callers_own_comes_first(state: Any) -> None:
     """Where states don't tell, an open ask of the same client comes before an older one."""
     issues = {key: state[key] for key in state if key == "issues"}
     echoes = {key: state[key] for key in state if key == "echoes"}
     asks: list[Any] = [{"asks": "k", "caller": caller, **issues} for caller in "ab"]
-    retries: list[Any] = [{"answers": "k", "caller": caller, **echoes} for caller in "bc"]
+    retries: list[Any] = [
+        {"answers": "k", "caller": caller, **echoes} for caller in "bc"
+    ]
 
-    assert [each.numbers for each in link(facts_of(*asks, *retries))] == [[1, 4], [2, 3]]
+    assert [each.numbers for each in link(facts_of(*asks, *retries))] == [
+        [1, 4],
+        [2, 3],
+    ]
     assert [each.numbers for each in link(facts_of(*asks, retries[1]))] == [[1, 3], [2]]

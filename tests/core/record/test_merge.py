@@ -45,7 +45,12 @@ from mrtr_cassette.core.compare.conversations import compared
 from mrtr_cassette.core.protocol.calls import session_of
 from mrtr_cassette.core.record.assembly import assemble
 from mrtr_cassette.core.record.merge import Source, merged, sources_of
-from mrtr_cassette.core.secrets.names import is_journal_token, renumber, secrets_in, sha256_of
+from mrtr_cassette.core.secrets.names import (
+    is_journal_token,
+    renumber,
+    secrets_in,
+    sha256_of,
+)
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.errors import CassetteError
 
@@ -78,7 +83,9 @@ def share(
             if each.number in own
         }
         header = replace(
-            HEADER, recorder=f"{name:032x}", wall_ms=BEGAN_MS + (skews or {}).get(name, 0.0)
+            HEADER,
+            recorder=f"{name:032x}",
+            wall_ms=BEGAN_MS + (skews or {}).get(name, 0.0),
         )
         sources.append(Source(f"{name}.journal", header, seen))
     return sources
@@ -156,11 +163,17 @@ def book(client: str, **arguments: Json) -> bytes:
 def three_rounds(talk: Conversation, call: bytes, name: str) -> list[int]:
     """Have a call with two asks, and return its exchanges."""
     first = talk.request(call)
-    talk.response(first, asks("date", state=f"{name} asked for a date, and signed it 1"))
+    talk.response(
+        first, asks("date", state=f"{name} asked for a date, and signed it 1")
+    )
     talk._now_ms += 1
-    second_call = retry(call, {"date": YES}, state=f"{name} asked for a date, and signed it 1")
+    second_call = retry(
+        call, {"date": YES}, state=f"{name} asked for a date, and signed it 1"
+    )
     second = talk.request(second_call)
-    talk.response(second, asks("seat", state=f"{name} asked for a seat, and signed it 2"))
+    talk.response(
+        second, asks("seat", state=f"{name} asked for a seat, and signed it 2")
+    )
     third_call = retry(
         call, {"seat": YES}, state=f"{name} asked for a seat, and signed it 2", number=3
     )
@@ -178,7 +191,8 @@ def session(talk: Conversation) -> None:
     """Have a session of the 2025 era, in which the server pushes a question."""
     initialize = post(rpc("initialize"))
     talk.response(
-        talk.request(initialize), Answer((answer(initialize.body, {}),), (*JSON_HEADERS, SESSION))
+        talk.request(initialize),
+        Answer((answer(initialize.body, {}),), (*JSON_HEADERS, SESSION)),
     )
     call = tool("ask me")
     calling = talk.stream(post(with_id(call, 5), SESSION))
@@ -207,11 +221,15 @@ def busy(random: Random, *, redacts: bool = False) -> Conversation:
         pause(talk)
         three_rounds(talk, book(f"client {round_}", token=SECRET), f"server {round_}")
         pause(talk)
-        many = [(talk.request(with_id(tool("look", at=n), 10 + n)), n) for n in range(3)]
+        many = [
+            (talk.request(with_id(tool("look", at=n), 10 + n)), n) for n in range(3)
+        ]
         random.shuffle(many)
         pause(talk)
         for number, n in many:
-            talk.response(number, stream(progress(n), answer(tool("look", at=n), text(f"{n}"))))
+            talk.response(
+                number, stream(progress(n), answer(tool("look", at=n), text(f"{n}")))
+            )
         pause(talk)
         talk.response(talk.request(tool("plain", at=round_)), text("plain"))
     pause(talk)
@@ -265,13 +283,19 @@ def test_any_shares_of_recorders_merge_to_what_one_recorder_has(
     assert published(shuffled) == cassette
     twice = [*sources, *(replace(each, name="copy") for each in sources)]
     assert published(twice) == cassette
-    cut = [replace(each, name="0.cut", exchanges=begun(each.exchanges)) for each in sources]
+    cut = [
+        replace(each, name="0.cut", exchanges=begun(each.exchanges)) for each in sources
+    ]
     assert published([*cut, *sources]) == cassette
     if spreads:
         return
     assert content(published([*sources, *source_of(cassette)])) == content(cassette)
 
-    cassettes = [each for source in sources for each in source_of(published([source]), source.name)]
+    cassettes = [
+        each
+        for source in sources
+        for each in source_of(published([source]), source.name)
+    ]
     assert is_same(published(cassettes), expected)
     half = len(sources) // 2
     mixed = [*sources[:half], *cassettes[half:]]
@@ -288,7 +312,9 @@ def test_asks_that_wait_for_each_other_hold_nobody_up() -> None:
     """A state that is issued again tells nothing: one retry is an orphan, the other has its ask."""
     talk = Conversation()
     for state in "ST":
-        talk.response(talk.request(retry(book("A"), {"ok": YES}, state=state)), text("done"))
+        talk.response(
+            talk.request(retry(book("A"), {"ok": YES}, state=state)), text("done")
+        )
     for state in "TSTS":
         talk.response(talk.request(book("A")), asks("ok", state=state))
 
@@ -306,7 +332,9 @@ def test_what_is_missing_is_told() -> None:
     _, two, three = journals(talk, 1, 2, 1, 1, 3, 3)
 
     session_, ask = notes_of([two, three])
-    assert session_.startswith("3.journal: 1 session began at another recorder, and no file tells")
+    assert session_.startswith(
+        "3.journal: 1 session began at another recorder, and no file tells"
+    )
     assert ask == "2.journal: 1 answer to an ask that no file has"
 
 
@@ -330,19 +358,29 @@ def test_secrets_of_two_recorders_are_two_unless_a_call_shows_more() -> None:
         ({"request_state": "verbatim"}, "with another request state than 2.journal"),
         ({"answers": "sealed"}, "with another answers than 2.journal"),
         ({"transport": "stdio"}, "with another transport than 2.journal"),
-        ({"redaction": RedactionRules(keys=("pin",))}, "with another redaction than 2.journal"),
+        (
+            {"redaction": RedactionRules(keys=("pin",))},
+            "with another redaction than 2.journal",
+        ),
         ({"upstream": "http://localhost:8000/other"}, "another path is another server"),
     ],
 )
-def test_what_was_recorded_unlike_is_refused(header: dict[str, Any], message: str) -> None:
+def test_what_was_recorded_unlike_is_refused(
+    header: dict[str, Any], message: str
+) -> None:
     """One cassette can't be both; over pipes each has a client and a server of its own."""
     talk = Conversation()
     three_rounds(talk, book("A"), "server")
     one, two = journals(talk, 1, 2, 2)
 
     with pytest.raises(CassetteError, match=message):
-        published([one, replace(two, header=replace(two.header, wall_ms=2e12, **header))])
-    piped = [replace(each, header=replace(each.header, transport="stdio")) for each in (one, two)]
+        published(
+            [one, replace(two, header=replace(two.header, wall_ms=2e12, **header))]
+        )
+    piped = [
+        replace(each, header=replace(each.header, transport="stdio"))
+        for each in (one, two)
+    ]
     with pytest.raises(CassetteError, match="a client and a server of its own"):
         published(piped)
 
@@ -357,7 +395,9 @@ def test_exchange_with_other_content_is_refused() -> None:
     for facts in tree["recording"]["exchanges"]:
         del facts["sha256"]
 
-    with pytest.raises(CassetteError, match=r'exchange 3 .* tools/call "book", is not as in 1.j'):
+    with pytest.raises(
+        CassetteError, match=r'exchange 3 .* tools/call "book", is not as in 1.j'
+    ):
         published([one, *source_of(json.dumps(tree).encode())])
 
 
@@ -410,7 +450,9 @@ def test_states_without_a_hash_get_one_of_this_file() -> None:
 def test_what_was_added_later_answers_the_earlier_ask() -> None:
     """It echoed the name of the state, and not the state."""
     earlier = cassette_of((CALL, asks("ok", state=SIGNED)))
-    turn: Any = json.loads(encode_cassette(earlier))["interactions"][0]["elicitation_turns"][0]
+    turn: Any = json.loads(encode_cassette(earlier))["interactions"][0][
+        "elicitation_turns"
+    ][0]
     surrogate = turn["ask"]["body"]["result"]["requestState"]
     later = conversation((retry(CALL, {"ok": YES}, state=surrogate), text("done")))
 
@@ -425,7 +467,9 @@ def test_other_names_are_those_of_this_file() -> None:
     talk.response(talk.request(post(rpc("initialize"))), Answer((b"{}",), (SESSION,)))
     talk.response(talk.request(post(tool("x", token=SECRET), SESSION)), text(SECRET))
     cassette = loaded(talk.cassette())
-    recorded = b"".join(all_text(one) for each in cassette.interactions for one in each.own)
+    recorded = b"".join(
+        all_text(one) for each in cassette.interactions for one in each.own
+    )
     assert b"mrtr-session:1" in recorded
     assert b":1>" in recorded
 
@@ -433,7 +477,9 @@ def test_other_names_are_those_of_this_file() -> None:
 
     assert b"mrtr-" not in all_text(first) + all_text(second)
     assert f"sha256:{sha256_of('this file mrtr-session:1')}".encode() in all_text(first)
-    assert f"sha256:{sha256_of('this file mrtr-session:1')}".encode() in all_text(second)
+    assert f"sha256:{sha256_of('this file mrtr-session:1')}".encode() in all_text(
+        second
+    )
     tokens = [secret.token for secret in secrets_in(all_text(second))]
     assert len(tokens) == 2
     assert all(map(is_journal_token, tokens))

@@ -47,7 +47,9 @@ def test_each_message_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jsonrpc, "parse", counting)
 
     conversation = recorded()
-    header = replace(JOURNAL_HEADER, redaction=RedactionRules(), recorder="1" * 32, wall_ms=1.0)
+    header = replace(
+        JOURNAL_HEADER, redaction=RedactionRules(), recorder="1" * 32, wall_ms=1.0
+    )
     exchanges = {exchange.number or 0: exchange for exchange in conversation.exchanges}
     assemble(header, exchanges, "test")
     cassette = loaded(conversation.cassette())

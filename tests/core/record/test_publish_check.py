@@ -24,13 +24,22 @@ from messages import asks, text
 
 from mrtr_cassette.core.cassette.recorded import RecordedExchange, TurnPlace
 from mrtr_cassette.core.record.publish_check import Outcomes, exposed_secrets
-from mrtr_cassette.core.wire.http import NO_STATUS, End, Headers, Request, Response, line_request
+from mrtr_cassette.core.wire.http import (
+    NO_STATUS,
+    End,
+    Headers,
+    Request,
+    Response,
+    line_request,
+)
 
 PING = rpc("ping")
 HTML: Headers = (("Content-Type", "Text/HTML; charset=utf-8"),)
 
 
-def objection(*answers: Json, failure: str | None = None, target: str = "/mcp?key=1") -> str | None:
+def objection(
+    *answers: Json, failure: str | None = None, target: str = "/mcp?key=1"
+) -> str | None:
     """Return what speaks against a recording in which pings got these answers."""
     outcomes = Outcomes()
     for number, answered in enumerate(answers, start=1):
@@ -54,14 +63,19 @@ CREDENTIALS = 'does the server want credentials, such as headers={"Name": "value
         ([failed(401)], f"the only request got 401; {CREDENTIALS}"),
         ([failed(502)], "the only request got 502; does the server run?"),
         ([failed(307)], "the only request got 307; is the upstream an MCP server?"),
-        ([failed(200, b"<p>", HTML)], "the only request got HTML; is the upstream an MCP server?"),
+        (
+            [failed(200, b"<p>", HTML)],
+            "the only request got HTML; is the upstream an MCP server?",
+        ),
         (
             [failed(404), failed(502), failed(404)],
             "all 3 requests got 404 or 502; is the path /mcp right?",
         ),
     ],
 )
-def test_errors_of_the_transport_speak_against_a_recording(answers: list[Json], said: str) -> None:
+def test_errors_of_the_transport_speak_against_a_recording(
+    answers: list[Json], said: str
+) -> None:
     """Where there is nothing else, it is said what was seen, and what may be wrong."""
     assert objection(*answers) == said
     assert objection(*answers, text("fine")) is None
@@ -94,7 +108,9 @@ def test_a_refusal_in_json_rpc_is_mcp(answered: Json) -> None:
         (post(PING), Answer((), (), 0)),
     ],
 )
-def test_what_any_server_may_answer_says_nothing(request_sent: Request, answered: Answer) -> None:
+def test_what_any_server_may_answer_says_nothing(
+    request_sent: Request, answered: Answer
+) -> None:
     """No stream, no sessions, a preflight, no response, silence over pipes: neither good nor bad."""
     outcomes = Outcomes()
     outcomes.add(exchange(request_sent, answered))
@@ -111,7 +127,8 @@ def test_a_failed_command_speaks_against_any_recording() -> None:
     said = "the only request got 404; the URL has no path, and most servers have /mcp"
     assert objection(failed(404), target="/") == said
     assert (
-        objection(failed(404), failure="no") == "the only request got 404; is the path /mcp right?"
+        objection(failed(404), failure="no")
+        == "the only request got 404; is the path /mcp right?"
     )
 
 
@@ -119,7 +136,10 @@ TOKEN = "ghp_" + "aB3dE5fG7h" * 3 + "123456"
 DEPLOY = tool("deploy", env="test")
 QUESTION = asks("confirm")
 EXPOSING = (
-    (post(tool("login", password="correct-horse", note=TOKEN)), text(f"{TOKEN} {TOKEN}")),
+    (
+        post(tool("login", password="correct-horse", note=TOKEN)),
+        text(f"{TOKEN} {TOKEN}"),
+    ),
     (DEPLOY, QUESTION),
     (retry(DEPLOY, {"confirm": {"action": "accept"}}), stream(tool(TOKEN))),
 )
@@ -138,5 +158,8 @@ def test_secrets_are_found_where_they_stand() -> None:
         (2, answer, "response", "github"),
     ]
     assert list(exposed_secrets(loaded(cassette_of(*EXPOSING, redacts=True)))) == []
-    calls = [(post(tool(name), target="/mcp?api_key=hunter2hunter2"), text("x")) for name in "ab"]
+    calls = [
+        (post(tool(name), target="/mcp?api_key=hunter2hunter2"), text("x"))
+        for name in "ab"
+    ]
     assert [each[0] for each in exposed_secrets(loaded(cassette_of(*calls)))] == [1, 2]

@@ -32,7 +32,9 @@ def answered(session: PushingSession, number: int) -> OpenPush | None:
     return session.talk.observation(number).answered
 
 
-@pytest.mark.parametrize(("calls", "asked"), [((), 1), ((CALL,), 2), ((CALL, OTHER), 1)])
+@pytest.mark.parametrize(
+    ("calls", "asked"), [((), 1), ((CALL,), 2), ((CALL, OTHER), 1)]
+)
 def test_push_on_a_listening_stream_belongs_to_the_only_pending_call(
     calls: tuple[bytes, ...], asked: int
 ) -> None:
@@ -82,7 +84,11 @@ def test_calls_of_another_session_are_not_asked() -> None:
     assert answered(session, stray) is None
     push = answered(session, right)
     assert push is not None
-    assert (push.exchange, push.key, push.request.kind) == (stream, "elicitation-1", "form")
+    assert (push.exchange, push.key, push.request.kind) == (
+        stream,
+        "elicitation-1",
+        "form",
+    )
     assert answered(session, again) is None
 
 
@@ -92,7 +98,12 @@ def test_what_answers_an_open_push_is_known_before_it_is_received() -> None:
     recorder = session.talk.recorder
     session.say(session.open(CALL), elicit())
     right = posted(elicit(), YES)
-    wrong = (post(right.body), posted(roots(), YES), post(CALL, SESSION), post(b"opaque", SESSION))
+    wrong = (
+        post(right.body),
+        posted(roots(), YES),
+        post(CALL, SESSION),
+        post(b"opaque", SESSION),
+    )
 
     assert recorder.has_asked(read_call(right))
     assert not any(recorder.has_asked(read_call(each)) for each in wrong)
@@ -121,7 +132,9 @@ def test_turn_begins_when_all_before_it_is_answered() -> None:
     assert [key for _, key in pushed_to(session, call)] == ["elicitation-1"]
 
 
-@pytest.mark.parametrize("url", ["/messages?session=5", "http://localhost:8000/messages?session=5"])
+@pytest.mark.parametrize(
+    "url", ["/messages?session=5", "http://localhost:8000/messages?session=5"]
+)
 def test_session_of_http_with_sse_is_the_url_that_its_stream_names(url: str) -> None:
     """The first event names the URL to post to, and what is posted there belongs to the stream."""
     session = PushingSession()
@@ -195,7 +208,9 @@ def test_requests_on_a_stream_that_calls_share_are_turns_of_their_own(
         session.post(posted(elicit(1), YES))
     session.end(stream)
     turns = [
-        turn for each in loaded(session.talk.cassette()).interactions for turn in each.pushed_turns
+        turn
+        for each in loaded(session.talk.cassette()).interactions
+        for turn in each.pushed_turns
     ]
 
     assert [[each.key for each in turn.answers] for turn in turns] == [

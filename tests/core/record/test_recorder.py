@@ -76,10 +76,18 @@ def test_body_of_known_length_is_one_piece() -> None:
         ((), [b"ab", b"cd"], [False, False]),
         ((("Content-Length", "four"),), [b"abcd"], [False]),
         ((("Content-Length", "4"), ("Content-Length", "4")), [b"abcd"], [False]),
-        (STREAM_HEADERS, [sse(progress(1)), sse(DONE), sse(progress(1))], [False, True, True]),
+        (
+            STREAM_HEADERS,
+            [sse(progress(1)), sse(DONE), sse(progress(1))],
+            [False, True, True],
+        ),
         (STREAM_HEADERS, [sse(DONE)[:-1], b"\n"], [False, True]),
         (STREAM_HEADERS, [sse(DONE.replace(b'"id":1', b'"id":2'))], [False]),
-        (STREAM_HEADERS, [sse(rpc("elicitation/create", {"result": 1}, number=1))], [False]),
+        (
+            STREAM_HEADERS,
+            [sse(rpc("elicitation/create", {"result": 1}, number=1))],
+            [False],
+        ),
         (STREAM_HEADERS, [sse(refusal(CALL)), b": ping\n\n"], [True, True]),
         (STREAM_HEADERS, [sse(b'{"result": junk'), b"data\n\n"], [False, False]),
     ],
@@ -160,7 +168,10 @@ def test_headers_are_kept_by_the_list_and_sessions_as_placeholders() -> None:
     session = ("Mcp-Session-Id", "s3ssion")
     recorded = exchange(
         post(CALL, secret, session, ("Accept", "a")),
-        Answer((DONE,), (*JSON_HEADERS, ("mcp-session-id", "s3ssion"), ("Set-Cookie", "s3cret"))),
+        Answer(
+            (DONE,),
+            (*JSON_HEADERS, ("mcp-session-id", "s3ssion"), ("Set-Cookie", "s3cret")),
+        ),
     )
 
     sealed = sealed_hash("s3ssion")
@@ -176,17 +187,25 @@ def test_headers_are_kept_by_the_list_and_sessions_as_placeholders() -> None:
 # Sealing
 
 
-@pytest.mark.parametrize("state", ["", "ok", '{"a": "\\"b\\""}', "é\u2028\ud800", "x" * 100_000])
+@pytest.mark.parametrize(
+    "state", ["", "ok", '{"a": "\\"b\\""}', "é\u2028\ud800", "x" * 100_000]
+)
 def test_any_state_is_sealed_in_its_place(state: str) -> None:
     """Empty, short, quoted, odd and long states are all replaced, and nothing else is."""
-    body = json.dumps({"jsonrpc": "2.0", "id": 1, "result": asks("k", state=state)}).encode()
-    plain = body.replace(json.dumps(state).encode(), b'"%s"' % sealed_hash(state).encode())
+    body = json.dumps(
+        {"jsonrpc": "2.0", "id": 1, "result": asks("k", state=state)}
+    ).encode()
+    plain = body.replace(
+        json.dumps(state).encode(), b'"%s"' % sealed_hash(state).encode()
+    )
 
     recorded = exchange(CALL, body)
 
     assert recorded.response.body == plain
     assert (recorded.issued_sha256, recorded.echoed_sha256) == (sha256_of(state), None)
-    echo = retry(CALL, {"k": YES}, state="STATE").replace(b'"STATE"', json.dumps(state).encode())
+    echo = retry(CALL, {"k": YES}, state="STATE").replace(
+        b'"STATE"', json.dumps(state).encode()
+    )
     again = exchange(echo, text("done"))
     assert state_of(again.request.body) == sealed_hash(state)
     assert (again.issued_sha256, again.echoed_sha256) == (None, sha256_of(state))
@@ -210,13 +229,18 @@ def test_issued_state_that_contains_an_earlier_one_is_sealed_whole() -> None:
     talk = conversation(
         (CALL, asks("a", state=STATE)),
         (retry(CALL, {"a": YES}, state=STATE), asks("b", state=later)),
-        (retry(CALL, {"b": f"for {later}"}, state=later), text(f"got {later} and {STATE}")),
+        (
+            retry(CALL, {"b": f"for {later}"}, state=later),
+            text(f"got {later} and {STATE}"),
+        ),
     )
     request, response = talk.exchanges[2].request, talk.exchanges[2].response
 
     assert state_of(request.body) == sealed_hash(later)
     assert f"for {sealed_hash(later)}".encode() in request.body
-    assert f"got {sealed_hash(later)} and {sealed_hash(STATE)}".encode() in response.body
+    assert (
+        f"got {sealed_hash(later)} and {sealed_hash(STATE)}".encode() in response.body
+    )
 
 
 def test_state_that_is_no_string_is_no_secret() -> None:
@@ -240,7 +264,9 @@ def test_state_is_sealed_once_however_the_response_ends(
 
     recorded = exchange(CALL, Answer((body,), end=end))
 
-    assert recorded.response.body == body.replace(STATE.encode(), sealed_hash(STATE).encode())
+    assert recorded.response.body == body.replace(
+        STATE.encode(), sealed_hash(STATE).encode()
+    )
     assert recorded.issued_sha256 == sha256_of(STATE)
 
 
@@ -294,7 +320,11 @@ def test_state_in_an_ask_that_broke_off_does_not_reach_the_disk(
     streams: bool,  # noqa: FBT001
 ) -> None:
     """An ask that the upstream didn't finish is no ask, but its state is a secret all the same."""
-    result = {"inputRequests": {}, "requestState": STATE, "resultType": "input_required"}
+    result = {
+        "inputRequests": {},
+        "requestState": STATE,
+        "resultType": "input_required",
+    }
     body = compact({"jsonrpc": "2.0", "id": 1, "result": result})
     headers = STREAM_HEADERS if streams else JSON_HEADERS
     raw = (b"data: " + body if streams else body)[:-cut]
@@ -329,7 +359,9 @@ def test_states_are_sealed_and_not_redacted() -> None:
     state = "Bearer " + "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJlLW9m"
     recorded = exchange(CALL, asks("k", state=state), redacts=True)
 
-    assert json.loads(recorded.response.body)["result"]["requestState"] == sealed_hash(state)
+    assert json.loads(recorded.response.body)["result"]["requestState"] == sealed_hash(
+        state
+    )
 
 
 @pytest.mark.parametrize(
@@ -404,7 +436,9 @@ def test_response_to_what_wants_none_acknowledges(
 JSON_STATE = '{"turn":1,"note":"a \\"quoted\\" word","signature":"abcdefghijkl"}'
 
 
-@pytest.mark.parametrize("state", [STATE, JSON_STATE, "MEUCIQDx/y+z==/with/slashes/in/it"])
+@pytest.mark.parametrize(
+    "state", [STATE, JSON_STATE, "MEUCIQDx/y+z==/with/slashes/in/it"]
+)
 @pytest.mark.parametrize(
     "repeat",
     [
@@ -420,9 +454,12 @@ def test_no_spelling_of_a_state_reaches_the_disk(
 ) -> None:
     """However a server repeats a state, it is sealed."""
     talk = conversation(
-        (CALL, asks("k", state=state)), (retry(CALL, {"k": YES}, state=state), repeat(state))
+        (CALL, asks("k", state=state)),
+        (retry(CALL, {"k": YES}, state=state), repeat(state)),
     )
 
     for recorded in talk.exchanges:
-        kept = (recorded.request.body + recorded.response.body).decode().replace("\\", "")
+        kept = (
+            (recorded.request.body + recorded.response.body).decode().replace("\\", "")
+        )
         assert state.replace("\\", "") not in kept

@@ -6,7 +6,17 @@ from dataclasses import dataclass, field
 from gzip import compress
 
 import pytest
-from builders import JSON_HEADERS, STREAM_HEADERS, answer, get, post, progress, rpc, sse, tool
+from builders import (
+    JSON_HEADERS,
+    STREAM_HEADERS,
+    answer,
+    get,
+    post,
+    progress,
+    rpc,
+    sse,
+    tool,
+)
 from messages import asks, text
 
 from mrtr_cassette.core.record.recorder import Due, Recorder
@@ -160,7 +170,9 @@ def test_compressed_listening_stream_is_due_at_its_end() -> None:
     """Whether it can be decoded shows at its end."""
     headers = (*STREAM_HEADERS, ("Content-Encoding", "gzip"))
     raw = compress(NOTE)
-    Transcript(headers, request=get("/mcp")).passes(raw).ends(End.OPEN).writes(NOTE, End.OPEN)
+    Transcript(headers, request=get("/mcp")).passes(raw).ends(End.OPEN).writes(
+        NOTE, End.OPEN
+    )
 
 
 def test_request_without_a_response_is_due_when_its_client_leaves() -> None:
@@ -175,7 +187,9 @@ def test_request_without_a_response_is_due_when_its_client_leaves() -> None:
 
 def test_response_that_becomes_too_large_is_never_due() -> None:
     """More than is kept is an error, before anything of it is written."""
-    talk = Transcript(JSON_HEADERS, Recorder(seals=False, largest_body=10)).passes(b"0123456789")
+    talk = Transcript(JSON_HEADERS, Recorder(seals=False, largest_body=10)).passes(
+        b"0123456789"
+    )
 
     with pytest.raises(BodyTooLargeError):
         talk.passes(b"0")

@@ -52,7 +52,10 @@ def steps(interaction: InteractionModel) -> list[str]:
     for step in interaction.task or ():
         method = step.request.body["method"].removeprefix("tasks/")
         body = (step.response and step.response.body) or {}
-        said.append(body.get("result", {}).get("status") or method + (" error" * ("error" in body)))
+        said.append(
+            body.get("result", {}).get("status")
+            or method + (" error" * ("error" in body))
+        )
     return said
 
 
@@ -95,12 +98,16 @@ def test_task_is_one_interaction(*, seals: bool) -> None:
 def test_turns_that_are_not_those_of_the_steps_are_refused(edit: str) -> None:
     """A turn of a task that was edited by hand contradicts the steps, which are played."""
     asked = (get(TASK), state(TASK, "input_required", ONE))
-    cassette = cassette_of(BEGUN, asked, (update(TASK, {ONE: YES}), {}), (get(TASK), DONE))
+    cassette = cassette_of(
+        BEGUN, asked, (update(TASK, {ONE: YES}), {}), (get(TASK), DONE)
+    )
     tree = json.loads(encode_cassette(cassette))
     (turn,) = tree["interactions"][0]["elicitation_turns"]
     name, value = next(iter(json.loads(f"{{{edit}}}").items()))
     turn["answer" if name == "steps" else "ask"][name] = value
-    with pytest.raises(CassetteError, match="turns of a task are not those of its steps"):
+    with pytest.raises(
+        CassetteError, match="turns of a task are not those of its steps"
+    ):
         load(json.dumps(tree).encode(), "f")
 
 
@@ -175,10 +182,15 @@ def test_polls_may_have_any_type_of_result(kind: str | None) -> None:
     both = conversation((get(TASK), done)).cassette(earlier=first)
     (interaction,) = both.interactions
     assert steps(interaction) == ["input_required", "update", "completed"]
-    assert both.interactions[0].elicitation_turns == first.interactions[0].elicitation_turns
+    assert (
+        both.interactions[0].elicitation_turns
+        == first.interactions[0].elicitation_turns
+    )
     alone = cassette_of(*polls, (get(TASK), done))
     assert [each.task for each in alone.interactions] == [None] * 3
-    other = cassette_of(BEGUN, *polls, (get(TASK), {**done, "result": text("none left")}))
+    other = cassette_of(
+        BEGUN, *polls, (get(TASK), {**done, "result": text("none left")})
+    )
     assert not compared(loaded(both), loaded(other)).is_same
 
 
@@ -205,7 +217,11 @@ def test_pace_of_polls_is_not_recorded(polls: list[int], late: set[int]) -> None
     (interaction,) = cassette.interactions
     asked = ["input_required", "update", "input_required", "update"]
     assert steps(interaction) == ["working", *asked, "completed"]
-    counts = [each.polls or 1 for each in cassette.recording.exchanges if each.step is not None]
+    counts = [
+        each.polls or 1
+        for each in cassette.recording.exchanges
+        if each.step is not None
+    ]
     assert counts == [polls[0], polls[1], 1, polls[3], 1, polls[5]]
 
 
@@ -213,7 +229,10 @@ def test_call_may_ask_before_it_becomes_a_task() -> None:
     """The retry is a turn, the task asks another one, and both are named by the call."""
     task = task_of(
         (CALL, asks("sure", state="a-state-of-the-server-itself")),
-        (retry(CALL, {"sure": YES}, state="a-state-of-the-server-itself"), created(TASK)),
+        (
+            retry(CALL, {"sure": YES}, state="a-state-of-the-server-itself"),
+            created(TASK),
+        ),
         (get(TASK), ASKED),
         (update(TASK, {ONE: YES}), {}),
         (get(TASK), DONE),
@@ -251,8 +270,13 @@ def test_stream_that_tells_of_a_task_is_an_interaction_of_its_own() -> None:
     """Its notifications name the task; an answer to what they ask is a step."""
     talk = Conversation()
     talk.response(talk.request(CALL), created(TASK))
-    listening = talk.stream(rpc("subscriptions/listen", {"notifications": {"taskIds": [TASK]}}, 5))
-    talk.event(listening, notification("notifications/tasks", **state(TASK, "input_required", ONE)))
+    listening = talk.stream(
+        rpc("subscriptions/listen", {"notifications": {"taskIds": [TASK]}}, 5)
+    )
+    talk.event(
+        listening,
+        notification("notifications/tasks", **state(TASK, "input_required", ONE)),
+    )
     talk.response(talk.request(update(TASK, {ONE: YES})), {})
     talk.event(listening, notification("notifications/tasks", **DONE))
     talk.end(listening)
@@ -264,14 +288,22 @@ def test_stream_that_tells_of_a_task_is_an_interaction_of_its_own() -> None:
 
 def test_id_is_sealed_in_any_spelling() -> None:
     """Long ones wherever they stand."""
-    spellings = [TASK, quote(TASK), json.dumps(json.dumps({"task": TASK})), f"see {TASK}!"]
+    spellings = [
+        TASK,
+        quote(TASK),
+        json.dumps(json.dumps({"task": TASK})),
+        f"see {TASK}!",
+    ]
     told = post(tool("tell", of=TASK), ("Mcp-Name", TASK), target=f"/mcp?task={TASK}")
     encoded = b64encode(f"task {TASK}".encode()).decode()
     talk = conversation(
         BEGUN,
         *((tool("say", at=each), text(each)) for each in [*spellings, encoded]),
         (told, Answer((answer(CALL, text(TASK)),), (("Mcp-Method", TASK),))),
-        (get(TASK), stream(notification("note", of=TASK), answer(get(TASK).body, DONE))),
+        (
+            get(TASK),
+            stream(notification("note", of=TASK), answer(get(TASK).body, DONE)),
+        ),
     )
     written = encode_cassette(talk.cassette())
     assert TASK.encode() not in written
@@ -302,7 +334,9 @@ def test_log_names_no_task() -> None:
 
 def test_task_that_no_recorded_call_created_is_played_as_it_was() -> None:
     """Each of its requests is an interaction; a long id is sealed all the same."""
-    cassette = cassette_of((get(TASK), WORKS), (cancel(TASK), {}), (get("t"), state("t")))
+    cassette = cassette_of(
+        (get(TASK), WORKS), (cancel(TASK), {}), (get("t"), state("t"))
+    )
     assert [each.task for each in cassette.interactions] == [None] * 3
     assert TASK.encode() not in encode_cassette(cassette)
     assert cassette.interactions[2].response.body["result"]["taskId"] == "t"
@@ -317,8 +351,12 @@ def test_id_of_a_task_of_2025_is_sealed(*, meta: bool) -> None:
     polls = ((get(TASK), WORKS), (request_of("tasks/result", TASK), result))
     cassette = cassette_of((CALL, made), *polls)
     assert len(cassette.interactions) == 3
-    names = [each.request.body["params"].get("taskId") for each in cassette.interactions[1:]]
-    assert set(names) == {cassette.interactions[0].response.body["result"]["task"]["taskId"]}
+    names = [
+        each.request.body["params"].get("taskId") for each in cassette.interactions[1:]
+    ]
+    assert set(names) == {
+        cassette.interactions[0].response.body["result"]["task"]["taskId"]
+    }
     assert TASK.encode() not in encode_cassette(cassette)
 
 
@@ -331,9 +369,18 @@ def test_task_of_one_recording_goes_on_in_the_next(sent: str) -> None:
     first = conversation(BEGUN, (get(TASK), WORKS)).cassette()
     name = first.interactions[0].response.body["result"]["taskId"]
     task = TASK if sent == "raw" else name
-    later = ((get(task), state(task)), (update(task, {ONE: YES}), {}), (get(task), DONE))
+    later = (
+        (get(task), state(task)),
+        (update(task, {ONE: YES}), {}),
+        (get(task), DONE),
+    )
     both = conversation(*later, (CALL, created(OTHER))).cassette(earlier=first)
-    assert [steps(each) for each in both.interactions] == [["working", "update", "completed"], []]
+    assert [steps(each) for each in both.interactions] == [
+        ["working", "update", "completed"],
+        [],
+    ]
     assert both.recording.exchanges[1].polls == 2
     assert both.interactions[1].response.body["result"]["taskId"] == f"{name[:-1]}2"
-    assert {step.request.body["params"]["taskId"] for step in both.interactions[0].task} == {name}
+    assert {
+        step.request.body["params"]["taskId"] for step in both.interactions[0].task
+    } == {name}

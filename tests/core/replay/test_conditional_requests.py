@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from builders import Answer, cassette_of, get, heard, hit, loaded, missed, player_of, sent_now
+from builders import (
+    Answer,
+    cassette_of,
+    get,
+    heard,
+    hit,
+    loaded,
+    missed,
+    player_of,
+    sent_now,
+)
 
 from mrtr_cassette.core.replay.diagnosis import Reason
 from mrtr_cassette.core.replay.player import Player
@@ -77,8 +87,14 @@ def test_nonce_that_a_client_signs_is_played() -> None:
 def test_condition_of_a_header_that_the_user_named_has_its_value() -> None:
     """`--match-header If-None-Match` tells two copies apart."""
     conditional = [get(PLAIN.target, ("If-None-Match", tag)) for tag in ("a", "b")]
-    script = [(conditional[0], Answer((b"for a",), ())), (conditional[1], Answer((b"for b",), ()))]
+    script = [
+        (conditional[0], Answer((b"for a",), ())),
+        (conditional[1], Answer((b"for b",), ())),
+    ]
     cassette = cassette_of(*script, kept_headers=frozenset({"if-none-match"}))
     player = Player(loaded(cassette))
 
-    assert [heard(player, request) for request in reversed(conditional)] == ["for b", "for a"]
+    assert [heard(player, request) for request in reversed(conditional)] == [
+        "for b",
+        "for a",
+    ]

@@ -53,7 +53,11 @@ def found(miss: Miss) -> list[tuple[str, str | None, str | None]]:
     [
         (rpc("tools/list"), Reason.UNKNOWN_METHOD, "tools/list was not recorded"),
         (get("/x"), Reason.UNKNOWN_METHOD, "GET /x was not recorded"),
-        (b"opaque", Reason.UNKNOWN_METHOD, "only JSON-RPC requests were recorded at POST /mcp"),
+        (
+            b"opaque",
+            Reason.UNKNOWN_METHOD,
+            "only JSON-RPC requests were recorded at POST /mcp",
+        ),
         (
             post(CALL, target="/mcp/"),
             Reason.UNKNOWN_METHOD,
@@ -108,7 +112,9 @@ def test_ignored_members_are_not_shown() -> None:
         ignored=[("arguments", "at"), ("inputResponses", "note")],
     )
 
-    assert found(missed(player, tool("log", at=2, text="y"))) == [("/arguments/text", '"x"', '"y"')]
+    assert found(missed(player, tool("log", at=2, text="y"))) == [
+        ("/arguments/text", '"x"', '"y"')
+    ]
     play(player, tool("log", at=3, text="x"))
     miss = missed(player, retry(tool("log", at=4, text="x"), {"a": NO, "note": 2}))
     assert {pointer.split("/")[2] for pointer, *_ in found(miss)} == {"a"}
@@ -123,13 +129,21 @@ ASKED: tuple[Step, ...] = (
 @pytest.mark.parametrize(
     ("answers", "reason", "differences"),
     [
-        ({"a": YES, "b": {}}, Reason.ANSWERS_MISSING, [("/inputResponses/b/n", "1", None)]),
+        (
+            {"a": YES, "b": {}},
+            Reason.ANSWERS_MISSING,
+            [("/inputResponses/b/n", "1", None)],
+        ),
         ({"a": YES, "b": None}, Reason.ANSWERS_MISSING, None),
         (
             {"b": {"n": 2}},
             Reason.ANSWERS_DIFFER,
             [
-                ("/inputResponses/a", '{"action":"accept","content":{"ok":true}}', None),
+                (
+                    "/inputResponses/a",
+                    '{"action":"accept","content":{"ok":true}}',
+                    None,
+                ),
                 ("/inputResponses/b/n", "1", "2"),
             ],
         ),
@@ -190,7 +204,13 @@ ELSEWHERE = (
         ),
         (
             [(rpc("notes/add", {"a": 1}), text("done"))],
-            *(0, notification("notes/add", a=1), Reason.ARGUMENTS_DIFFER, (1, 0), ANOTHER_KIND),
+            *(
+                0,
+                notification("notes/add", a=1),
+                Reason.ARGUMENTS_DIFFER,
+                (1, 0),
+                ANOTHER_KIND,
+            ),
         ),
         (
             [
@@ -201,20 +221,39 @@ ELSEWHERE = (
             [("/arguments/size", "2", "3")],
         ),
         (
-            [*ASKED, (retry(CALL, {"a": NO, "b": {"n": 7}}, state=STATE), text("left"))],
-            *(1, retry(CALL, {"a": NO, "b": {"n": 8}}, state=STATE), Reason.ANSWERS_DIFFER),
+            [
+                *ASKED,
+                (retry(CALL, {"a": NO, "b": {"n": 7}}, state=STATE), text("left")),
+            ],
+            *(
+                1,
+                retry(CALL, {"a": NO, "b": {"n": 8}}, state=STATE),
+                Reason.ANSWERS_DIFFER,
+            ),
             *((2, 1), [("/inputResponses/b/n", "7", "8")]),
         ),
         *[
             (
                 [(CALL, asks("a", state=issued))],
-                *(1, retry(CALL, {"a": YES}, state=issued), Reason.ANSWERS_DIFFER, (1, 0), ENDED),
+                *(
+                    1,
+                    retry(CALL, {"a": YES}, state=issued),
+                    Reason.ANSWERS_DIFFER,
+                    (1, 0),
+                    ENDED,
+                ),
             )
             for issued in (None, STATE)
         ],
         (
             [ROUNDS[0], (retry(CALL, {"a": YES}, state=STATE + "?"), refusal(CALL))],
-            *(1, retry(CALL, {"a": NO}, state=STATE + "?"), Reason.ANSWERS_DIFFER, (2, 0), None),
+            *(
+                1,
+                retry(CALL, {"a": NO}, state=STATE + "?"),
+                Reason.ANSWERS_DIFFER,
+                (2, 0),
+                None,
+            ),
         ),
         # Right answers without the state lack the state; earlier asks don't matter.
         (LATER, 2, retry(CALL, {"b": YES}), Reason.STATE_MISSING, (1, 1), None),
@@ -228,20 +267,36 @@ ELSEWHERE = (
             *(0, retry(CALL, {"a": 1}, state="S"), Reason.STATE_UNKNOWN, (1, 0), None),
         ),
         (
-            [(tool(name), asks("a", state=STATE)) for name in ("one", "two")] + [*TWICE],
+            [(tool(name), asks("a", state=STATE)) for name in ("one", "two")]
+            + [*TWICE],
             *(0, retry(CALL, {"a": YES}, state=STATE), Reason.STATE_UNKNOWN, (1, 0)),
             "this request state belongs to another call",
         ),
         (
             [
-                *(ROUNDS[0], (ROUNDS[1][0], text("done")), (CALL, asks("a", state=SECOND))),
+                *(
+                    ROUNDS[0],
+                    (ROUNDS[1][0], text("done")),
+                    (CALL, asks("a", state=SECOND)),
+                ),
                 (retry(CALL, {"a": NO}, state=SECOND), text("left")),
             ],
-            *(1, retry(CALL, {"a": NO}, state=STATE), Reason.ANSWERS_DIFFER, (1, 1), ELSEWHERE),
+            *(
+                1,
+                retry(CALL, {"a": NO}, state=STATE),
+                Reason.ANSWERS_DIFFER,
+                (1, 1),
+                ELSEWHERE,
+            ),
         ),
         (
             ASKED,
-            *(0, retry(CALL, {"a": YES, "b": {"n": 1}}, state=STATE), Reason.OUT_OF_ORDER, (1, 1)),
+            *(
+                0,
+                retry(CALL, {"a": YES, "b": {"n": 1}}, state=STATE),
+                Reason.OUT_OF_ORDER,
+                (1, 1),
+            ),
             "this retry answers an ask that has not been played yet",
         ),
         (
@@ -268,14 +323,19 @@ def test_nearest_recording_explains_a_miss(
     miss = missed(player, request_)
 
     assert miss.nearest is not None
-    assert (miss.reason, (miss.nearest.interaction, miss.nearest.turn)) == (reason, nearest)
+    assert (miss.reason, (miss.nearest.interaction, miss.nearest.turn)) == (
+        reason,
+        nearest,
+    )
     assert told in (None, miss.detail, found(miss))
 
 
 def posted_miss(request: Request, *answered: Cassette, played: int = 0) -> Miss:
     """Return why a posted response is none of the recorded ones, each the answer to one push."""
     interactions = [each for cassette in answered for each in cassette.interactions]
-    numbered = [replace(each, number=at) for at, each in enumerate(interactions, start=1)]
+    numbered = [
+        replace(each, number=at) for at, each in enumerate(interactions, start=1)
+    ]
     player = Player(replace(answered[0], interactions=tuple(numbered)))
     for own in player.interactions[:played]:
         player.times[own[-1]] += 1
@@ -326,7 +386,10 @@ def test_answer_to_nothing_that_was_asked_is_like_other_traffic() -> None:
     elsewhere = posted(elicit(), NO)
     elsewhere = replace(elsewhere, headers=elsewhere.headers[:-1])
 
-    for request, place in ((posted(elicit("other"), NO), "/id"), (elsewhere, "/result/action")):
+    for request, place in (
+        (posted(elicit("other"), NO), "/id"),
+        (elsewhere, "/result/action"),
+    ):
         miss = posted_miss(request, cassette)
         assert miss.reason is Reason.ARGUMENTS_DIFFER
         assert place in [each.pointer for each in miss.differences]
@@ -381,7 +444,10 @@ def test_discovery_is_refused_by_a_recorded_server_of_2025() -> None:
     error = json.loads(harmless(player_of(*RECORDED), DISCOVER).body)["error"]
 
     assert error == {"code": -32601, "message": "Method not found"}
-    assert missed(player_of((SIMPLE, text("done"))), DISCOVER).reason is Reason.UNKNOWN_METHOD
+    assert (
+        missed(player_of((SIMPLE, text("done"))), DISCOVER).reason
+        is Reason.UNKNOWN_METHOD
+    )
 
 
 @pytest.mark.parametrize(
@@ -394,7 +460,9 @@ def test_discovery_is_refused_by_a_recorded_server_of_2025() -> None:
         (get("/tenant/.well-known/openid-configuration"), 404),
     ],
 )
-def test_answer_is_a_status_without_a_body(request_: bytes | Request, status: int) -> None:
+def test_answer_is_a_status_without_a_body(
+    request_: bytes | Request, status: int
+) -> None:
     """Notifications, streams and sessions that are not offered, and metadata get their status."""
     decision = harmless(player_of(*RECORDED), request_)
 
@@ -455,7 +523,9 @@ def test_requests_over_a_pipe_may_be_harmless_too() -> None:
     def line(body: bytes) -> Request:
         return Request(NO_METHOD, "", (), body)
 
-    recorded = exchange(line(INITIALIZE), Answer((answer(INITIALIZE, {}),), (), NO_STATUS))
+    recorded = exchange(
+        line(INITIALIZE), Answer((answer(INITIALIZE, {}),), (), NO_STATUS)
+    )
     player = Player(cassette_with(([recorded], ())))
     sent = (PING, DISCOVER, notification("notifications/x"))
     bodies = [harmless(player, line(body)).body for body in sent]

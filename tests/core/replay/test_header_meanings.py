@@ -65,7 +65,9 @@ def test_header_that_means_the_same_gets_the_same_answer(case: Case) -> None:
         assert "error" in heard(player, asking(case.refused))
 
 
-@pytest.mark.parametrize("refused", [Answer((b"",), status=406), Answer((refusal(CALL),))])
+@pytest.mark.parametrize(
+    "refused", [Answer((b"",), status=406), Answer((refusal(CALL),))]
+)
 def test_client_like_none_that_was_recorded_gets_the_success(refused: Answer) -> None:
     """Of recordings that are equally near, one that was not refused comes first, and only that."""
     player = player_of(

@@ -36,7 +36,10 @@ from mrtr_cassette.core.replay.player import Play, Player
 
 GET, SET, SET_2, LOG = tool("get"), tool("set", to=1), tool("set", to=2), tool("log")
 LIST = rpc("tools/list")
-HINTED: Step = (LIST, {"tools": [{"name": "get", "annotations": {"readOnlyHint": True}}]})
+HINTED: Step = (
+    LIST,
+    {"tools": [{"name": "get", "annotations": {"readOnlyHint": True}}]},
+)
 STORE: tuple[Step, ...] = ((GET, text("0")), (SET, text("set")), (GET, text("1")))
 OTHER = "other-history"
 
@@ -85,7 +88,11 @@ def test_method_that_is_in_no_table_is_a_write() -> None:
     store = ((look, text("0")), (SET, text("set")), (look, text("1")))
 
     assert told(player_of(*store), SET, look, look) == ["set", OTHER, OTHER]
-    assert told(player_of(*store, reads=["store/look"]), SET, look, look) == ["set", "1", "1"]
+    assert told(player_of(*store, reads=["store/look"]), SET, look, look) == [
+        "set",
+        "1",
+        "1",
+    ]
 
 
 def test_what_is_said_to_read_and_matches_nothing_is_known() -> None:
@@ -96,7 +103,9 @@ def test_what_is_said_to_read_and_matches_nothing_is_known() -> None:
     assert unused == ["log", "live", "store/look", "tools/call", "tpyo"]
     player.goes_live(post(tool("live")))
     player.goes_live(post(rpc("store/look")))
-    assert player.unused_options() == [("reads", name) for name in ("log", "tools/call", "tpyo")]
+    assert player.unused_options() == [
+        ("reads", name) for name in ("log", "tools/call", "tpyo")
+    ]
 
 
 def test_miss_tells_both_histories() -> None:
@@ -107,7 +116,10 @@ def test_miss_tells_both_histories() -> None:
     (miss,) = player.misses
     assert miss.reason is Reason.OTHER_HISTORY
     told_ = 'this was recorded after tools/call "set" {"arguments":{"to":1}}; '
-    assert miss.detail == told_ + 'this run has made tools/call "set" {"arguments":{"to":2}}'
+    assert (
+        miss.detail
+        == told_ + 'this run has made tools/call "set" {"arguments":{"to":2}}'
+    )
 
 
 def test_answer_is_part_of_a_write() -> None:
@@ -115,11 +127,17 @@ def test_answer_is_part_of_a_write() -> None:
     state = "state-of-the-question-xxxxx"
     script: list[Step] = [HINTED, (GET, text("0")), (SET, asks("sure", state=state))]
     for answer, value in ((NO, "0 still"), (YES, "1")):
-        script += [(retry(SET, {"sure": answer}, state=state), text("set")), (GET, text(value))]
+        script += [
+            (retry(SET, {"sure": answer}, state=state), text("set")),
+            (GET, text(value)),
+        ]
     for answer, got in ((NO, "0 still"), (YES, OTHER)):
         player = player_of(*script)
         asked = state_in(sent_now(player.request_received(as_request(SET))))  # type: ignore[arg-type]
-        assert told(player, retry(SET, {"sure": answer}, state=asked), GET) == ["set", got]
+        assert told(player, retry(SET, {"sure": answer}, state=asked), GET) == [
+            "set",
+            got,
+        ]
 
 
 def test_call_that_asks_first_has_its_point_in_history_too() -> None:
@@ -138,10 +156,16 @@ def test_call_that_asks_first_has_its_point_in_history_too() -> None:
 
 def test_unequal_calls_whose_rounds_interleave_end_in_either_order() -> None:
     """A call is in flight from its first request to its last response, its questions included."""
-    states = {request: f"state-of-{at}-{'x' * 20}" for at, request in enumerate((SET, SET_2))}
+    states = {
+        request: f"state-of-{at}-{'x' * 20}" for at, request in enumerate((SET, SET_2))
+    }
     script: list[Step] = [HINTED, (GET, text("0"))]
-    script += [(request, asks("sure", state=state)) for request, state in states.items()]
-    retries = [retry(request, {"sure": YES}, state=state) for request, state in states.items()]
+    script += [
+        (request, asks("sure", state=state)) for request, state in states.items()
+    ]
+    retries = [
+        retry(request, {"sure": YES}, state=state) for request, state in states.items()
+    ]
     script += [(request, text("set")) for request in retries]
     script += [(GET, text("1"))]
     for order in (retries, retries[::-1]):
@@ -185,7 +209,12 @@ def test_retry_with_an_unknown_state_holds_no_other_call(answers: Any) -> None:
 
 def test_call_that_was_refused_is_no_write() -> None:
     """Nothing came of it, so what was read after it belongs to the same history."""
-    script: tuple[Step, ...] = (HINTED, (GET, text("0")), (SET_2, refusal(SET_2)), *STORE[1:])
+    script: tuple[Step, ...] = (
+        HINTED,
+        (GET, text("0")),
+        (SET_2, refusal(SET_2)),
+        *STORE[1:],
+    )
     assert told(player_of(*script), GET, SET, GET) == ["0", "set", "1"]
     forbidden = Answer((b"no",), status=403)
     script = (HINTED, (GET, text("0")), (SET_2, forbidden), *STORE[1:])
@@ -195,10 +224,19 @@ def test_call_that_was_refused_is_no_write() -> None:
 def test_each_cassette_has_a_world_of_its_own() -> None:
     """A play goes on as long as one of them has what it writes."""
     one, other = (
-        loaded(cassette_of(HINTED, (GET, text("0")), (write, text("set")), (GET, text(value))), "f")
+        loaded(
+            cassette_of(
+                HINTED, (GET, text("0")), (write, text("set")), (GET, text(value))
+            ),
+            "f",
+        )
         for write, value in ((SET, "1"), (SET_2, "2"))
     )
-    assert told(Player(combine_cassettes([one, other])), GET, SET_2, GET) == ["0", "set", "2"]
+    assert told(Player(combine_cassettes([one, other])), GET, SET_2, GET) == [
+        "0",
+        "set",
+        "2",
+    ]
     assert told(Player(combine_cassettes([one, other])), SET, GET, SET_2, GET) == [
         "set",
         "1",
@@ -210,13 +248,17 @@ def test_each_cassette_has_a_world_of_its_own() -> None:
 def test_sessions_of_several_cassettes_stay_apart() -> None:
     """Their ids are made different, and each is opened in its turn."""
     one, other = (
-        loaded(cassette_of(*session_steps("1" * 32, (GET, text(value)))), "f") for value in "12"
+        loaded(cassette_of(*session_steps("1" * 32, (GET, text(value)))), "f")
+        for value in "12"
     )
     player = Player(combine_cassettes([one, other]))
     sessions = [open_session(player) for _ in range(2)]
     assert sessions == ["mrtr-session:1", "mrtr-session:100001"]
     got = [player.request_received(within(each, GET)) for each in sessions]
-    assert [said(sent_now(each)) for each in got if isinstance(each, Play)] == ["1", "2"]
+    assert [said(sent_now(each)) for each in got if isinstance(each, Play)] == [
+        "1",
+        "2",
+    ]
 
 
 def runs_of(*scripts: tuple[Step, ...], offset_ms: float) -> Cassette:
@@ -227,12 +269,18 @@ def runs_of(*scripts: tuple[Step, ...], offset_ms: float) -> Cassette:
     for interaction in cassette.interactions:
         for each in interaction.own:
             run = sum((each.number or 0) > end for end in ends)
-            changed[each] = replace(each, recorded_by=RecordedBy(f"r{run}", each.number or 0))
-    facts = [RecorderFacts(f"r{run}", 0, run * offset_ms) for run in range(len(scripts))]
+            changed[each] = replace(
+                each, recorded_by=RecordedBy(f"r{run}", each.number or 0)
+            )
+    facts = [
+        RecorderFacts(f"r{run}", 0, run * offset_ms) for run in range(len(scripts))
+    ]
     return replace(cassette.with_exchanges(changed), recorders=tuple(facts))
 
 
-def test_run_that_was_appended_is_a_world_and_recorders_that_were_merged_are_one() -> None:
+def test_run_that_was_appended_is_a_world_and_recorders_that_were_merged_are_one() -> (
+    None
+):
     """An appended run saw the server from its own beginning, a merged one beside the others."""
     second: tuple[Step, ...] = ((SET_2, text("set")), (GET, text("2")))
     for offset_ms, got in ((0.0, ["set", "2"]), (5.0, ["set", OTHER])):
@@ -259,13 +307,25 @@ def test_response_on_another_stream_ends_a_write() -> None:
     session = "1" * 32
     for request, response in session_steps(session, HINTED, (GET, text("0"))):
         talk.response(talk.request(request), response)
-    listening = talk.stream(within(session, rpc("subscriptions/listen", {}, number="l")))
+    listening = talk.stream(
+        within(session, rpc("subscriptions/listen", {}, number="l"))
+    )
     talk.response(talk.request(within(session, SET)), stream())
     assert listening
 
 
-READ_AFTER: tuple[Step, ...] = (HINTED, (SET, text("set")), (GET, text("1")), (SET_2, text("set")))
-READ_TWICE: tuple[Step, ...] = (HINTED, (GET, text("0")), (SET, text("set")), (GET, text("0")))
+READ_AFTER: tuple[Step, ...] = (
+    HINTED,
+    (SET, text("set")),
+    (GET, text("1")),
+    (SET_2, text("set")),
+)
+READ_TWICE: tuple[Step, ...] = (
+    HINTED,
+    (GET, text("0")),
+    (SET, text("set")),
+    (GET, text("0")),
+)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,16 @@ from builders import (
     with_token,
     within,
 )
-from messages import CAPABILITIES_KEY, CLIENT_KEY, NO, VERSION_KEY, YES, asks, form, text
+from messages import (
+    CAPABILITIES_KEY,
+    CLIENT_KEY,
+    NO,
+    VERSION_KEY,
+    YES,
+    asks,
+    form,
+    text,
+)
 
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.order import Repeat
@@ -57,7 +66,8 @@ def test_raw_state_of_the_recording_is_known_by_its_hash() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "suffix"), [(CALL, "x"), (tool("deploy", env="test"), ""), (tool("other"), "")]
+    ("call", "suffix"),
+    [(CALL, "x"), (tool("deploy", env="test"), ""), (tool("other"), "")],
 )
 def test_state_that_is_tampered_with_or_of_another_call_gets_the_recorded_refusal(
     call: bytes, suffix: str
@@ -65,11 +75,16 @@ def test_state_that_is_tampered_with_or_of_another_call_gets_the_recorded_refusa
     """What a client does to a state, or with it, is refused on replay as it was recorded."""
     player = player_of(
         (CALL, asks("a", state=STATE)),
-        (retry(call, {"a": YES}, state=STATE + suffix), refusal(call, words="no such state")),
+        (
+            retry(call, {"a": YES}, state=STATE + suffix),
+            refusal(call, words="no such state"),
+        ),
     )
     state = state_in(play(player, CALL))
 
-    assert b"no such state" in play(player, retry(call, {"a": YES}, state=state + suffix))
+    assert b"no such state" in play(
+        player, retry(call, {"a": YES}, state=state + suffix)
+    )
 
 
 def test_answer_to_an_equal_ask_plays() -> None:
@@ -115,7 +130,9 @@ def test_answer_to_another_ask_does_not_play(other: Any) -> None:
     assert miss.reason in {Reason.OUT_OF_ORDER, Reason.ANSWERS_DIFFER}
 
 
-FULL = with_meta(CALL, **{"progressToken": 1, CAPABILITIES_KEY: {"roots": {}}, VERSION_KEY: "v"})
+FULL = with_meta(
+    CALL, **{"progressToken": 1, CAPABILITIES_KEY: {"roots": {}}, VERSION_KEY: "v"}
+)
 
 
 @pytest.mark.parametrize(
@@ -157,13 +174,18 @@ def test_less_like_request_is_no_substitute() -> None:
     )
     play(player, post(CALL, ("Mcp-Name", "deploy")))
 
-    assert missed(player, post(CALL, ("Mcp-Name", "deploy"))).reason is Reason.ALREADY_PLAYED
+    assert (
+        missed(player, post(CALL, ("Mcp-Name", "deploy"))).reason
+        is Reason.ALREADY_PLAYED
+    )
 
 
 def test_unplayed_interactions_are_counted() -> None:
     """An interaction counts as played when all of it was."""
     player = player_of(
-        (CALL, asks("a")), (retry(CALL, {"a": YES}), text("x")), (tool("other"), text("y"))
+        (CALL, asks("a")),
+        (retry(CALL, {"a": YES}), text("x")),
+        (tool("other"), text("y")),
     )
     assert player.unplayed == [1, 2]
     play(player, tool("other"))
@@ -179,7 +201,11 @@ def test_unplayed_interactions_are_counted() -> None:
     [
         (rpc("ping"), {}, []),
         (rpc("tasks/get", {"taskId": "t"}), {"status": "working"}, []),
-        (rpc("resources/read", {"uri": "file:///a"}), {"contents": [], "ttlMs": 1000}, []),
+        (
+            rpc("resources/read", {"uri": "file:///a"}),
+            {"contents": [], "ttlMs": 1000},
+            [],
+        ),
         (rpc("resources/read", {"uri": "file:///a"}), {"contents": []}, [2]),
         (CALL, text("done"), [2]),
     ],
@@ -251,7 +277,9 @@ def test_state_in_what_is_no_retry_plays(odd: bytes, was_issued: bool) -> None: 
 
 
 @pytest.mark.parametrize(("member", "empty"), [("arguments", {}), ("name", "")])
-def test_absent_equals_empty_only_where_not_both_were_recorded(member: str, empty: Any) -> None:
+def test_absent_equals_empty_only_where_not_both_were_recorded(
+    member: str, empty: Any
+) -> None:
     """If both spellings were recorded each gets its own answer; if one was, both get that."""
     params = {"name": "x", "arguments": {"a": 1}}
     absent = rpc("tools/call", {key: params[key] for key in params if key != member})
@@ -289,7 +317,9 @@ def test_initialize_of_another_client_gets_the_recorded_answer() -> None:
     assert said(play(player, initialize("2025-06-18", "other", tasks={}))) == "old"
 
 
-@pytest.mark.parametrize("header", [("Authorization", "Bearer made-up"), ("X-Tenant", "a")])
+@pytest.mark.parametrize(
+    "header", [("Authorization", "Bearer made-up"), ("X-Tenant", "a")]
+)
 def test_header_tells_equal_calls_apart(header: tuple[str, str]) -> None:
     """A credential, and what the user named, decide which answer is played."""
     talk = Conversation(kept_headers=frozenset({"x-tenant"}))
@@ -328,7 +358,8 @@ def test_one_call_of_two_sessions_has_one_key() -> None:
     """A session id in the URL chooses among recordings, and is no part of the call."""
     targets = [f"/messages?session_id=mrtr-session%3A{number}" for number in (1, 2, 3)]
     player = player_of(
-        (post(CALL, target=targets[0]), text("one")), (post(CALL, target=targets[1]), text("two"))
+        (post(CALL, target=targets[0]), text("one")),
+        (post(CALL, target=targets[1]), text("two")),
     )
 
     assert said(play(player, post(CALL, target=targets[1]))) == "two"
@@ -369,12 +400,17 @@ def test_equally_like_retries_play_in_recorded_order() -> None:
     early = talk.request(post(retry(CALL, {"a": YES}), ("Accept", "x")))
     talk.response(early, text("early"))
     talk.response(one, asks("a"))
-    talk.response(talk.request(post(retry(CALL, {"a": YES}), ("Accept", "y"))), text("late"))
+    talk.response(
+        talk.request(post(retry(CALL, {"a": YES}), ("Accept", "y"))), text("late")
+    )
     player = Player(loaded(talk.cassette(), "f"))
     play(player, CALL)
     play(player, CALL)
 
-    assert [said(play(player, retry(CALL, {"a": YES}))) for _ in range(2)] == ["early", "late"]
+    assert [said(play(player, retry(CALL, {"a": YES}))) for _ in range(2)] == [
+        "early",
+        "late",
+    ]
 
 
 def test_same_client_comes_before_the_recorded_order() -> None:
@@ -383,18 +419,30 @@ def test_same_client_comes_before_the_recorded_order() -> None:
     def of(client: str) -> bytes:
         return with_meta(rpc("tools/list"), **{CLIENT_KEY: {"name": client}})
 
-    script = ((of("a"), text("for a")), (of("b"), text("for b")), (of("a"), text("for a again")))
+    script = (
+        (of("a"), text("for a")),
+        (of("b"), text("for b")),
+        (of("a"), text("for a again")),
+    )
     player = player_of(*script)
 
-    assert [said(play(player, of(who))) for who in "bba"] == ["for b", "for a", "for a again"]
+    assert [said(play(player, of(who))) for who in "bba"] == [
+        "for b",
+        "for a",
+        "for a again",
+    ]
     assert said(play(player_of(*script), of("c"))) == "for a"
 
 
 def again(request: bytes | Request, repeat: Repeat) -> str:
     """Return what the third asking gets of a request recorded twice: a body, or a reason."""
-    player = player_of((request, Answer((b"one",))), (request, Answer((b"two",))), repeat=repeat)
+    player = player_of(
+        (request, Answer((b"one",))), (request, Answer((b"two",))), repeat=repeat
+    )
     assert [play(player, request) for _ in range(2)] == [b"one", b"two"]
-    decision = player.request_received(request if isinstance(request, Request) else post(request))
+    decision = player.request_received(
+        request if isinstance(request, Request) else post(request)
+    )
     if isinstance(decision, Miss):
         return decision.reason.value
     assert isinstance(decision, Play)
@@ -416,7 +464,10 @@ def test_reading_may_be_repeated(request_: bytes | Request) -> None:
 def test_stream_that_opens_a_session_begins_again_with_the_first() -> None:
     """A program over HTTP+SSE that runs once more gets the sessions in the same order."""
     opened = [
-        Answer((b"event: endpoint\ndata: /messages?session_id=%b\n\n" % name,), STREAM_HEADERS)
+        Answer(
+            (b"event: endpoint\ndata: /messages?session_id=%b\n\n" % name,),
+            STREAM_HEADERS,
+        )
         for name in (b"0f9d8c7b6a5e4d3c2b1a", b"ffffeeeeddddccccbbbb")
     ]
     player = player_of(*[(get("/sse"), stream) for stream in opened], redacts=True)

@@ -72,7 +72,10 @@ OTHER = with_token(with_id(tool("deploy"), "call-7"), "t")
     ("recorded", "expected"),
     [
         (DONE, DONE.replace(b'"id":1', b'"id":"call-7"')),
-        (DONE.replace(b'"id":1', b'"id" : 1.0'), DONE.replace(b'"id":1', b'"id" : "call-7"')),
+        (
+            DONE.replace(b'"id":1', b'"id" : 1.0'),
+            DONE.replace(b'"id":1', b'"id" : "call-7"'),
+        ),
         (
             b'{"result":{"n":1e2,"n":1,"id":1},"id":1,"jsonrpc":"2.0"}',
             b'{"result":{"n":1e2,"n":1,"id":1},"id":"call-7","jsonrpc":"2.0"}',
@@ -134,11 +137,15 @@ def test_caller_without_a_value_gets_the_recorded_one() -> None:
 
     assert served(stream(progress(1), DONE), bare) == sse(progress(1), with_id(DONE, 7))
     assert served(stream(progress(1), DONE), None) == sse(progress(1), DONE)
-    assert served(stream(progress(1), DONE), notification("n")) == sse(progress(1), DONE)
+    assert served(stream(progress(1), DONE), notification("n")) == sse(
+        progress(1), DONE
+    )
 
 
 @pytest.mark.parametrize("request_", [None, notification("n"), DONE])
-def test_nothing_is_spliced_where_no_request_was_recorded(request_: bytes | None) -> None:
+def test_nothing_is_spliced_where_no_request_was_recorded(
+    request_: bytes | None,
+) -> None:
     """What answers no request has nothing of the caller's."""
     assert served(DONE, OTHER, request=request_) == DONE
 
@@ -154,9 +161,12 @@ def test_value_goes_with_the_piece_in_which_it_begins() -> None:
 
 
 @pytest.mark.parametrize(
-    ("caller", "subscription"), [(7, b'"7"'), ("x", b'"x"'), ("7", b'"7"'), (1.5, b'"1.5"')]
+    ("caller", "subscription"),
+    [(7, b'"7"'), ("x", b'"x"'), ("7", b'"7"'), (1.5, b'"1.5"')],
 )
-def test_subscription_id_that_is_a_string_stays_one(caller: Any, subscription: bytes) -> None:
+def test_subscription_id_that_is_a_string_stays_one(
+    caller: Any, subscription: bytes
+) -> None:
     """Where a server made a string of the id, the caller's id is put in as a string."""
     listen = rpc("subscriptions/listen", number=5)
     told = notification("n", _meta={SUBSCRIPTION_KEY: "5"})
@@ -171,7 +181,9 @@ def test_cancelled_subscription_is_the_callers(spelled: Any, sent: bytes) -> Non
     listen = rpc("subscriptions/listen", number=5)
     cancelled = stream(notification("notifications/cancelled", requestId=spelled))
 
-    assert b'"requestId":%b}' % sent in served(cancelled, with_id(listen, 7), request=listen)
+    assert b'"requestId":%b}' % sent in served(
+        cancelled, with_id(listen, 7), request=listen
+    )
 
 
 def test_acknowledgement_that_its_client_left_ends() -> None:
@@ -183,8 +195,18 @@ def test_acknowledgement_that_its_client_left_ends() -> None:
 
 def test_header_that_no_recorder_keeps_is_not_sent() -> None:
     """A stranger's cassette sets no cookie, and no framing, of a client that replays it."""
-    headers = (("Content-Type", "application/json"), ("Server", "s"), ("Mcp-Session-Id", "i"))
-    strange = (("Set-Cookie", "a=b"), ("content-length", "5"), ("Transfer-Encoding", "chunked"))
-    recorded = response_of(Answer((DONE,), (*headers, *strange, ("Refresh", "0; url=/"))))
+    headers = (
+        ("Content-Type", "application/json"),
+        ("Server", "s"),
+        ("Mcp-Session-Id", "i"),
+    )
+    strange = (
+        ("Set-Cookie", "a=b"),
+        ("content-length", "5"),
+        ("Transfer-Encoding", "chunked"),
+    )
+    recorded = response_of(
+        Answer((DONE,), (*headers, *strange, ("Refresh", "0; url=/")))
+    )
 
     assert build_reply(message(CALL), recorded).headers == headers

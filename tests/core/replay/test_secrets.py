@@ -46,7 +46,10 @@ def login(password: str) -> bytes:
     return tool("login", user="ada", password=password)
 
 
-LOGINS: tuple[Step, ...] = ((login(WRONG), text("denied")), (login(RIGHT), text("welcome")))
+LOGINS: tuple[Step, ...] = (
+    (login(WRONG), text("denied")),
+    (login(RIGHT), text("welcome")),
+)
 
 
 def test_each_secret_gets_what_was_recorded_for_it() -> None:
@@ -69,13 +72,18 @@ def test_a_secret_too_many_is_another_argument() -> None:
     miss = missed(player, login(OTHER))
 
     assert miss.reason is Reason.ARGUMENTS_DIFFER
-    assert miss.detail == "this was recorded with another secret, and which one it is counts here"
+    assert (
+        miss.detail
+        == "this was recorded with another secret, and which one it is counts here"
+    )
     assert OTHER not in str(miss)
 
 
 def test_where_one_secret_was_recorded_any_other_plays() -> None:
     """Nobody knows what the recorded secret was, so a client may have a new one, and many."""
-    player = player_of((login(RIGHT), text("welcome")), redacts=True, repeat=Repeat.ALWAYS)
+    player = player_of(
+        (login(RIGHT), text("welcome")), redacts=True, repeat=Repeat.ALWAYS
+    )
 
     for secret in (OTHER, WRONG, OTHER):
         assert said(play(player, login(secret))) == "welcome"
@@ -84,7 +92,9 @@ def test_where_one_secret_was_recorded_any_other_plays() -> None:
 def test_a_secret_is_one_for_all_calls() -> None:
     """What one call has told of a secret counts for every other call with several."""
     use = [tool("use", password=secret) for secret in (WRONG, RIGHT)]
-    player = player_of(*LOGINS, (use[0], text("no")), (use[1], text("yes")), redacts=True)
+    player = player_of(
+        *LOGINS, (use[0], text("no")), (use[1], text("yes")), redacts=True
+    )
     play(player, login(WRONG))
     play(player, login(RIGHT))
 
@@ -114,16 +124,22 @@ def test_a_secret_that_was_asked_for_again_is_another_one() -> None:
     assert said(play(player, answered(RIGHT, second))) == "open"
 
 
-@pytest.mark.parametrize("spelled", [lambda word: word, lambda word: word.replace("<", "\\u003c")])
+@pytest.mark.parametrize(
+    "spelled", [lambda word: word, lambda word: word.replace("<", "\\u003c")]
+)
 def test_a_placeholder_tells_which_secret_it_is(spelled: Callable[[str], str]) -> None:
     """A client that was given both sends each where it belongs, in any order."""
     secrets = ["made-up-0123456789", "made-up-9876543210"]
-    issued = {"resultType": "complete", "tokens": [{"access_token": each} for each in secrets]}
+    issued = {
+        "resultType": "complete",
+        "tokens": [{"access_token": each} for each in secrets],
+    }
     script: list[Step] = [(tool("issue"), issued)]
     script += [(tool("use", access_token=each), text(each[8:11])) for each in secrets]
     player = player_of(*script, redacts=True)
     first, second = (
-        each["access_token"] for each in result_of(play(player, tool("issue")))["tokens"]
+        each["access_token"]
+        for each in result_of(play(player, tool("issue")))["tokens"]
     )
 
     assert (first, second) == ("<token:1>", "<token:2>")
@@ -132,7 +148,9 @@ def test_a_placeholder_tells_which_secret_it_is(spelled: Callable[[str], str]) -
         assert said(play(player, spelled(request).encode())) == answered
 
 
-@pytest.mark.parametrize(("recorded", "received"), [("87654321", 12345678), (12345678, "87654321")])
+@pytest.mark.parametrize(
+    ("recorded", "received"), [("87654321", 12345678), (12345678, "87654321")]
+)
 def test_secret_number_and_secret_text_are_different_questions(
     recorded: Any, received: Any
 ) -> None:
@@ -140,7 +158,10 @@ def test_secret_number_and_secret_text_are_different_questions(
     say = tool("open", user="ada", pin=recorded)
     player = player_of((say, text("open")), redacts=True)
 
-    assert missed(player, tool("open", user="ada", pin=received)).reason is Reason.ARGUMENTS_DIFFER
+    assert (
+        missed(player, tool("open", user="ada", pin=received)).reason
+        is Reason.ARGUMENTS_DIFFER
+    )
     other = type(recorded)(int(recorded) + 1)
     assert said(play(player, tool("open", user="ada", pin=other))) == "open"
 
@@ -158,7 +179,8 @@ def test_secret_number_and_secret_text_are_different_questions(
 def test_what_is_no_secret_counts_beside_one(other: bytes) -> None:
     """Everything but which secret it is counts as before."""
     player = player_of(
-        (tool("login", user="ada", password="correct-horse"), text("welcome")), redacts=True
+        (tool("login", user="ada", password="correct-horse"), text("welcome")),
+        redacts=True,
     )
 
     miss = missed(player, other)
@@ -178,7 +200,9 @@ ISSUING: Step = (tool("login"), {"resultType": "complete", "access_token": TOKEN
         lambda token: tool("use", api_key=token),
         lambda token: tool("use", header=f"Authorization: Bearer {token}"),
         lambda token: get(f"/files?password={quote(token)}"),
-        lambda token: retry(CALL, {"a": {"action": "accept", "content": {"api_key": token}}}),
+        lambda token: retry(
+            CALL, {"a": {"action": "accept", "content": {"api_key": token}}}
+        ),
     ],
 )
 def test_secret_that_the_cassette_gave_plays_under_another_name(
@@ -208,7 +232,9 @@ def test_secret_of_another_kind_is_another_argument() -> None:
     play(player, tool("login"))
 
     play(player, tool("look"))
-    missed(player, tool("use", other="sk-ant-" + "0123456789abcdefghijABCDEFGHIJ012345"))
+    missed(
+        player, tool("use", other="sk-ant-" + "0123456789abcdefghijABCDEFGHIJ012345")
+    )
     assert said(play(player, tool("use", api_key="<github:1>"))) == "by shape"
     assert said(play(player, tool("use", api_key="<token:1>"))) == "by name"
     assert said(play(player, tool("use", other="<token:1>"))) == "by shape only"
@@ -228,10 +254,15 @@ def test_secret_that_was_recorded_as_it_is_plays() -> None:
 def test_caller_gets_its_own_id_whatever_it_looks_like() -> None:
     """Ids and tokens are never redacted, on neither side."""
     request = with_token(with_id(tool("login", password="correct-horse"), "x"), "y")
-    script: Step = (request, stream(progress("y"), b'{"jsonrpc":"2.0","id":"x","result":{}}'))
+    script: Step = (
+        request,
+        stream(progress("y"), b'{"jsonrpc":"2.0","id":"x","result":{}}'),
+    )
     secret = "ghp_" + "0123456789abcdefghijABCDEFGHIJ012345"
 
-    got = play(player_of(script, redacts=True), with_token(with_id(request, secret), secret))
+    got = play(
+        player_of(script, redacts=True), with_token(with_id(request, secret), secret)
+    )
 
     assert got.count(secret.encode()) == 2
 
@@ -277,7 +308,9 @@ def test_sealed_answers_choose_the_branch() -> None:
 def test_sealed_answers_of_any_form_play(answer_of: bytes) -> None:
     """The same answer is found by its hash, whatever carries it, and another one is a miss."""
     recorded = answer_of % 1234
-    cassette = cassette_of((recorded, Answer((), status=202)), redacts=True, seals_answers=True)
+    cassette = cassette_of(
+        (recorded, Answer((), status=202)), redacts=True, seals_answers=True
+    )
     player = Player(loaded(cassette, "f"))
 
     assert "1234" not in str(members(cassette))

@@ -68,7 +68,10 @@ def test_session_that_is_opened_again_has_its_own_id_and_count() -> None:
     for _ in range(3):
         session = begin(player)
         ids.append(session)
-        assert [said(play(player, within(session, CALL))) for _ in range(2)] == ["one", "two"]
+        assert [said(play(player, within(session, CALL))) for _ in range(2)] == [
+            "one",
+            "two",
+        ]
         assert missed(player, within(session, CALL)).reason is Reason.ALREADY_PLAYED
     assert ids == ["mrtr-session:1", "mrtr-session:2", "mrtr-session:3"]
 
@@ -76,12 +79,15 @@ def test_session_that_is_opened_again_has_its_own_id_and_count() -> None:
 def test_sessions_that_were_recorded_play_in_their_order_and_then_again() -> None:
     """Each client gets the recorded session that comes next; a new round begins with the first."""
     player = replay_of(
-        *session_steps(ONE, (CALL, text("one"))), *session_steps(TWO, (CALL, text("two")))
+        *session_steps(ONE, (CALL, text("one"))),
+        *session_steps(TWO, (CALL, text("two"))),
     )
 
     sessions = [begin(player) for _ in range(4)]
 
-    words = [said(play(player, within(session, CALL))) for session in reversed(sessions)]
+    words = [
+        said(play(player, within(session, CALL))) for session in reversed(sessions)
+    ]
     assert words == ["two", "one", "two", "one"]
     assert len(set(sessions)) == 4
 
@@ -90,7 +96,9 @@ def test_clients_that_begin_alike_are_told_apart_by_what_they_do() -> None:
     """Twenty clients at once come in another order, and each has its own session's answers."""
     count = 20
     script = [
-        session_steps(f"{n:032}", (tool("work", n=n), text(f"done {n}")), (CALL, text(f"end {n}")))
+        session_steps(
+            f"{n:032}", (tool("work", n=n), text(f"done {n}")), (CALL, text(f"end {n}"))
+        )
         for n in range(count)
     ]
     player = replay_of(*(step for each in script for step in each))
@@ -118,7 +126,9 @@ def test_client_that_knows_a_recorded_session_needs_not_open_it() -> None:
     player = replay_of(*session_steps(ONE, (CALL, text("one"))))
 
     assert said(play(player, within("mrtr-session:1", CALL))) == "one"
-    assert missed(player, within("mrtr-session:1", CALL)).reason is Reason.ALREADY_PLAYED
+    assert (
+        missed(player, within("mrtr-session:1", CALL)).reason is Reason.ALREADY_PLAYED
+    )
 
 
 def test_listening_stream_is_resumed_where_it_was_left() -> None:
@@ -130,7 +140,10 @@ def test_listening_stream_is_resumed_where_it_was_left() -> None:
     talk = Conversation()
     talk.response(talk.request(INITIALIZE), opened(ONE))
     listening = within(ONE, LISTEN)
-    talk.response(talk.request(listening), Answer(events, (("Content-Type", "text/event-stream"),)))
+    talk.response(
+        talk.request(listening),
+        Answer(events, (("Content-Type", "text/event-stream"),)),
+    )
     player = Player(loaded(talk.cassette()))
     session = open_session(player)
     mine = within(session, LISTEN)
@@ -139,13 +152,17 @@ def test_listening_stream_is_resumed_where_it_was_left() -> None:
 
     assert first.count(b"data: ") == 2
     assert play(player, mine) == b""
-    named = Request("GET", "/mcp", (*mine.headers, ("Last-Event-ID", last_id(first))), b"")
+    named = Request(
+        "GET", "/mcp", (*mine.headers, ("Last-Event-ID", last_id(first))), b""
+    )
     again = play(player, named)
     assert again.count(b"data: ") == 1
     assert b'"n":2' in again
 
 
-def test_listening_stream_is_that_of_the_session_that_a_client_turns_out_to_have() -> None:
+def test_listening_stream_is_that_of_the_session_that_a_client_turns_out_to_have() -> (
+    None
+):
     """A client that listens before it does anything of its own hears what its own calls caused."""
     talk = Conversation()
     for number, session in enumerate((ONE, TWO), start=1):
@@ -184,7 +201,9 @@ def test_call_is_resumed_by_the_id_of_its_last_event() -> None:
     )
     session = open_session(player)
     hit(player, within(session, LISTEN))
-    first, _, rest = sent_now(hit(player, within(session, with_token(CALL, 1)))).partition(b"\n\n")
+    first, _, rest = sent_now(
+        hit(player, within(session, with_token(CALL, 1)))
+    ).partition(b"\n\n")
 
     def resumed(event: str) -> list[bytes | End]:
         request = get("/mcp", *LISTEN.headers, ("Last-Event-ID", event))
@@ -201,7 +220,9 @@ def test_call_is_resumed_by_the_id_of_its_last_event() -> None:
 def test_id_that_several_streams_use_resumes_none_of_them() -> None:
     """Outside sessions ids of events are as recorded, and a server may use one again."""
     streams = [
-        Answer((b"id: 7\ndata: \n\n", sse(answer(tool(name), text(name)))), STREAM_HEADERS)
+        Answer(
+            (b"id: 7\ndata: \n\n", sse(answer(tool(name), text(name)))), STREAM_HEADERS
+        )
         for name in "ab"
     ]
     resume = get("/mcp", *LISTEN.headers, ("Last-Event-ID", "7"))

@@ -59,7 +59,9 @@ BOTH: tuple[Step, ...] = (
 def replicas(*script: Step, number: int = 2, **options: bool) -> list[Player]:
     """Return several replays of one cassette, without memory."""
     cassette = cassette_of(*script, **options)
-    return [Player(loaded(cassette, "talk.json"), stateless=True) for _ in range(number)]
+    return [
+        Player(loaded(cassette, "talk.json"), stateless=True) for _ in range(number)
+    ]
 
 
 def refused(*script: Step, **options: bool) -> str:
@@ -70,11 +72,16 @@ def refused(*script: Step, **options: bool) -> str:
 
 
 @pytest.mark.parametrize("options", [{}, {"seals": False}])
-def test_either_state_finds_the_branch_that_its_answers_choose(options: dict[str, bool]) -> None:
+def test_either_state_finds_the_branch_that_its_answers_choose(
+    options: dict[str, bool],
+) -> None:
     """Equal asks of equal calls stand for each other, whichever state a client carries."""
     states = [
         state_in(play(player, CALL))
-        for player in (player_of(*BOTH, **options), player_of(*BOTH[2:], *BOTH[:2], **options))
+        for player in (
+            player_of(*BOTH, **options),
+            player_of(*BOTH[2:], *BOTH[:2], **options),
+        )
     ]
     in_order = player_of(*BOTH, **options)
     states += [state_in(play(in_order, with_id(CALL, number))) for number in (8, 9)]
@@ -95,14 +102,18 @@ def test_wrong_answer_is_compared_with_all_that_were_given_to_equal_asks() -> No
 
     assert miss.nearest is not None
     assert miss.nearest.interaction == 2
-    assert [difference.pointer for difference in miss.differences] == ["/inputResponses/a/content"]
+    assert [difference.pointer for difference in miss.differences] == [
+        "/inputResponses/a/content"
+    ]
 
 
 def test_what_the_recorder_answered_is_answered_here_too() -> None:
     """The end of such a conversation is what the call gets, and what has to be the same."""
 
     def answered(words: str, state: str) -> tuple[Step, Step]:
-        by_recorder = post(retry(CALL, {"a": YES}, state=state), (ANSWERED_BY_HEADER, "rule 1"))
+        by_recorder = post(
+            retry(CALL, {"a": YES}, state=state), (ANSWERED_BY_HEADER, "rule 1")
+        )
         return (CALL, asks("a", state=state)), (by_recorder, text(words))
 
     (player,) = replicas(*answered("done", FIRST), *answered("done", SECOND), number=1)
@@ -138,7 +149,10 @@ def test_poll_is_refused_by_name() -> None:
     """A request that was answered otherwise later is no function of the request."""
     poll = rpc("tasks/get", {"taskId": "t1"})
     words = refused(
-        (CALL, text("x")), (poll, text("working")), (poll, text("working")), (poll, text("done"))
+        (CALL, text("x")),
+        (poll, text("working")),
+        (poll, text("working")),
+        (poll, text("done")),
     )
 
     assert "#2, #3, #4: tasks/get" in words
@@ -150,7 +164,9 @@ def test_poll_is_refused_by_name() -> None:
 
 USE = "ghp_" + "a1B2" * 9
 USED_TOO = "ghp_" + "c3D4" * 9
-LOGINS = [tool("login", user=user, password=f"{user}-horse-1") for user in ("ada", "bob")]
+LOGINS = [
+    tool("login", user=user, password=f"{user}-horse-1") for user in ("ada", "bob")
+]
 
 
 def test_placeholder_that_any_replica_gave_out_tells_who_it_is() -> None:
@@ -158,7 +174,10 @@ def test_placeholder_that_any_replica_gave_out_tells_who_it_is() -> None:
     tokens = [USE, USED_TOO]
     one, other = replicas(
         *((login, text(token)) for login, token in zip(LOGINS, tokens, strict=True)),
-        *((tool("who", token=token), text(name)) for token, name in zip(tokens, "ab", strict=True)),
+        *(
+            (tool("who", token=token), text(name))
+            for token, name in zip(tokens, "ab", strict=True)
+        ),
         redacts=True,
     )
     given = [said(play(one, login)) for login in LOGINS]
@@ -196,7 +215,9 @@ def test_session_goes_on_at_another_replica() -> None:
     ask = (CALL, asks("a", state=FIRST))
     done = (retry(CALL, {"a": YES}, state=FIRST), text("done"))
     bye = Request("DELETE", "/mcp", (), b"")
-    one, other = replayed_sessions([*session_steps(ONE, ask, done), (within(ONE, bye), ACCEPTED)])
+    one, other = replayed_sessions(
+        [*session_steps(ONE, ask, done), (within(ONE, bye), ACCEPTED)]
+    )
     first, second = open_session(one), open_session(one)
 
     assert first == second == "mrtr-session:1"
@@ -204,14 +225,21 @@ def test_session_goes_on_at_another_replica() -> None:
     state = state_in(play(other, within(first, CALL)))
     play(one, within(first, bye))
     for player in (one, other):
-        assert said(play(player, within(second, retry(CALL, {"a": YES}, state=state)))) == "done"
+        assert (
+            said(play(player, within(second, retry(CALL, {"a": YES}, state=state))))
+            == "done"
+        )
 
 
 def test_sessions_that_begin_alike_are_one() -> None:
     """A client has what any of them recorded, under the id that it was given."""
-    repeated = Answer((answer(CALL, text("two")),), (*JSON_HEADERS, ("Mcp-Session-Id", TWO)))
+    repeated = Answer(
+        (answer(CALL, text("two")),), (*JSON_HEADERS, ("Mcp-Session-Id", TWO))
+    )
     (player,) = replayed_sessions(
-        session_steps(ONE, (tool("a"), text("a"))), session_steps(TWO, (CALL, repeated)), number=1
+        session_steps(ONE, (tool("a"), text("a"))),
+        session_steps(TWO, (CALL, repeated)),
+        number=1,
     )
     session = open_session(player)
     play(player, within(session, INITIALIZED))
@@ -225,7 +253,10 @@ def test_sessions_that_begin_alike_are_one() -> None:
 
 def test_sessions_that_begin_alike_and_differ_later_are_refused() -> None:
     """A counter in a session is no function of the request."""
-    script = [*session_steps(ONE, (CALL, text("1"))), *session_steps(TWO, (CALL, text("2")))]
+    script = [
+        *session_steps(ONE, (CALL, text("1"))),
+        *session_steps(TWO, (CALL, text("2"))),
+    ]
 
     assert '#3, #6: tools/call "deploy"' in refused(*script)
 
@@ -239,13 +270,17 @@ def recorded_listening(*events: bytes, changes: bool) -> Conversation:
     talk.response(talk.request(within(ONE, CALL)), text("done"))
     for event in events if changes else ():
         talk.event(listening, event)
-    talk.response(talk.request(within(ONE, Request("DELETE", "/mcp", (), b""))), ACCEPTED)
+    talk.response(
+        talk.request(within(ONE, Request("DELETE", "/mcp", (), b""))), ACCEPTED
+    )
     talk.end(listening)
     return talk
 
 
 @pytest.mark.parametrize("events", [(), (notification("notifications/message"),)])
-def test_listening_stream_stays_open_until_its_client_leaves(events: tuple[bytes, ...]) -> None:
+def test_listening_stream_stays_open_until_its_client_leaves(
+    events: tuple[bytes, ...],
+) -> None:
     """Another replica may get the request that ended it, so nothing ends it here."""
     talk = recorded_listening(*events, changes=False)
     player = Player(loaded(talk.cassette()), stateless=True)
@@ -256,11 +291,15 @@ def test_listening_stream_stays_open_until_its_client_leaves(events: tuple[bytes
 
 def test_stream_that_says_what_other_requests_caused_is_refused() -> None:
     """Its process has to see these requests."""
-    talk = recorded_listening(notification("notifications/tools/list_changed"), changes=True)
+    talk = recorded_listening(
+        notification("notifications/tools/list_changed"), changes=True
+    )
 
     with pytest.raises(CassetteError) as error:
         Player(loaded(talk.cassette()), stateless=True)
-    assert "\n  mrtr-session:1 (#3): a stream says what other requests caused" in str(error.value)
+    assert "\n  mrtr-session:1 (#3): a stream says what other requests caused" in str(
+        error.value
+    )
 
 
 def test_pushed_requests_are_refused_by_session() -> None:
@@ -275,4 +314,6 @@ def test_pushed_requests_are_refused_by_session() -> None:
 
     with pytest.raises(CassetteError) as error:
         Player(loaded(talk.cassette()), stateless=True)
-    assert "\n  mrtr-session:1 (#3): the server asks by requests of its own" in str(error.value)
+    assert "\n  mrtr-session:1 (#3): the server asks by requests of its own" in str(
+        error.value
+    )

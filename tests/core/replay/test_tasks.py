@@ -40,12 +40,18 @@ POLL, CANCEL = get(TASK), cancel(TASK)
 
 def gives(*keys: str, action: str = "accept") -> Request:
     """Return an update that gives the recorded answers to some keys, or others."""
-    return update(TASK, {key: {"action": action, "content": {"key": key}} for key in keys})
+    return update(
+        TASK, {key: {"action": action, "content": {"key": key}} for key in keys}
+    )
 
 
 CREATED: Step = (CALL, created(TASK))
-WORKING, DONE, GONE = ((POLL, state(TASK, it)) for it in ("working", "completed", "cancelled"))
-ASKS_A, ASKS_B, ASKS_BOTH = ((POLL, state(TASK, "input_required", *it)) for it in ("a", "b", "ab"))
+WORKING, DONE, GONE = (
+    (POLL, state(TASK, it)) for it in ("working", "completed", "cancelled")
+)
+ASKS_A, ASKS_B, ASKS_BOTH = (
+    (POLL, state(TASK, "input_required", *it)) for it in ("a", "b", "ab")
+)
 A, B, BOTH = ((gives(*keys), {"ack": keys}) for keys in ("a", "b", "ab"))
 CANCELS: Step = (CANCEL, {"ack": "cancel"})
 
@@ -155,14 +161,19 @@ def test_task_begins_with_its_call() -> None:
         play(player, CALL)
         got = [does(player, each) for each in (POLL, POLL, gives("a"), POLL)]
         assert got == ["input_required a", "input_required a", "ack a", "completed"]
-    assert missed(player, get("t2")).detail == "no call that was recorded created this task"
+    assert (
+        missed(player, get("t2")).detail
+        == "no call that was recorded created this task"
+    )
 
 
 def test_each_recorded_call_has_its_own_task() -> None:
     """Equal calls that were answered in different ways are played in recorded order."""
     other = [(get("t2"), state("t2", "failed"))]
     player = Player(
-        loaded(cassette_of(CREATED, WORKING, (CALL, created("t2")), *other, seals=False))
+        loaded(
+            cassette_of(CREATED, WORKING, (CALL, created("t2")), *other, seals=False)
+        )
     )
     tasks = [json.loads(play(player, CALL))["result"]["taskId"] for _ in range(2)]
     assert (tasks, does(player, get("t2")), does(player, POLL)) == (
@@ -183,7 +194,12 @@ def test_each_recorded_call_has_its_own_task() -> None:
 )
 def test_times_follow_the_clock_of_the_replay(spelled: str, moved: str) -> None:
     """Times are moved by what has passed since the call was recorded, and spelled as before."""
-    done = (POLL, state(TASK, "completed", createdAt="2026-01-01T00:00:00Z", lastUpdatedAt=spelled))
+    done = (
+        POLL,
+        state(
+            TASK, "completed", createdAt="2026-01-01T00:00:00Z", lastUpdatedAt=spelled
+        ),
+    )
     start = created(TASK) | {"createdAt": "2026-01-01T00:00:00Z"}
     player = Player(loaded(cassette_of((CALL, start), done, seals=False)))
     now = 1803902400.0
@@ -196,11 +212,19 @@ def test_times_follow_the_clock_of_the_replay(spelled: str, moved: str) -> None:
 
 def test_poll_interval_is_told_where_one_was_recorded() -> None:
     """The interval that clients are told may be another one; all other bytes are as recorded."""
-    bare = {name: it for name, it in state(TASK, "completed").items() if name != "pollIntervalMs"}
+    bare = {
+        name: it
+        for name, it in state(TASK, "completed").items()
+        if name != "pollIntervalMs"
+    }
     player = player_of(WORKING, (POLL, bare))
     player.poll_interval = 5
-    assert json.loads(play(player, CALL))["result"] == created(TASK) | {"pollIntervalMs": 5}
-    assert json.loads(play(player, POLL))["result"] == state(TASK, "working", pollIntervalMs=5)
+    assert json.loads(play(player, CALL))["result"] == created(TASK) | {
+        "pollIntervalMs": 5
+    }
+    assert json.loads(play(player, POLL))["result"] == state(
+        TASK, "working", pollIntervalMs=5
+    )
     assert json.loads(play(player, POLL))["result"] == bare
 
 
@@ -209,7 +233,9 @@ def test_answer_is_shown_beside_the_recorded_one() -> None:
     player = player_of(ASKS_A, A, DONE)
     play(player, CALL)
     play(player, POLL)
-    report = miss_report(missed(player, gives("a", action="decline")), Cassette("t.json"))
+    report = miss_report(
+        missed(player, gives("a", action="decline")), Cassette("t.json")
+    )
     assert report.text.splitlines() == [
         "miss: answers-differ: other answers were recorded",
         '  request:  tasks/update "t1", answering a',
@@ -233,7 +259,9 @@ def test_place_of_an_answer_is_shown_whole() -> None:
     player = player_of(asks, (gives(key), {"ack": key}), DONE)
     play(player, CALL)
     play(player, POLL)
-    text = miss_report(missed(player, gives(key, action="decline")), Cassette("t.json")).text
+    text = miss_report(
+        missed(player, gives(key, action="decline")), Cassette("t.json")
+    ).text
     assert "answering mrtr-task:0f7fd208…:1:1f" in text
     assert f"  /inputResponses/{key}/action: recorded" in text
 
@@ -267,7 +295,12 @@ def test_equal_tasks_are_one_answer() -> None:
     """Ids, times and states on the way make no histories, and a replica plays one of the two."""
     other = state("t2", createdAt="2026-11-25T00:00:00Z", statusMessage="halfway")
     script = (
-        *(CREATED, DONE, (tool("sell"), {}), (CALL, created("t2") | {"createdAt": "2026-11-25"})),
+        *(
+            CREATED,
+            DONE,
+            (tool("sell"), {}),
+            (CALL, created("t2") | {"createdAt": "2026-11-25"}),
+        ),
         *((get("t2"), other), (get("t2"), state("t2", "completed"))),
     )
     cassette = loaded(cassette_of(*script, seals=False))
@@ -302,7 +335,9 @@ def test_notification_waits_for_the_update_before_it() -> None:
     for _ in range(2):
         player.request_received(post(CALL), 0.0)
         assert does(player, gives("a")) == "out-of-order"
-        delivery = delivery_of(player, rpc("subscriptions/listen", {"taskIds": [TASK]}, 7))
+        delivery = delivery_of(
+            player, rpc("subscriptions/listen", {"taskIds": [TASK]}, 7)
+        )
         assert b'"input_required"' in told(delivery)[0]
         assert does(player, gives("a")) == "ack a"
         (last,) = told(delivery)[:1]
@@ -368,7 +403,10 @@ def ends(player: Player, task: str, action: str) -> str:
 
 COUNT = tool("count")
 BRANCHES: list[Step] = [
-    (rpc("tools/list"), {"tools": [{"name": "count", "annotations": {"readOnlyHint": True}}]}),
+    (
+        rpc("tools/list"),
+        {"tools": [{"name": "count", "annotations": {"readOnlyHint": True}}]},
+    ),
     *answered("task-one", "accept", "booked", (COUNT, text("1"))),
     *answered("task-two", "decline", "left", (COUNT, text("1 still"))),
 ]

@@ -160,7 +160,9 @@ def test_wrong_answer_to_what_was_not_asked_refuses_nobody() -> None:
 
 
 @pytest.mark.parametrize("wrong", [NO, with_id(YES, "p9")])
-def test_refused_call_holds_up_nothing_with_the_answers_that_it_lacks(wrong: bytes) -> None:
+def test_refused_call_holds_up_nothing_with_the_answers_that_it_lacks(
+    wrong: bytes,
+) -> None:
     """What a client would have been asked after its wrong answer is waited for by nobody.
 
     An answer under an id that no question had is a wrong one to the oldest question.
@@ -173,7 +175,10 @@ def test_refused_call_holds_up_nothing_with_the_answers_that_it_lacks(wrong: byt
 
     assert miss.is_refused
     assert told(calling) == [(b"1", miss.reason), End.COMPLETE]
-    assert told(delivery_of(player, within(OTHER))) == [answer(OTHER, text("other")), End.COMPLETE]
+    assert told(delivery_of(player, within(OTHER))) == [
+        answer(OTHER, text("other")),
+        End.COMPLETE,
+    ]
 
 
 def test_answers_to_what_was_not_asked_are_waited_for_by_nobody() -> None:
@@ -216,7 +221,10 @@ def test_notification_that_is_passed_over_is_waited_for_by_nobody() -> None:
 
     assert told(stream) == [sse(PUSHED), End.OPEN]
     assert told(call) == [DONE, End.COMPLETE]
-    assert told(delivery_of(player, within(OTHER))) == [answer(OTHER, text("x")), End.COMPLETE]
+    assert told(delivery_of(player, within(OTHER))) == [
+        answer(OTHER, text("x")),
+        End.COMPLETE,
+    ]
 
 
 def test_notification_that_may_still_come_is_waited_for() -> None:
@@ -301,7 +309,9 @@ def spoken_before(*said: bytes, concurrent: bytes | None = None) -> Player:
 
 
 @pytest.mark.parametrize("said", [[PROGRESS], [NEWS], [PROGRESS, NEWS, PROGRESS]])
-def test_response_comes_after_what_came_before_it_on_another_stream(said: list[bytes]) -> None:
+def test_response_comes_after_what_came_before_it_on_another_stream(
+    said: list[bytes],
+) -> None:
     """It waits until that was sent, not for what came later, and for no stream that is not open."""
     player = spoken_before(*said)
     assert told(delivery_of(player, within(TRACKED))) == [DONE, End.COMPLETE]
@@ -333,7 +343,10 @@ def test_response_does_not_wait_for_what_other_requests_cause() -> None:
 
     assert told(delivery_of(player, within(TRACKED))) == [DONE, End.COMPLETE]
     assert told(stream) == []
-    assert told(delivery_of(player, within(OTHER))) == [answer(OTHER, text("x")), End.COMPLETE]
+    assert told(delivery_of(player, within(OTHER))) == [
+        answer(OTHER, text("x")),
+        End.COMPLETE,
+    ]
     assert told(stream)[:2] == [sse(PROGRESS), sse(NEWS)]
 
 
@@ -348,7 +361,9 @@ def alone(talk: Conversation, request: bytes | Request) -> bytes:
 SUBSCRIBE = rpc("subscriptions/listen", {}, number="l")
 
 
-@pytest.mark.parametrize("listen", [post(SUBSCRIBE), get("/mcp")], ids=["listen", "GET"])
+@pytest.mark.parametrize(
+    "listen", [post(SUBSCRIBE), get("/mcp")], ids=["listen", "GET"]
+)
 def test_listening_stream_waits_for_the_calls_that_came_before(listen: Request) -> None:
     """An event comes no earlier than the calls that may have caused it; reading causes nothing."""
     talk = Conversation()
@@ -399,7 +414,9 @@ def test_no_session_that_is_known_waits_for_its_handshake() -> None:
     """A client of another run need not open it again; on pipes it may have said all at once."""
     talk = Conversation()
     first = talk.request(within(CALL))
-    talk.response(talk.request(within(notification("notifications/initialized"))), ACCEPTED)
+    talk.response(
+        talk.request(within(notification("notifications/initialized"))), ACCEPTED
+    )
     talk.response(first, DONE)
     assert told(delivery_of(replay_of(talk), within(CALL))) == [DONE, End.COMPLETE]
 

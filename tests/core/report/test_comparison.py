@@ -34,7 +34,9 @@ from mrtr_cassette.core.report.comparison import (
 
 def comparison(old: Any, new: Any) -> CassetteComparison:
     """Compare the cassettes of two scripts."""
-    return compared(loaded(cassette_of(*old), "a.json"), loaded(cassette_of(*new), "b.json"))
+    return compared(
+        loaded(cassette_of(*old), "a.json"), loaded(cassette_of(*new), "b.json")
+    )
 
 
 def versioned(words: str, version: str) -> Json:
@@ -59,15 +61,23 @@ NEW = [
 
 def test_the_same_is_said_in_one_line() -> None:
     """Where nothing differs, there is nothing else to show."""
-    assert comparison_text(comparison(OLD, OLD)) == "- a.json\n+ b.json\nthe same: 4 interactions"
+    assert (
+        comparison_text(comparison(OLD, OLD))
+        == "- a.json\n+ b.json\nthe same: 4 interactions"
+    )
     assert comparison_text(comparison([], [])).endswith("the same: 0 interactions")
 
 
 def test_values_read_as_people_write_them() -> None:
     """Letters stand for themselves; of long values there is what stands where they part."""
     same = "x" * 500
-    assert shown_values(Change("text-changed", "", '"\\u00e9"', "[1]")) == ('"é"', "[1]")
-    old, new = shown_values(Change("text-changed", "", f'"{same}A{same}"', f'"{same}B{same}"'))
+    assert shown_values(Change("text-changed", "", '"\\u00e9"', "[1]")) == (
+        '"é"',
+        "[1]",
+    )
+    old, new = shown_values(
+        Change("text-changed", "", f'"{same}A{same}"', f'"{same}B{same}"')
+    )
     for value, differing in ((old, "A"), (new, "B")):
         assert value is not None
         assert value.startswith(f"… {'x' * 40}{differing}")
@@ -75,8 +85,13 @@ def test_values_read_as_people_write_them() -> None:
 
 
 CHANGED = TurnChange(1, Change("question-changed", "/inputRequests/a", '"x"', None))
-NOTE = TurnChange(0, Change("surface-changed", "/tools/1", None, "{}", is_information=True))
-ROWS = [TurnChange(0, Change("text-changed", f"/rows/{row}/at", f"{row}", "9")) for row in range(3)]
+NOTE = TurnChange(
+    0, Change("surface-changed", "/tools/1", None, "{}", is_information=True)
+)
+ROWS = [
+    TurnChange(0, Change("text-changed", f"/rows/{row}/at", f"{row}", "9"))
+    for row in range(3)
+]
 GO = form("Go?")
 PLAN = planned(loaded(cassette_of((tool("a"), text("x"))), "c.json"))[0]
 STRANGE = "\x1b[2J\n::error::`|*<b>"
@@ -89,7 +104,9 @@ def interaction(
     return VerifiedInteraction(PLAN, verdict, changes, reason)
 
 
-def verification(*interactions: VerifiedInteraction, **more: frozenset[str]) -> Verification:
+def verification(
+    *interactions: VerifiedInteraction, **more: frozenset[str]
+) -> Verification:
     """Return what came of a cassette with these."""
     return Verification("c.json", "http://h/mcp", interactions, **more)
 
@@ -103,7 +120,11 @@ def verification(*interactions: VerifiedInteraction, **more: frozenset[str]) -> 
         ([interaction("question-changed", CHANGED)], [], 1),
         ([interaction("question-changed", CHANGED)], ["text-changed"], 0),
         ([interaction("question-changed", CHANGED)], ["question-changed"], 1),
-        ([interaction("same"), interaction("not-reached", reason="x")], ["text-changed"], 1),
+        (
+            [interaction("same"), interaction("not-reached", reason="x")],
+            ["text-changed"],
+            1,
+        ),
         ([interaction("unstable", reason="x")], [], 1),
         ([interaction("skipped", reason="x")], [], 4),
         ([interaction("not-reached", reason="x")], [], 4),
@@ -124,7 +145,10 @@ def test_run_is_good_only_if_something_was_compared_and_nothing_fails(
 
 def texts() -> dict[str, str]:
     """Return what differs in every form, by name."""
-    places = ("tools/call a", Learned("/at")), ("tools/call a", Learned("", "it hides all"))
+    places = (
+        ("tools/call a", Learned("/at")),
+        ("tools/call a", Learned("", "it hides all")),
+    )
     all_ = Verification(
         "c.json",
         "http://h/mcp",
@@ -142,7 +166,9 @@ def texts() -> dict[str, str]:
     return {
         "diff": comparison_text(comparison(OLD, NEW)),
         "diff --json": json.dumps(comparison_data(comparison(OLD, NEW)), indent=1),
-        "diff --markdown": comparison_markdown(comparison(OLD, [(tool("a"), text("```\n# x"))])),
+        "diff --markdown": comparison_markdown(
+            comparison(OLD, [(tool("a"), text("```\n# x"))])
+        ),
         "verify": verification_text(all_),
         "verify, nothing compared": verification_text(verification()),
         "verify, JSON": json.dumps(verification_data([all_, good]), indent=1),
@@ -176,9 +202,18 @@ def verified(script: Any, *responses: Any) -> list[VerifiedInteraction]:
     ("script", "response", "lines", "expected", "received"),
     [
         (
-            ((tool("deploy"), {"resultType": "input_required", "inputRequests": {"ok": GO}}),),
+            (
+                (
+                    tool("deploy"),
+                    {"resultType": "input_required", "inputRequests": {"ok": GO}},
+                ),
+            ),
             lambda body: refusal(body, words="Unknown tool: deploy"),
-            ["turn 1 /: refused", '- asks ok: "Go?"', '+ error -32602: "Unknown tool: deploy"'],
+            [
+                "turn 1 /: refused",
+                '- asks ok: "Go?"',
+                '+ error -32602: "Unknown tool: deploy"',
+            ],
             '"message": "Go?"',
             '"message": "Unknown tool: deploy"',
         ),
@@ -222,7 +257,9 @@ def test_a_new_version_of_the_server_is_one_line() -> None:
     responses = [versioned("1", "1.1"), versioned("1", "1.1"), versioned("2", "1.1")]
     found = verification(*verified(script, *responses))
     line = 'information, 3 times: /serverInfo/version: surface-changed: "1.0" → "1.1"'
-    told = [line for line in verification_text(found).splitlines() if "serverInfo" in line]
+    told = [
+        line for line in verification_text(found).splitlines() if "serverInfo" in line
+    ]
     assert told == [line]
     assert verification_markdown([found]).count("information") == 1
 
@@ -230,7 +267,9 @@ def test_a_new_version_of_the_server_is_one_line() -> None:
 def test_what_a_server_says_steers_nothing() -> None:
     """Neither a terminal, a runner, XML nor Markdown."""
     plan = planned(loaded(cassette_of((tool(STRANGE), text("x"))), "c.json"))
-    change = TurnChange(0, Change("text-changed", f"/{STRANGE}", *[json.dumps(STRANGE)] * 2))
+    change = TurnChange(
+        0, Change("text-changed", f"/{STRANGE}", *[json.dumps(STRANGE)] * 2)
+    )
     verified = VerifiedInteraction(plan[0], "text-changed", (change,), STRANGE)
     came_of_it = Verification("c.json", STRANGE, (verified,))
     assert_harmless(verification_text(came_of_it))

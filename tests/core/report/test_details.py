@@ -31,7 +31,15 @@ from builders import (
 from goldens import DATA, read_case
 from harmless import HOSTILE, assert_harmless
 from messages import NO, YES, array_asks, asks, form, text
-from pushing import ACCEPTED, SESSION, PushingSession, asked_once, branched, cassette_with, elicit
+from pushing import (
+    ACCEPTED,
+    SESSION,
+    PushingSession,
+    asked_once,
+    branched,
+    cassette_with,
+    elicit,
+)
 from tasking import task_steps
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
@@ -93,7 +101,10 @@ CASSETTES: dict[str, Cassette] = {
         ),
         "answered-by-the-proxy": (
             (CALL, asks("a")),
-            (post(retry(CALL, {"a": YES}), ("Mrtr-Cassette-Answered-By", "rule 1")), text("x")),
+            (
+                post(retry(CALL, {"a": YES}), ("Mrtr-Cassette-Answered-By", "rule 1")),
+                text("x"),
+            ),
         ),
         "many-calls": (
             *((tool(f"plain-{number}"), text("x")) for number in range(9)),
@@ -137,8 +148,12 @@ FORMS: dict[str, Callable[[CassetteDetails], str]] = {
 def test_cassette_is_shown(name: str, *, updates_goldens: bool) -> None:
     """In short, whole, for programs and drawn: the sections of a file say how."""
     shown, path = details_of(CASSETTES[name]), DATA / "reports" / f"{name}.case"
-    for title in (section.title for section in read_case(path).sections if section.title):
-        read_case(path).expect(title, f"{FORMS[title](shown)}\n", updates=updates_goldens)
+    for title in (
+        section.title for section in read_case(path).sections if section.title
+    ):
+        read_case(path).expect(
+            title, f"{FORMS[title](shown)}\n", updates=updates_goldens
+        )
 
 
 def details(*script: Step) -> CassetteDetails:
@@ -155,7 +170,10 @@ def test_review_text_is_the_same_for_every_recording() -> None:
         tool="mrtr-cassette 9",
         path="other.json",
         interactions=tuple(
-            replace(each, exchanges=tuple(replace(one, ended_ms=9.0) for one in each.exchanges))
+            replace(
+                each,
+                exchanges=tuple(replace(one, ended_ms=9.0) for one in each.exchanges),
+            )
             for each in recording.interactions
         ),
     )
@@ -216,7 +234,9 @@ def interactions_of(*script: Step, **options: Any) -> tuple[Interaction, ...]:
 
 def test_parameters_are_those_of_the_first_request() -> None:
     """Where a method names nothing, all params count, but `_meta`; other traffic has none."""
-    hello = rpc("initialize", {"clientInfo": {"title": "Agent", "name": "a"}, "_meta": {"x": 1}})
+    hello = rpc(
+        "initialize", {"clientInfo": {"title": "Agent", "name": "a"}, "_meta": {"x": 1}}
+    )
     first, *others = interactions_of(
         (hello, {"serverInfo": {}}),
         (tool("x"), {}),
@@ -226,7 +246,9 @@ def test_parameters_are_those_of_the_first_request() -> None:
 
     assert first.parameters == {"clientInfo": {"title": "Agent", "name": "a"}}
     assert first.client == "Agent"
-    assert [(each.method, each.parameters, each.arguments, each.client) for each in others] == [
+    assert [
+        (each.method, each.parameters, each.arguments, each.client) for each in others
+    ] == [
         ("tools/call", None, None, ""),
         ("GET /x", None, None, ""),
         ("POST /mcp", None, None, ""),
@@ -235,7 +257,9 @@ def test_parameters_are_those_of_the_first_request() -> None:
 
 def test_end_of_a_call_on_a_pipe() -> None:
     """A pipe has no status; its response is told by its lines."""
-    response = Response(NO_STATUS, (), (Piece(answer(CALL, text("done")) + b"\n", 2, 1),), End.OPEN)
+    response = Response(
+        NO_STATUS, (), (Piece(answer(CALL, text("done")) + b"\n", 2, 1),), End.OPEN
+    )
     exchange = RecordedExchange(1, post(CALL), response, 1, 2, None, None)
     (call,) = details_of(cassette_with(([exchange], ()))).interactions
 
@@ -249,7 +273,9 @@ def calls_of(session: PushingSession, **changes: Any) -> list[Interaction]:
     """Return each exchange as a call of its own, in arrival order."""
     exchanges = sorted(session.talk.exchanges, key=lambda each: each.number or 0)
     changed = [replace(each, **changes) for each in exchanges]
-    return list(details_of(cassette_with(*(([each], ()) for each in changed))).interactions)
+    return list(
+        details_of(cassette_with(*(([each], ()) for each in changed))).interactions
+    )
 
 
 @pytest.mark.parametrize(
@@ -260,7 +286,9 @@ def calls_of(session: PushingSession, **changes: Any) -> list[Interaction]:
         (progress(1), "HTTP 202"),
     ],
 )
-def test_response_is_found_on_the_stream_of_http_with_sse(response: bytes, ended: str) -> None:
+def test_response_is_found_on_the_stream_of_http_with_sse(
+    response: bytes, ended: str
+) -> None:
     """In HTTP+SSE the POST is accepted only; the response comes on the stream that was opened."""
     messages = "/messages?session_id=sha256:" + "0123456789abcdef" * 4
     session = PushingSession()
@@ -302,7 +330,9 @@ def test_response_on_a_resumed_stream_is_found() -> None:
     """A stream that broke off goes on where the client asks for what came after an event."""
     session = PushingSession()
     broken = session.talk.request(post(CALL, SESSION))
-    session.talk.response(broken, Answer((sse(progress(1)),), STREAM_HEADERS, end=End.BROKEN))
+    session.talk.response(
+        broken, Answer((sse(progress(1)),), STREAM_HEADERS, end=End.BROKEN)
+    )
     resumed = session.open(get("/mcp", SESSION, ("Last-Event-ID", "7")))
     session.end(resumed, answer(CALL, text("done")))
 
@@ -332,7 +362,9 @@ def test_response_in_place_is_not_looked_for_elsewhere() -> None:
 def test_values_are_given_as_python_has_them_and_kept_as_they_were_recorded() -> None:
     """Arguments and answers are JSON for Python; their text keeps what Python has no number for."""
     exact = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":%s}}'
-    (call,) = interactions_of((exact % b'{"n":123456789012345678901234567890}', text("x")))
+    (call,) = interactions_of(
+        (exact % b'{"n":123456789012345678901234567890}', text("x"))
+    )
 
     assert call.arguments == {"n": 1.2345678901234568e29}
     assert call.arguments_json == '{"n":12345678901234567890123456789e1}'
@@ -350,23 +382,40 @@ def test_values_are_given_as_python_has_them_and_kept_as_they_were_recorded() ->
             [[1]],
         ),
         ([(CALL, asks("a"))], [(3, 0)], [[None]]),
-        ([(CALL, asks(state="s")), (retry(CALL, state="s"), text("x"))], [(6, 0)], [[1]]),
         (
-            [(CALL, asks("a")), (retry(CALL, {"a": YES}), {}), (retry(CALL, {"a": NO}), {})],
+            [(CALL, asks(state="s")), (retry(CALL, state="s"), text("x"))],
+            [(6, 0)],
+            [[1]],
+        ),
+        (
+            [
+                (CALL, asks("a")),
+                (retry(CALL, {"a": YES}), {}),
+                (retry(CALL, {"a": NO}), {}),
+            ],
             [(6, 1), (3, 0)],
             [[1], [5]],
         ),
     ],
-    ids=["answered", "never answered", "nothing asked", "a branch has its own time only"],
+    ids=[
+        "answered",
+        "never answered",
+        "nothing asked",
+        "a branch has its own time only",
+    ],
 )
 def test_time_is_the_servers_or_the_persons(
-    script: list[Step], times: list[tuple[int, int]], answered_after_ms: list[list[float | None]]
+    script: list[Step],
+    times: list[tuple[int, int]],
+    answered_after_ms: list[list[float | None]],
 ) -> None:
     """Between a question and its answer a person's time passes, else the server's."""
     calls = interactions_of(*script)
 
     assert [(call.duration_ms, call.person_ms) for call in calls] == times
-    assert [[turn.answered_after_ms for turn in call.turns] for call in calls] == answered_after_ms
+    assert [
+        [turn.answered_after_ms for turn in call.turns] for call in calls
+    ] == answered_after_ms
 
 
 def test_pushed_question_waits_within_the_call() -> None:
@@ -386,7 +435,11 @@ def test_listening_stream_is_one_and_each_turn_has_its_own_time() -> None:
 
     assert head.listens
     assert [each.method for each in head.notifications] == ["notifications/x"]
-    assert [turn.answered_after_ms is None for turn in whole.turns] == [False, True, False]
+    assert [turn.answered_after_ms is None for turn in whole.turns] == [
+        False,
+        True,
+        False,
+    ]
     assert len(branch.turns) == 4
 
 

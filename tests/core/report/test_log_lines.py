@@ -9,7 +9,18 @@ from typing import Any
 
 import orjson
 import pytest
-from builders import Conversation, get, hit, missed, notification, player_of, post, retry, rpc, tool
+from builders import (
+    Conversation,
+    get,
+    hit,
+    missed,
+    notification,
+    player_of,
+    post,
+    retry,
+    rpc,
+    tool,
+)
 from harmless import assert_harmless
 from hypothesis import given
 from hypothesis import strategies as st
@@ -52,7 +63,11 @@ def recording_told(name: str, dialect: str) -> Told:
     asked, answers, state = questions_of(name, dialect)
     call = tool(name, **{name: name})
     answer = retry(call, answers, state=state)
-    for request, response in ((call, asked), (answer, text(name)), (rpc(name), {name: name})):
+    for request, response in (
+        (call, asked),
+        (answer, text(name)),
+        (rpc(name), {name: name}),
+    ):
         talk = Conversation()
         number = talk.request(request)
         talk.response(number, response)
@@ -61,7 +76,10 @@ def recording_told(name: str, dialect: str) -> Told:
         exchange = observation.seal(End.COMPLETE, 1)
         said = events.response_said(observation, exchange, End.COMPLETE, 1)
         yield "response_said", said
-    yield "unread_said", events.unread_said(observation, Unread("response", name, hides_id=True))
+    yield (
+        "unread_said",
+        events.unread_said(observation, Unread("response", name, hides_id=True)),
+    )
     yield "sent_elsewhere_said", events.sent_elsewhere_said(observation, name)
     yield "unreachable_said", events.unreachable_said(name, name)
     yield "failed_said", events.failed_said(name)
@@ -74,7 +92,11 @@ def recording_told(name: str, dialect: str) -> Told:
     answering = session.talk.observation(session.post(posted(elicit(name), answers)))
     yield "request_event", events.request_event(answering)
     report = RecordingReport(name, 1, 1, None, 0, elsewhere=(name,))
-    for told in (report, replace(report, objection=name), replace(report, is_same=True)):
+    for told in (
+        report,
+        replace(report, objection=name),
+        replace(report, is_same=True),
+    ):
         yield "recording_said", events.recording_said(told)
     unchanged = replace(report, interactions=None, played=1)
     yield "recording_said", events.recording_said(unchanged)
@@ -89,12 +111,17 @@ def replay_told(name: str, dialect: str) -> Told:
     for event in events.played_events(hit(player, call)):
         yield "played_events", event
     yield "missed_event", events.missed_event(missed(player, tool(name, **{name: 1})))
-    for request in (post(notification(f"notifications/{name}")), get(f"/.well-known/{name}")):
+    for request in (
+        post(notification(f"notifications/{name}")),
+        get(f"/.well-known/{name}"),
+    ):
         harmless = player.request_received(request)
         assert isinstance(harmless, Harmless)
         yield "harmless_event", events.harmless_event(harmless)
     player.path = name
-    came_to = replace(report_of_replay(player), elsewhere=(name,), without_response=(1,))
+    came_to = replace(
+        report_of_replay(player), elsewhere=(name,), without_response=(1,)
+    )
     yield "replay_said", events.replay_said(came_to)
     asker, _ = player.interactions[0]
     yield "caught_up_said", events.caught_up_said(asker)
@@ -109,8 +136,14 @@ def call_told(name: str) -> Told:
     """Tell of a call without a client."""
     asked = {name: InputRequest(name, name)}
     for sources in ({}, {name: "rule 1"}):
-        yield "turn_said", events.turn_said(CallTurn(1, "result", asked, {}, sources, None))
-    yield "task_said", events.task_said(TaskState(name, name, asked, {"statusMessage": name}))
+        yield (
+            "turn_said",
+            events.turn_said(CallTurn(1, "result", asked, {}, sources, None)),
+        )
+    yield (
+        "task_said",
+        events.task_said(TaskState(name, name, asked, {"statusMessage": name})),
+    )
     for problem in (None, name):
         result = CallResult(name, name, problem=problem)
         yield "call_ended_event", events.call_ended_event(result)
@@ -119,7 +152,11 @@ def call_told(name: str) -> Told:
 def lines_of(name: str, dialect: str) -> dict[str, list[str]]:
     """Return the lines that each function makes of words, for people and for programs."""
     found: dict[str, list[str]] = {teller: [] for teller in TELLERS}
-    told = [*recording_told(name, dialect), *replay_told(name, dialect), *call_told(name)]
+    told = [
+        *recording_told(name, dialect),
+        *replay_told(name, dialect),
+        *call_told(name),
+    ]
     for teller, item in told:
         event, *texts = item if isinstance(item, tuple) else (item,)
         texts.append(printable_json(orjson.dumps(event).decode()))
@@ -133,11 +170,13 @@ NAMES = st.text(st.sampled_from("a\r\n\t\x1b\x85\u2028:#[]é"), min_size=1, max_
 
 
 @given(NAMES, st.sampled_from(["map", "array"]))
-def test_nobody_writes_a_line_of_the_log_but_its_recorder(name: str, dialect: str) -> None:
+def test_nobody_writes_a_line_of_the_log_but_its_recorder(
+    name: str, dialect: str
+) -> None:
     """Whatever server and client call keys, fields, tools and methods, there are as many lines."""
-    assert {teller: len(lines) for teller, lines in lines_of(name, dialect).items()} == {
-        teller: len(lines) for teller, lines in lines_of("a", dialect).items()
-    }
+    assert {
+        teller: len(lines) for teller, lines in lines_of(name, dialect).items()
+    } == {teller: len(lines) for teller, lines in lines_of("a", dialect).items()}
 
 
 @pytest.mark.parametrize("teller", TELLERS)

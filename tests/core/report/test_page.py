@@ -50,8 +50,16 @@ SCHEMA = {
         "some": {"type": "array", "items": {"enum": ["a", "b"]}},
         "ok": {"type": "boolean"},
         "long": {"type": "string"},
-        "bags": {"type": "integer", "title": "Bags", "minimum": 0, "maximum": 3, "default": 1},
-        "titled": {"oneOf": [{"const": "r", "title": "red"}, {"const": "g", "title": "green"}]},
+        "bags": {
+            "type": "integer",
+            "title": "Bags",
+            "minimum": 0,
+            "maximum": 3,
+            "default": 1,
+        },
+        "titled": {
+            "oneOf": [{"const": "r", "title": "red"}, {"const": "g", "title": "green"}]
+        },
         "named": {"enum": ["r", "g"], "enumNames": ["red", "green"]},
         "unoffered": {"type": "array", "items": {"enum": ["red"]}, "minItems": 1},
     },
@@ -60,7 +68,9 @@ SCHEMA = {
 
 
 def page_of(
-    cassette: Cassette, replay: ReplayReport | None = None, first: Cassette | None = None
+    cassette: Cassette,
+    replay: ReplayReport | None = None,
+    first: Cassette | None = None,
 ) -> Node:
     """Return the page of a cassette, which is as every page must be."""
     html = "".join(page(cassette, ASSETS, replay, first))
@@ -85,7 +95,11 @@ FORM = {"message": "Sure?", "requestedSchema": SCHEMA}
 URL = {"mode": "url", "message": "Pay", "url": "javascript:x"}
 SPOKEN = {"role": "user", "content": {"type": "text", "text": "Why?"}}
 SAMPLING = {"systemPrompt": "Be brief.", "messages": [SPOKEN, "odd"], "maxTokens": 9}
-SAMPLED = {"role": "assistant", "model": "m1", "content": {"type": "text", "text": "So."}}
+SAMPLED = {
+    "role": "assistant",
+    "model": "m1",
+    "content": {"type": "text", "text": "So."},
+}
 ROOTS = {"roots": [{"uri": "file:///a", "name": "a"}, {"uri": "b:c"}]}
 QUESTIONS: tuple[tuple[str, Any, Any], ...] = (
     ("elicitation/create", FORM, {"action": "accept", "content": {**CONTENT, "token": "<github:1>"}}),
@@ -110,7 +124,15 @@ ENDINGS: tuple[Any, ...] = (
     {"content": [{"type": "image", "mimeType": "image/png", "data": "A" * 8}]},
     {"content": [{"type": "resource_link", "uri": "file:///x"}]},
     {"content": [{"type": "resource", "resource": {"uri": "a:b", "text": "in"}}, 5]},
-    {"contents": [{"uri": "ui://a", "mimeType": "text/html;profile=mcp-app", "text": "<p>'\"&"}]},
+    {
+        "contents": [
+            {
+                "uri": "ui://a",
+                "mimeType": "text/html;profile=mcp-app",
+                "text": "<p>'\"&",
+            }
+        ]
+    },
     b'{"jsonrpc":"2.0","id":1,"result":5}',
     stream(*[progress(7)] * 6, answer(CALL, text("end"))),
 )
@@ -175,7 +197,17 @@ PAGES: dict[str, Callable[[], Node]] = {
 }
 OUTLINED = {"questions": ("question",), "endings": ("chips", "said", "final")}
 """The classes of a page's elements that are enough to show; else it is head and calls."""
-TOLD = ("type", "href", "width", "data-is", "open", "checked", "selected", "disabled", "hidden")
+TOLD = (
+    "type",
+    "href",
+    "width",
+    "data-is",
+    "open",
+    "checked",
+    "selected",
+    "disabled",
+    "hidden",
+)
 
 
 def outline(made: Node, indent: str = "") -> Iterator[str]:
@@ -189,7 +221,11 @@ def outline(made: Node, indent: str = "") -> Iterator[str]:
         named += f" #{facts['id']}" if "id" in facts else ""
         named += "".join(f" {each}={facts[each]!r}" for each in TOLD if each in facts)
         if all(isinstance(each, str) for each in child.children):
-            yield f"{indent}{named} {child.raw_text!r}" if child.children else f"{indent}{named}"
+            yield (
+                f"{indent}{named} {child.raw_text!r}"
+                if child.children
+                else f"{indent}{named}"
+            )
         else:
             yield f"{indent}{named}"
             yield from outline(child, indent + "  ")
@@ -218,7 +254,9 @@ def test_long_values_are_cut() -> None:
 
 # Whatever is recorded
 
-MARKUP = st.sampled_from(["<script>", "</", "<!--", "-->", "&lt;", '"', "'", ">", "{{ 1 }}", "]]>"])
+MARKUP = st.sampled_from(
+    ["<script>", "</", "<!--", "-->", "&lt;", '"', "'", ">", "{{ 1 }}", "]]>"]
+)
 TEXTS = st.lists(st.text(max_size=5) | MARKUP, max_size=6).map("".join)
 
 
@@ -233,7 +271,10 @@ def test_recorded_texts_are_inert(words: str) -> None:
 
     assert _outline(drawn) <= _harmless_outline()
     for node in drawn.every():
-        for value in (*node.attributes.values(), *(c for c in node.children if isinstance(c, str))):
+        for value in (
+            *node.attributes.values(),
+            *(c for c in node.children if isinstance(c, str)),
+        ):
             assert all(line.isprintable() for line in value.split("\n")), value
 
 
@@ -251,20 +292,30 @@ def _harmless_outline() -> set[tuple[str, frozenset[str]]]:
 
 def _page_of_words(words: str) -> Node:
     """Return the page of two cassettes in which all texts are these words, replayed with a miss."""
-    ask: dict[str, Any] = {"resultType": "input_required", "inputRequests": {words: form(words)}}
+    ask: dict[str, Any] = {
+        "resultType": "input_required",
+        "inputRequests": {words: form(words)},
+    }
     properties = {words: {"title": words, "description": words, "enum": [words, words]}}
-    ask["inputRequests"][words]["params"]["requestedSchema"] = {"properties": properties}
+    ask["inputRequests"][words]["params"]["requestedSchema"] = {
+        "properties": properties
+    }
     call = changed(tool(words), "params", "arguments", to={words: words})
     script = (
         (call, ask),
-        (retry(call, {words: {"action": "accept", "content": {words: words}}}), text(words)),
+        (
+            retry(call, {words: {"action": "accept", "content": {words: words}}}),
+            text(words),
+        ),
         (tool("x"), {words: words, "isError": True}),
         (get("/x"), words.encode("utf-8", "replace")),
     )
     player = player_of(*script)
     missed(player, tool(words, env=words))
     first = loaded(cassette_of((CALL, text(words))), "first.json")
-    return page_of(loaded(cassette_of(*script), f"{words}.json"), report_of_replay(player), first)
+    return page_of(
+        loaded(cassette_of(*script), f"{words}.json"), report_of_replay(player), first
+    )
 
 
 MEMBERS = [
@@ -283,7 +334,8 @@ MEMBERS = [
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(0, 9) | st.text(max_size=5),
     lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(MEMBERS), inner, max_size=3)
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(MEMBERS), inner, max_size=3)
     ),
     max_leaves=20,
 )
@@ -311,7 +363,9 @@ def test_calls_that_overlapped_stand_so_on_the_axis_of_their_session() -> None:
     for interaction in talk.interactions:
         (exchange,) = interaction.exchanges
         began, ended, after = times[interaction.number]
-        changed[exchange] = replace(exchange, started_ms=began, ended_ms=ended, ended_after=after)
+        changed[exchange] = replace(
+            exchange, started_ms=began, ended_ms=ended, ended_after=after
+        )
     made = page_of(talk.with_exchanges(changed))
     bars = []
     for number in times:

@@ -36,7 +36,14 @@ from harmless import HOSTILE, assert_harmless
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from messages import NO, YES, asks, form, text
-from pushing import SESSION, PushingSession, asked_once, elicit, in_sealed_session, posted
+from pushing import (
+    SESSION,
+    PushingSession,
+    asked_once,
+    elicit,
+    in_sealed_session,
+    posted,
+)
 
 from mrtr_cassette.core.answers.forms import Asked
 from mrtr_cassette.core.answers.fulfilment import CallTurn, Unanswered
@@ -113,7 +120,9 @@ def test_long_summaries_are_cut() -> None:
 
 def test_reads_after_other_writes_are_told() -> None:
     """How many, which, how often, and by what they are held to the writes before them."""
-    player = player_of((tool("set"), text("x")), (tool("get"), text("1")), reads=["get"])
+    player = player_of(
+        (tool("set"), text("x")), (tool("get"), text("1")), reads=["get"]
+    )
     for _ in range(2):
         play(player, tool("get"))
     report = report_of_replay(player)
@@ -130,12 +139,16 @@ def test_reads_after_other_writes_are_told() -> None:
 
 def saved() -> dict[str, Any]:
     """Return a report with a miss that has a nearest call, one that has none, and harmless traffic."""
-    player = player_of((tool("deploy", env="prod"), text("x")), (tool("ask"), asks("a")))
+    player = player_of(
+        (tool("deploy", env="prod"), text("x")), (tool("ask"), asks("a"))
+    )
     play(player, tool("deploy", env="prod"))
     missed(player, tool("deploy", env="test"))
     missed(player, rpc("odd/method"))
     player.request_received(post(rpc("ping")))
-    data: dict[str, Any] = json.loads(orjson.dumps(summary_data(report_of_replay(player))))
+    data: dict[str, Any] = json.loads(
+        orjson.dumps(summary_data(report_of_replay(player)))
+    )
     return data
 
 
@@ -149,7 +162,11 @@ def test_report_is_read_as_it_was() -> None:
 
 @pytest.mark.parametrize(
     ("raw", "said"),
-    [(b"<testsuite/>", "."), (b"[]", "list"), (b'{"cassette":"c.json"}', "interactions")],
+    [
+        (b"<testsuite/>", "."),
+        (b"[]", "list"),
+        (b'{"cassette":"c.json"}', "interactions"),
+    ],
 )
 def test_other_files_are_no_reports(raw: bytes, said: str) -> None:
     """XML, a list and other JSON are refused."""
@@ -174,10 +191,17 @@ def test_report_has_no_secrets() -> None:
 
 # Calls
 
-REQUESTS = {"confirm": InputRequest("form", "Deploy?"), "where": InputRequest("roots", "")}
+REQUESTS = {
+    "confirm": InputRequest("form", "Deploy?"),
+    "where": InputRequest("roots", ""),
+}
 SECRET = {"action": "accept", "content": {"pin": "sesame"}}
-TURN = CallTurn(1, "result", REQUESTS, {"confirm": SECRET}, {"confirm": "rule 1"}, "sha256:0")
-ASKED = Unanswered(Asked("tools/call", "deploy", {}, 2, REQUESTS), "where", "nothing answers it")
+TURN = CallTurn(
+    1, "result", REQUESTS, {"confirm": SECRET}, {"confirm": "rule 1"}, "sha256:0"
+)
+ASKED = Unanswered(
+    Asked("tools/call", "deploy", {}, 2, REQUESTS), "where", "nothing answers it"
+)
 
 
 def called(**facts: Any) -> CallResult:
@@ -188,7 +212,10 @@ def called(**facts: Any) -> CallResult:
 @pytest.mark.parametrize(
     ("result", "text"),
     [
-        ({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}, "a\nb"),
+        (
+            {"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+            "a\nb",
+        ),
         (
             {"content": [{"type": "image", "data": "AAAA", "mimeType": "image/png"}]},
             "[image/png, about 3 bytes]",
@@ -230,7 +257,11 @@ def replay(report: ReplayReport) -> str:
     """Return a replay as text, as its event, as data and as XML."""
     event, line = replay_said(report)
     assert line == summary_text(report)
-    forms = (json_of(event), json_of(summary_data(report), indent=1), junit(report).decode())
+    forms = (
+        json_of(event),
+        json_of(summary_data(report), indent=1),
+        junit(report).decode(),
+    )
     return "\n".join([line, *forms])
 
 
@@ -244,7 +275,11 @@ def harmless() -> ReplayReport:
     """Return a replay of which all was played, and that got what any server answers."""
     player = player_of((CALL, text("x")))
     play(player, CALL)
-    for request in (post(rpc("ping")), post(rpc("ping", number=2)), get("/.well-known/x")):
+    for request in (
+        post(rpc("ping")),
+        post(rpc("ping", number=2)),
+        get("/.well-known/x"),
+    ):
         player.request_received(request)
     return report_of_replay(player)
 
@@ -343,7 +378,10 @@ def test_what_a_run_came_to_is_an_error_of_the_library() -> None:
     """It has the misses, the calls that were not played, or why nothing was published."""
     miss = miss_report(miss_of(ONE, tool("b")), Cassette("c.json"))
     (one,) = details_of(loaded(cassette_of((tool("a"), text("x"))))).interactions
-    missed_, unplayed = MissesError("c.json", [miss, miss]), UnplayedError("c.json", [one])
+    missed_, unplayed = (
+        MissesError("c.json", [miss, miss]),
+        UnplayedError("c.json", [one]),
+    )
     unpublished = UnpublishedError("c.json", "all 2 requests got 404")
 
     head = "2 requests had no recorded answer on c.json"
@@ -365,14 +403,18 @@ def test_every_reason_has_a_way_out() -> None:
     """Each reason comes with what the user can do about it."""
     call = missed(player_of((CALL, text("x"))), tool("y")).call
     for reason in Reason:
-        assert all(miss_report(Miss(call, reason, "detail"), Cassette("f")).fixes), reason
+        assert all(miss_report(Miss(call, reason, "detail"), Cassette("f")).fixes), (
+            reason
+        )
 
 
 def test_way_out_is_the_whole_command_of_the_front() -> None:
     """With file, server and options of the cassette, quoted; what a client sent is no slot."""
     miss = missed(player_of((CALL, text("x"))), tool("deploy", env="<<ignore_values>>"))
     over_http = Cassette("my c.json", "http://ada:pw@h:1/m?a&b", "verbatim")
-    on_pipes = Cassette("c.json", "node ~/s.mjs 'a b' ;", seals_answers=True, transport="stdio")
+    on_pipes = Cassette(
+        "c.json", "node ~/s.mjs 'a b' ;", seals_answers=True, transport="stdio"
+    )
     server = "node '~/my s.mjs' '{port}'"
     started = Cassette("c.json", "http://localhost/api", command=server)
     unknown = (
@@ -382,7 +424,10 @@ def test_way_out_is_the_whole_command_of_the_front() -> None:
 
     def told(cassette: Cassette, terms: Terms) -> str:
         report = miss_report(miss, cassette, terms=terms)
-        assert '/arguments/env: recorded "prod", received "<<ignore_values>>"' in report.text
+        assert (
+            '/arguments/env: recorded "prod", received "<<ignore_values>>"'
+            in report.text
+        )
         first, second = report.fixes
         assert first == "send the recorded arguments"
         return second.removeprefix("record this call too with ")
@@ -405,7 +450,10 @@ def test_way_out_is_the_whole_command_of_the_front() -> None:
     hidden = replace(started, command="node --key <jwt:1> s.mjs")
     assert told(hidden, SHELL_TERMS).endswith("--upstream 'SERVER ARGS'")
     for cassette in unknown:
-        assert told(cassette, SHELL_TERMS) == f"{record} --append --output c.json --upstream URL"
+        assert (
+            told(cassette, SHELL_TERMS)
+            == f"{record} --append --output c.json --upstream URL"
+        )
     assert told(over_http, LIBRARY_TERMS) == (
         "record('http://h:1/m?a&b', 'my c.json', existing=\"append\", request_state=\"verbatim\")"
     )
@@ -419,7 +467,11 @@ def test_way_out_is_the_whole_command_of_the_front() -> None:
         (1, 2, False),
         ("2026-11-28T12:00:00Z", "2026-11-29T09:30:00Z", True),
         (1764331200, 1764417600.5, True),
-        ("8d2f6a1e-3b4c-4d5e-8f90-a1b2c3d4e5f6", "0d2f6a1e3b4c4d5e8f90a1b2c3d4e5f6", True),
+        (
+            "8d2f6a1e-3b4c-4d5e-8f90-a1b2c3d4e5f6",
+            "0d2f6a1e3b4c4d5e8f90a1b2c3d4e5f6",
+            True,
+        ),
         ("2026-11-28T12:00:00Z", "never", False),
     ],
 )
@@ -428,8 +480,12 @@ def test_only_what_differs_in_every_run_may_be_left_out(
 ) -> None:
     """Times and random ids are, and no value that a client chose: it would get another's answer."""
     player = player_of((tool("note", at=recorded), text("x")))
-    fixes = report_of_miss(missed(player, tool("note", at=received)), player, SHELL_TERMS).fixes
-    offered = "leave what differs in every run out of matching with --ignore /arguments/at"
+    fixes = report_of_miss(
+        missed(player, tool("note", at=received)), player, SHELL_TERMS
+    ).fixes
+    offered = (
+        "leave what differs in every run out of matching with --ignore /arguments/at"
+    )
     assert (offered in fixes) == is_offered
     assert ("--ignore" in str(fixes)) == is_offered
 
@@ -443,7 +499,9 @@ def test_sampled_text_may_be_left_out() -> None:
     play(player, CALL)
     miss = missed(player, retry(CALL, said[1]))
     last = report_of_miss(miss, player, SHELL_TERMS).fixes[-1]
-    assert last.endswith("out of matching with --ignore /inputResponses/say/content/text")
+    assert last.endswith(
+        "out of matching with --ignore /inputResponses/say/content/text"
+    )
 
 
 @pytest.mark.parametrize(
@@ -454,7 +512,9 @@ def test_sampled_text_may_be_left_out() -> None:
         (Repeat.AUTO, rpc("odd/method"), "say so with --reads odd/method"),
     ],
 )
-def test_what_was_played_may_be_said_to_read(repeat: Repeat, called: Any, offered: str) -> None:
+def test_what_was_played_may_be_said_to_read(
+    repeat: Repeat, called: Any, offered: str
+) -> None:
     """The way out names it; where that doesn't help, the call can be allowed again."""
     player = player_of((called, text("x")), repeat=repeat)
     play(player, called)
@@ -503,7 +563,8 @@ def test_long_texts_are_shown_where_they_differ(after: str, *, ends: bool) -> No
     before = "x" * 10_000
     recorded, received = (f"{before}{part}{after}" for part in ("old", "new"))
     miss = missed(
-        player_of((tool("deploy", text=recorded), text("x"))), tool("deploy", text=received)
+        player_of((tool("deploy", text=recorded), text("x"))),
+        tool("deploy", text=received),
     )
 
     report = miss_report(miss, Cassette("f"))
@@ -524,7 +585,10 @@ def test_long_texts_are_shown_where_they_differ(after: str, *, ends: bool) -> No
         (tool("x"), 'tools/call "x"'),
         (retry(tool("x"), {}), 'tools/call "x", answering nothing'),
         (retry(tool("x"), {"b": 1, "a": 1}), 'tools/call "x", answering a, b'),
-        (retry(tool("x"), state="S"), 'tools/call "x", answering nothing, echoing a request state'),
+        (
+            retry(tool("x"), state="S"),
+            'tools/call "x", answering nothing, echoing a request state',
+        ),
         (
             tool("x", long="v" * 300),
             f'tools/call "x" with {{"long":"{"v" * 191}… (111 more characters)',
@@ -551,15 +615,24 @@ def test_miss_steers_neither_terminal_nor_runner() -> None:
         (rpc(HOSTILE), rpc("x" + HOSTILE)),
     ):
         miss = missed(player_of((recorded, Answer((b"x",)))), received)
-        reports.append(miss_report(miss, Cassette(HOSTILE), lambda text: text + HOSTILE))
+        reports.append(
+            miss_report(miss, Cassette(HOSTILE), lambda text: text + HOSTILE)
+        )
     ask = {"inputRequests": {HOSTILE: form(HOSTILE)}, "resultType": "input_required"}
     player = player_of((CALL, ask), (retry(CALL, {HOSTILE: YES}), text("x")))
     play(player, CALL)
-    reports.append(miss_report(missed(player, retry(CALL, {HOSTILE: NO})), Cassette("f")))
+    reports.append(
+        miss_report(missed(player, retry(CALL, {HOSTILE: NO})), Cassette("f"))
+    )
     for report in reports:
         assert_harmless(report.text)
         assert annotation(report).isprintable()
-        for shown in (report.request, report.detail, *report.questions, *map(str, report.fixes)):
+        for shown in (
+            report.request,
+            report.detail,
+            *report.questions,
+            *map(str, report.fixes),
+        ):
             assert shown.isprintable()
         for difference in report.differences:
             assert all(each is None or each.isprintable() for each in difference)
@@ -579,7 +652,11 @@ def test_annotation_is_one_line_that_names_the_file() -> None:
 
 QUESTIONS = {
     "resultType": "input_required",
-    "inputRequests": {"a": form("Sure?"), "b": {"method": "roots/list"}, "c": form("Why?")},
+    "inputRequests": {
+        "a": form("Sure?"),
+        "b": {"method": "roots/list"},
+        "c": form("Why?"),
+    },
 }
 ASKING: tuple[Step, ...] = (
     (CALL, QUESTIONS),
@@ -606,7 +683,9 @@ def not_recorded() -> Miss:
         Difference("/inputRequests/a/params/message", '"a?"', '"b?"'),
         Difference("/requestState", '"…"', None),
     )
-    return unrecorded(call, "the live server asks something else in turn 1", asking, differences)
+    return unrecorded(
+        call, "the live server asks something else in turn 1", asking, differences
+    )
 
 
 PUSHING = asked_once(elicit(), YES, CALL, text("done"))
@@ -617,7 +696,9 @@ MISSES: dict[str, Miss] = {
     "wrong answers": miss_of(
         loaded(cassette_of(*ASKING)), CALL, retry(CALL, {"a": NO, "b": 2, "c": 1})
     ),
-    "a wrong answer to a push": miss_of(PUSHING, in_sealed_session(posted(elicit(), NO))),
+    "a wrong answer to a push": miss_of(
+        PUSHING, in_sealed_session(posted(elicit(), NO))
+    ),
     "played up": miss_of(ONE, CALL, CALL),
     "played up in a session": miss_of((IN_SESSION, text("x")), IN_SESSION, IN_SESSION),
     "another body": miss_of((b"one", b"x"), b"two"),
@@ -665,7 +746,10 @@ def test_error_has_the_id_as_the_client_spelled_it(identity: bytes) -> None:
         b'{"jsonrpc":"2.0","id":%s,%s' % (identity, error)
     )
     for other in (post(notification("n")), post(b"junk"), get("/")):
-        assert upstream_error_body(other, "refused") == b'{"jsonrpc":"2.0","id":null,' + error
+        assert (
+            upstream_error_body(other, "refused")
+            == b'{"jsonrpc":"2.0","id":null,' + error
+        )
 
 
 # Events
@@ -688,7 +772,9 @@ def observed(request: Any, response: Any) -> Any:
 
 def ended(observation: Any, at_ms: float) -> Said:
     """Say the end of an exchange as it is recorded."""
-    return response_said(observation, observation.seal(End.COMPLETE, at_ms), End.COMPLETE, at_ms)
+    return response_said(
+        observation, observation.seal(End.COMPLETE, at_ms), End.COMPLETE, at_ms
+    )
 
 
 def exchanges() -> Told:
@@ -772,7 +858,9 @@ TELLERS: tuple[Callable[[], Told], ...] = (
 
 
 @pytest.mark.parametrize("teller", TELLERS)
-def test_event_and_its_line(teller: Callable[[], Told], *, updates_goldens: bool) -> None:
+def test_event_and_its_line(
+    teller: Callable[[], Told], *, updates_goldens: bool
+) -> None:
     """Programs get facts, and people the line below them."""
     lines = []
     for told in teller():
@@ -785,7 +873,9 @@ def test_event_and_its_line(teller: Callable[[], Told], *, updates_goldens: bool
 @pytest.mark.parametrize("name", [rb"\ud800", rb"a\u0000b", rb"\u001b[31m"])
 def test_lines_for_programs_are_json_whatever_was_asked(name: bytes) -> None:
     """Every event can be written as JSON, and the text of a miss as UTF-8."""
-    request = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"%s"}}' % name
+    request = (
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"%s"}}' % name
+    )
     observation = observed(request, text("x"))
     player = player_of((request, text("x")))
     decision = hit(player, request)

@@ -133,13 +133,16 @@ _MADE_UP: dict[str, Callable[[str], str]] = {
     "digits": lambda length: digits(int(length)),
     "armoured": armoured,
 }
-_HOLE = re.compile(r"\{(?:(JWT|JWE|GITHUB|BASIC|\+)|(fill|FILL|low|digits|armoured):([^}]+))\}")
+_HOLE = re.compile(
+    r"\{(?:(JWT|JWE|GITHUB|BASIC|\+)|(fill|FILL|low|digits|armoured):([^}]+))\}"
+)
 
 
 def _made_up(text: str) -> str:
     """Put secrets together, such as `gh{+}p_{fill:36}`; what has no hole stays."""
     return _HOLE.sub(
-        lambda hole: _NAMED_SECRETS[hole[1]] if hole[1] else _MADE_UP[hole[2]](hole[3]), text
+        lambda hole: _NAMED_SECRETS[hole[1]] if hole[1] else _MADE_UP[hole[2]](hole[3]),
+        text,
     )
 
 
@@ -161,7 +164,8 @@ SHAPES = tuple((rule, _made_up(parts)) for rule, parts in _rows_of("shapes.tsv")
 """Secrets that their own shape tells, and the rule of each."""
 
 IN_CONTEXT = tuple(
-    (rule, _secret(secret), json.loads(text)) for rule, secret, text in _rows_of("in-context.tsv")
+    (rule, _secret(secret), json.loads(text))
+    for rule, secret, text in _rows_of("in-context.tsv")
 )
 """Secrets that the text around them tells: rule, secret, and the text with a hole for it."""
 
@@ -177,18 +181,26 @@ def _shaped() -> list[Planted]:
     for index, (rule, secret) in enumerate(SHAPES):
         place = JSON_PLACES[index % len(JSON_PLACES)]
         raw = json.dumps({"note": f"it is {secret}, keep it", "list": [secret]})
-        rows.append(Planted(f"{rule} {index} in {place.value}", place, raw, secret, rule))
+        rows.append(
+            Planted(f"{rule} {index} in {place.value}", place, raw, secret, rule)
+        )
     for index, (rule, secret, text) in enumerate(IN_CONTEXT):
         place = JSON_PLACES[index % len(JSON_PLACES)]
         raw = json.dumps(text.format(secret))
-        rows.append(Planted(f"{rule} context {index} in {place.value}", place, raw, secret, rule))
+        rows.append(
+            Planted(
+                f"{rule} context {index} in {place.value}", place, raw, secret, rule
+            )
+        )
     return rows
 
 
 def _ambiguous() -> list[Planted]:
     """Return values under names that also mean harmless things."""
     planted = []
-    for index, (name, spelled, rule, companions) in enumerate(_rows_of("ambiguous.tsv")):
+    for index, (name, spelled, rule, companions) in enumerate(
+        _rows_of("ambiguous.tsv")
+    ):
         place = JSON_PLACES[index % len(JSON_PLACES)]
         secret, beside = _made_up(spelled), json.loads(companions)
         companion = next(iter(beside), "")
@@ -204,7 +216,9 @@ def _ambiguous() -> list[Planted]:
     return planted
 
 
-def _blob(name: str, place: Place, text: str, rule: str, member: str = "blob") -> Planted:
+def _blob(
+    name: str, place: Place, text: str, rule: str, member: str = "blob"
+) -> Planted:
     blob = base64.b64encode(text.encode()).decode()
     raw = json.dumps({"contents": [{"uri": "file:///a", member: blob}]})
     return Planted(name, place, raw, blob, rule)
@@ -214,12 +228,25 @@ PLANTED: tuple[Planted, ...] = (
     *_shaped(),
     *_ambiguous(),
     *(
-        Planted(f"line {number} of planted", Place(place), _made_up(raw), _secret(secret), rule)
+        Planted(
+            f"line {number} of planted",
+            Place(place),
+            _made_up(raw),
+            _secret(secret),
+            rule,
+        )
         for number, (place, rule, secret, raw) in enumerate(_rows_of("planted.tsv"))
     ),
     _blob("blob", Place.RESULT, f"{GITHUB}\n", "github"),
-    _blob("blob with a name", Place.EVENT, "HOST=db\nDB_PASSWORD=made-up\n", "password"),
-    _blob("blob of JSON", Place.ARGUMENTS, '{"user": "nobody", "apiKey": "made up"}', "api-key"),
+    _blob(
+        "blob with a name", Place.EVENT, "HOST=db\nDB_PASSWORD=made-up\n", "password"
+    ),
+    _blob(
+        "blob of JSON",
+        Place.ARGUMENTS,
+        '{"user": "nobody", "apiKey": "made up"}',
+        "api-key",
+    ),
     _blob("blob of a key file", Place.RESULT, armoured("PRIVATE"), "private-key"),
     _blob("blob with a mark", Place.RESULT, "\ufeffpassword=made-up\n", "password"),
     _blob("data", Place.RESULT, f"the key is {GITHUB}", "github", member="data"),
@@ -244,7 +271,9 @@ PLANTED: tuple[Planted, ...] = (
         armoured("PRIVATE"),
         "private-key",
     ),
-    Planted("encoded header", Place.HEADER, encoded_header(f"é {GITHUB}"), GITHUB, "github"),
+    Planted(
+        "encoded header", Place.HEADER, encoded_header(f"é {GITHUB}"), GITHUB, "github"
+    ),
 )
 
 
@@ -265,7 +294,9 @@ LOOK_ALIKES: tuple[Planted, ...] = (
     Planted(
         "ids of JSON lines",
         Place.MESSAGE,
-        '{"jsonrpc":"2.0","id":"SHAPE"}\n{"jsonrpc":"2.0","id":"SHAPE"}\n'.replace("SHAPE", GITHUB),
+        '{"jsonrpc":"2.0","id":"SHAPE"}\n{"jsonrpc":"2.0","id":"SHAPE"}\n'.replace(
+            "SHAPE", GITHUB
+        ),
     ),
     Planted(
         "text with colons",

@@ -22,7 +22,9 @@ def key(request: bytes) -> CallKey:
 
 def sealed_answers(answers: object) -> Any:
     """Return what is kept of a retry's answers."""
-    return json.loads(seal_answers(retry(DEPLOY, answers, state="S")))["params"]["inputResponses"]
+    return json.loads(seal_answers(retry(DEPLOY, answers, state="S")))["params"][
+        "inputResponses"
+    ]
 
 
 def hash_of(value: bytes) -> str:
@@ -48,7 +50,12 @@ def hash_of(value: bytes) -> str:
         ({"a": {"id": "4711"}}, {"a": hash_of(b'{"id":"4711"}')}),
         (
             {"a": {"action": "accept", "content": {"id": "4711", "action": "accept"}}},
-            {"a": {"action": "accept", "content": hash_of(b'{"action":"accept","id":"4711"}')}},
+            {
+                "a": {
+                    "action": "accept",
+                    "content": hash_of(b'{"action":"accept","id":"4711"}'),
+                }
+            },
         ),
         (
             {"a": {"action": "accept", "4711": True}},
@@ -76,18 +83,24 @@ def test_of_answers_only_hashes_are_kept(answers: object, sealed: object) -> Non
 
 def test_sealing_answers_changes_nothing_else() -> None:
     """Around the answers every byte stays, and what has been sealed stays as it is."""
-    body = retry(DEPLOY.replace(b"3", b"3.0"), {"a": "x"}, state="S").replace(b',"', b' ,"')
+    body = retry(DEPLOY.replace(b"3", b"3.0"), {"a": "x"}, state="S").replace(
+        b',"', b' ,"'
+    )
 
     sealed = seal_answers(body)
 
-    assert sealed == body.replace(b'{"a":"x"}', b'{"a":"%s"}' % hash_of(b'"x"').encode())
+    assert sealed == body.replace(
+        b'{"a":"x"}', b'{"a":"%s"}' % hash_of(b'"x"').encode()
+    )
     assert seal_answers(sealed) == sealed
 
 
 ELICITED = b'{"jsonrpc": "2.0","id":"pushed","result":{"action":"accept","content":{"pin":1234}}}'
 
 
-SAMPLED = b'{"jsonrpc":"2.0","id":7,"result":{"role":"assistant","content":{"text":"1234"}}}'
+SAMPLED = (
+    b'{"jsonrpc":"2.0","id":7,"result":{"role":"assistant","content":{"text":"1234"}}}'
+)
 
 
 RESULT = b'{"jsonrpc":"2.0","id":7,"result":%s}'
@@ -96,8 +109,14 @@ RESULT = b'{"jsonrpc":"2.0","id":7,"result":%s}'
 @pytest.mark.parametrize(
     "body",
     [
-        *(retry(DEPLOY, it, state="S") for it in ("1234", 1234, True, ["1234"], [[1234]])),
-        *(RESULT % it for it in (b'"1234"', b"1234", b"false", b"0", b"[1234]", b'{"id":"1234"}')),
+        *(
+            retry(DEPLOY, it, state="S")
+            for it in ("1234", 1234, True, ["1234"], [[1234]])
+        ),
+        *(
+            RESULT % it
+            for it in (b'"1234"', b"1234", b"false", b"0", b"[1234]", b'{"id":"1234"}')
+        ),
         # A member that comes twice or is escaped.
         b'{"params":{"inputResponses":{"a":1234}},"params":{}}',
         b'{"params":{"inputResponses":{"a":1234},"inputResponses":null}}',

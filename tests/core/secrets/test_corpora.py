@@ -15,7 +15,10 @@ TESTS = Path(__file__).parents[2]
 PATHS = sysconfig.get_paths()
 CORPORA = {
     "standard library": (Path(PATHS["stdlib"]), (".py",)),
-    "packages of Python": (Path(PATHS["purelib"]), (".py", ".pyi", ".md", ".txt", ".toml")),
+    "packages of Python": (
+        Path(PATHS["purelib"]),
+        (".py", ".pyi", ".md", ".txt", ".toml"),
+    ),
     "packages of Node": (
         TESTS / "peers" / "node_modules",
         (".js", ".ts", ".mjs", ".cjs", ".json", ".md", ".html"),
@@ -39,7 +42,11 @@ def _files(corpus: str) -> Iterator[Path]:
     for path in root.rglob("*"):
         folders = path.relative_to(root).parts[:-1]
         # Nobody can tell a password that a test made up from a real one.
-        if path.suffix in suffixes and _ELSEWHERE.isdisjoint(folders) and path.is_file():
+        if (
+            path.suffix in suffixes
+            and _ELSEWHERE.isdisjoint(folders)
+            and path.is_file()
+        ):
             yield path
 
 
@@ -55,7 +62,9 @@ def _sample(corpus: str) -> list[Path]:
 
 def _is_changed(path: Path) -> bool:
     text = path.read_bytes()[:LARGEST].decode("utf-8", "ignore")
-    body = json.dumps({"result": {"content": [{"type": "text", "text": text}]}}).encode()
+    body = json.dumps(
+        {"result": {"content": [{"type": "text", "text": text}]}}
+    ).encode()
     return REDACTOR.body(body, "application/json") != body
 
 

@@ -15,7 +15,9 @@ from mrtr_cassette.core.wire.http import Headers, Request
 BASIC = "Basic " + b64encode(b"bob:hunter2-4711").decode()
 
 
-def credentials(*headers: tuple[str, str], ours: bool = False, disabled: str = "") -> Credentials:
+def credentials(
+    *headers: tuple[str, str], ours: bool = False, disabled: str = ""
+) -> Credentials:
     """Return what knows the credentials in these headers."""
     rules = RedactionRules(disabled=(disabled,) if disabled else ())
     made = Credentials(Redactor(rules, lambda _rule, _secret: "1"))
@@ -66,15 +68,24 @@ def test_credential_is_replaced_wherever_it_is_repeated(
         ("MCP-Protocol-Version", "2026-07-28", False),
     ],
 )
-def test_header_that_a_user_adds_may_be_a_credential(name: str, value: str, is_one: bool) -> None:  # noqa: FBT001
+def test_header_that_a_user_adds_may_be_a_credential(
+    name: str,
+    value: str,
+    is_one: bool,  # noqa: FBT001
+) -> None:
     """What a user gives to the recorder is one, unless it is known to be none or reads as words."""
-    assert (credentials((name, value), ours=True).known.seal_text(value) != value) is is_one
+    assert (
+        credentials((name, value), ours=True).known.seal_text(value) != value
+    ) is is_one
 
 
 @pytest.mark.parametrize("disabled", ["authorization", "credentials"])
 def test_rule_that_is_switched_off_makes_no_credential(disabled: str) -> None:
     """What a user switched off stays readable."""
-    headers: Headers = (("Authorization", "Bearer kq7x-4711"), ("X-Tenant", "kq7x-4712"))
+    headers: Headers = (
+        ("Authorization", "Bearer kq7x-4711"),
+        ("X-Tenant", "kq7x-4712"),
+    )
     sealed = credentials(*headers, ours=True, disabled=disabled).known.seal_text(
         "kq7x-4711 kq7x-4712"
     )
@@ -87,7 +98,9 @@ def test_credential_is_replaced_in_all_parts_of_a_request() -> None:
     """Target, headers and body of a request are searched; a target stays one."""
     known = credentials(("Authorization", "Bearer kq7x/4711"))
     headers = (("Mcp-Param-Note", "has kq7x/4711"),)
-    request = Request("POST", "/mcp/kq7x/4711?a=kq7x%2F4711", headers, b'{"a":"kq7x\\/4711"}')
+    request = Request(
+        "POST", "/mcp/kq7x/4711?a=kq7x%2F4711", headers, b'{"a":"kq7x\\/4711"}'
+    )
 
     assert known.known.sealed_request(request) == Request(
         "POST",
@@ -99,7 +112,9 @@ def test_credential_is_replaced_in_all_parts_of_a_request() -> None:
 
 def test_session_ids_of_a_replay_stay() -> None:
     """A replay gives surrogates out, which are no credentials."""
-    known = Credentials(Redactor(RedactionRules(), lambda *_: "1"), seals_sessions=False)
+    known = Credentials(
+        Redactor(RedactionRules(), lambda *_: "1"), seals_sessions=False
+    )
     known.seen((("Mcp-Session-Id", "mrtr-session:1"),))
 
     assert known.known.seal_text("mrtr-session:1") == "mrtr-session:1"
@@ -114,7 +129,10 @@ def test_what_a_user_gives_is_never_forgotten() -> None:
             headers=(("X-Tenant", "kq7x-tenant"),),
             query=(("x-vault-token", "kq7x-query"),),
             target=f"/mcp?config={config}",
-            environment=(("SERVICE_TOKEN", "kq7x-variable"), ("DB_PASSWORD", "postgres")),
+            environment=(
+                ("SERVICE_TOKEN", "kq7x-variable"),
+                ("DB_PASSWORD", "postgres"),
+            ),
             command="server --api-key=kq7x-argument postgres://bob:kq7x-url@db",
         )
     )

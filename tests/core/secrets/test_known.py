@@ -30,7 +30,9 @@ def known(*texts: str, most: int = 256) -> KnownTexts:
 def in_json(text: str) -> str:
     """Spell a text in a JSON string, as Go does, with `<`, `>` and `&` escaped."""
     spelled = json.dumps(text)[1:-1]
-    return spelled.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    return (
+        spelled.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    )
 
 
 @pytest.mark.parametrize("text", [PLAIN, ODD])
@@ -46,11 +48,15 @@ def in_json(text: str) -> str:
         lambda text: text.replace("/", "\\/").replace('"', '\\"'),
     ],
 )
-def test_text_is_found_in_every_spelling(text: str, spell: Callable[[str], str]) -> None:
+def test_text_is_found_in_every_spelling(
+    text: str, spell: Callable[[str], str]
+) -> None:
     """Escapes of JSON, of JSON in JSON and of URLs hide nothing."""
     sealed = known(text).seal(f"before {spell(text)} after".encode())
 
-    assert sealed in [f"before {shown} after".encode() for shown in (SHOWN, "%3Ctoken%3A1%3E")]
+    assert sealed in [
+        f"before {shown} after".encode() for shown in (SHOWN, "%3Ctoken%3A1%3E")
+    ]
 
 
 @pytest.mark.parametrize("text", [PLAIN, ODD, "12345678", "é" * 2000])
@@ -65,7 +71,10 @@ def test_text_is_found_within_base64(
     sealed = known(text).seal(b'{"cursor":"%b"}' % encoded)
 
     assert SHOWN.encode() in sealed
-    assert len(sealed) <= len(b'{"cursor":""}') + len(SHOWN) + (len(before + after) // 3 + 2) * 4
+    assert (
+        len(sealed)
+        <= len(b'{"cursor":""}') + len(SHOWN) + (len(before + after) // 3 + 2) * 4
+    )
 
 
 def test_only_the_last_texts_are_known() -> None:
@@ -78,8 +87,16 @@ def test_only_the_last_texts_are_known() -> None:
     forgotten = b'"' * 30 + oldest + b64encode(oldest)
 
     assert texts.seal(forgotten) == forgotten
-    assert texts.seal(words[30].encode()) == texts.seal(words[49].encode()) == SHOWN.encode()
-    assert (len(texts.texts), words[30] in texts, words[29] in texts) == (20, True, False)
+    assert (
+        texts.seal(words[30].encode())
+        == texts.seal(words[49].encode())
+        == SHOWN.encode()
+    )
+    assert (len(texts.texts), words[30] in texts, words[29] in texts) == (
+        20,
+        True,
+        False,
+    )
 
 
 def test_text_that_is_kept_is_never_forgotten() -> None:
@@ -89,7 +106,10 @@ def test_text_that_is_kept_is_never_forgotten() -> None:
         texts.add(f"kept-{number}", SHOWN, is_kept=True)
         texts.add(f"other-{number}", SHOWN)
 
-    assert texts.seal_text("kept-0 kept-3 other-0 other-3") == f"{SHOWN} {SHOWN} other-0 {SHOWN}"
+    assert (
+        texts.seal_text("kept-0 kept-3 other-0 other-3")
+        == f"{SHOWN} {SHOWN} other-0 {SHOWN}"
+    )
 
 
 def test_texts_are_replaced_in_text_as_in_bytes() -> None:
@@ -100,7 +120,9 @@ def test_texts_are_replaced_in_text_as_in_bytes() -> None:
 
 # States
 
-STATES = st.text('aZ9"\\/é🔑\n +=%{', min_size=24, max_size=30).map(lambda text: f"begin{text}")
+STATES = st.text('aZ9"\\/é🔑\n +=%{', min_size=24, max_size=30).map(
+    lambda text: f"begin{text}"
+)
 
 
 def sealed(raw: bytes, *states: str, most: int = 256) -> bytes:
@@ -111,14 +133,18 @@ def sealed(raw: bytes, *states: str, most: int = 256) -> bytes:
     return texts.seal(raw)
 
 
-@pytest.mark.parametrize(("state", "shown"), [("c" * 23, None), ("c" * 24, sealed_hash("c" * 24))])
+@pytest.mark.parametrize(
+    ("state", "shown"), [("c" * 23, None), ("c" * 24, sealed_hash("c" * 24))]
+)
 def test_state_that_may_be_a_word_is_left(state: str, shown: str | None) -> None:
     """A state of 24 characters and more is replaced in other text, a shorter one is not."""
     assert sealed(f'"is {state}"'.encode(), state) == f'"is {shown or state}"'.encode()
 
 
 @example(f"begin{'9' * 24}\\", 0, False, "", "0")
-@given(STATES, st.integers(0, 2), st.booleans(), st.text(max_size=4), st.text(max_size=4))
+@given(
+    STATES, st.integers(0, 2), st.booleans(), st.text(max_size=4), st.text(max_size=4)
+)
 def test_known_state_is_found_in_every_layer(
     state: str,
     layers: int,
@@ -161,7 +187,9 @@ def test_longest_text_is_replaced_first() -> None:
 def test_base64_is_found_in_the_alphabet_of_urls(text: str) -> None:
     """What is base64 itself may come back as base64url, with or without its padding."""
     spelled = text.replace("+", "-").replace("/", "_")
-    sealed = known(text).seal(f"{text} {spelled} {spelled.rstrip('=')}.".encode()).decode()
+    sealed = (
+        known(text).seal(f"{text} {spelled} {spelled.rstrip('=')}.".encode()).decode()
+    )
 
     assert text.rstrip("=") not in sealed
     assert spelled.rstrip("=") not in sealed

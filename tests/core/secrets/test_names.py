@@ -67,7 +67,9 @@ def test_a_cassette_is_the_same_after_a_cut(path: Path) -> None:
     text = cut(raw)
 
     assert join(text) == raw
-    assert all(ref_of(part.raw.decode()) == part for part in text if isinstance(part, Ref))
+    assert all(
+        ref_of(part.raw.decode()) == part for part in text if isinstance(part, Ref)
+    )
 
 
 @given(st.lists(st.tuples(BETWEEN, spelled_names())), BETWEEN)
@@ -75,7 +77,10 @@ def test_names_are_found_in_any_spelling(
     parts: list[tuple[str, tuple[str, bytes]]], end: str
 ) -> None:
     """A text is joined as it was, and its references are the names that were put into it."""
-    raw = b"".join([before.encode() + spelled for before, (_, spelled) in parts]) + end.encode()
+    raw = (
+        b"".join([before.encode() + spelled for before, (_, spelled) in parts])
+        + end.encode()
+    )
 
     assert join(cut(raw)) == raw
     assert [ref.name for ref in refs_in(raw)] == [name for _, (name, _) in parts]
@@ -116,7 +121,11 @@ def test_texts_of_two_recordings_are_alike_without_what_is_new_in_each() -> None
 def test_ids_take_the_places_of_others_all_at_once() -> None:
     """An id that begins another one is not it, and two may be exchanged."""
     change = renaming(
-        {"mrtr-session:1": "mrtr-session:2", "mrtr-session:2": "mrtr-session:1", "mine": "live"}
+        {
+            "mrtr-session:1": "mrtr-session:2",
+            "mrtr-session:2": "mrtr-session:1",
+            "mine": "live",
+        }
     )
 
     assert change(b"mrtr-session:1 mrtr-session%3A2 mrtr-session:12 mine") == (
@@ -126,6 +135,8 @@ def test_ids_take_the_places_of_others_all_at_once() -> None:
 
 def test_nobody_else_can_search_with_our_patterns() -> None:
     """The patterns of our names are this module's own."""
-    patterns = [name for name, value in vars(names).items() if isinstance(value, re.Pattern)]
+    patterns = [
+        name for name, value in vars(names).items() if isinstance(value, re.Pattern)
+    ]
     assert patterns
     assert all(name.startswith("_") for name in patterns)

@@ -68,10 +68,16 @@ def placeholder(rule: str, secret: str) -> str:
 
 def raw_of(row: Planted) -> bytes:
     """Return the bytes that a row is, or stands in."""
-    return row.raw.encode() if row.place in (Place.TARGET, Place.HEADER) else message_of(row)
+    return (
+        row.raw.encode()
+        if row.place in (Place.TARGET, Place.HEADER)
+        else message_of(row)
+    )
 
 
-def redact(row: Planted, redactor: Redactor = REDACTOR, raw: bytes | None = None) -> bytes:
+def redact(
+    row: Planted, redactor: Redactor = REDACTOR, raw: bytes | None = None
+) -> bytes:
     """Redact a row, or what it has become, by the way that its place takes."""
     raw = raw_of(row) if raw is None else raw
     match row.place:
@@ -112,7 +118,8 @@ def same_shape(before: Any, after: Any) -> bool:
             isinstance(after, dict)
             and len(before) == len(after)
             and all(
-                (old == new or without_numbers(new) != new) and same_shape(before[old], after[new])
+                (old == new or without_numbers(new) != new)
+                and same_shape(before[old], after[new])
                 for old, new in zip(before, after, strict=True)
             )
         )
@@ -144,7 +151,9 @@ def test_planted_secret_is_replaced_and_nothing_else(row: Planted) -> None:
     raw, redacted = raw_of(row), redact(row, Redactor(RedactionRules(), remember))
 
     assert set(asked) == {(row.rule, row.secret)}
-    assert not any(row.secret in text for text in spellings(redacted.decode()) if row.secret)
+    assert not any(
+        row.secret in text for text in spellings(redacted.decode()) if row.secret
+    )
     assert redact(row, raw=redacted) == redacted
     first, *_, last = re.split(rb"(?:<|%3C)[a-z0-9-]+:0{12}(?:>|%3E)", redacted)
     if row.rule.endswith("-number"):
@@ -153,10 +162,14 @@ def test_planted_secret_is_replaced_and_nothing_else(row: Planted) -> None:
     if "encoded header" not in row.name:
         assert (raw.startswith(first), raw.endswith(last)) == (True, True)
     try:
-        before = json.loads(raw.partition(b"data: ")[2] if row.place is Place.EVENT else raw)
+        before = json.loads(
+            raw.partition(b"data: ")[2] if row.place is Place.EVENT else raw
+        )
     except ValueError:
         return
-    after = json.loads(redacted.partition(b"data: ")[2] if row.place is Place.EVENT else redacted)
+    after = json.loads(
+        redacted.partition(b"data: ")[2] if row.place is Place.EVENT else redacted
+    )
     assert same_shape(before, after)
 
 
@@ -194,7 +207,9 @@ def test_every_name_is_looked_for(name: str) -> None:
 
 def test_known_shape_under_a_name_is_called_by_its_shape() -> None:
     """The same secret has the same placeholder under a name and in other text."""
-    found = body({"password": GITHUB, "note": f"use {GITHUB}", "apiKey": f"use {GITHUB}"})
+    found = body(
+        {"password": GITHUB, "note": f"use {GITHUB}", "apiKey": f"use {GITHUB}"}
+    )
 
     assert found["password"] == placeholder("github", GITHUB)
     assert found["note"] == f"use {placeholder('github', GITHUB)}"
@@ -212,7 +227,10 @@ def test_ids_are_exempt_in_their_places_only() -> None:
     )
     tree = json.loads(REDACTOR.body(raw.encode(), JSON))
 
-    assert REDACTOR.body(b'{"id":{"password":"made up"}}', JSON) != b'{"id":{"password":"made up"}}'
+    assert (
+        REDACTOR.body(b'{"id":{"password":"made up"}}', JSON)
+        != b'{"id":{"password":"made up"}}'
+    )
     assert tree["id"] == GITHUB
     assert tree["params"]["id"] == tree["params"]["arguments"]["requestState"] != GITHUB
 
@@ -235,7 +253,9 @@ def test_ids_are_exempt_in_messages_of_several_lines(break_: str) -> None:
 
 def test_value_under_the_name_of_an_id_is_searched() -> None:
     """An object or an array is no id, so what stands in it is like any other value."""
-    raw = json.dumps({"id": [{"id": GITHUB}], "result": {"requestState": {"requestState": GITHUB}}})
+    raw = json.dumps(
+        {"id": [{"id": GITHUB}], "result": {"requestState": {"requestState": GITHUB}}}
+    )
 
     assert GITHUB.encode() not in REDACTOR.body(raw.encode(), JSON)
 
@@ -285,7 +305,9 @@ def test_json_is_recognised_under_any_media_type() -> None:
     )
 
 
-@pytest.mark.parametrize("content_type", [JSON, FORM, STREAM, "text/html", "image/png", ""])
+@pytest.mark.parametrize(
+    "content_type", [JSON, FORM, STREAM, "text/html", "image/png", ""]
+)
 def test_bytes_that_are_no_text_are_searched(content_type: str) -> None:
     """In a body with NUL bytes that is not UTF-8, what is spelled as in ASCII is found."""
     raw = b"\x89PNG\0\0 %b\xff\0"
@@ -293,14 +315,20 @@ def test_bytes_that_are_no_text_are_searched(content_type: str) -> None:
     redacted = REDACTOR.body(raw % GITHUB.encode(), content_type)
 
     new = placeholder("github", GITHUB)
-    assert redacted in [raw % spelled.encode() for spelled in (new, quote(new, safe=":"))]
+    assert redacted in [
+        raw % spelled.encode() for spelled in (new, quote(new, safe=":"))
+    ]
 
 
 @pytest.mark.parametrize(
     ("name", "value", "redacted"),
     [
         ("Mcp-Param-Password", "made up", placeholder("password", "made up")),
-        ("mcp-param-api_key", "=?base64?bWFkZSB1cA==?=", placeholder("api-key", "made up")),
+        (
+            "mcp-param-api_key",
+            "=?base64?bWFkZSB1cA==?=",
+            placeholder("api-key", "made up"),
+        ),
         ("Mcp-Param-Password", "", ""),
         ("Mcp-Param-Note", "password", "password"),
         ("Mcp-Param-Pin", "1234", placeholder("password", "1234")),
@@ -319,7 +347,9 @@ def test_header_is_redacted_by_name_too(name: str, value: str, redacted: str) ->
 
 def test_target_stays_a_target() -> None:
     """Placeholders in a target have no character that a target may not have."""
-    redacted = REDACTOR.target(f"/a/{GITHUB}?api_key=x&y=%20&access_token=a%3Cb#password=z")
+    redacted = REDACTOR.target(
+        f"/a/{GITHUB}?api_key=x&y=%20&access_token=a%3Cb#password=z"
+    )
 
     assert redacted == (
         f"/a/%3Cgithub:{token('', GITHUB)}%3E?api_key=%3Capi-key:{token('', 'x')}%3E&y=%20"
@@ -364,8 +394,12 @@ def test_secrets_are_told_from_what_stands_around_them(
 @pytest.mark.parametrize(
     "value", ["A", "404", "US", "letters", "ERR_TLS", "code-AbCdEfGhIjKl_Mn-Op"]
 )
-@pytest.mark.parametrize("proof", ["grant_type", "redirect_uri", "code_verifier", "access_token"])
-def test_any_value_counts_where_the_place_proves_a_secret(value: str, proof: str) -> None:
+@pytest.mark.parametrize(
+    "proof", ["grant_type", "redirect_uri", "code_verifier", "access_token"]
+)
+def test_any_value_counts_where_the_place_proves_a_secret(
+    value: str, proof: str
+) -> None:
     """Beside what only an exchange of OAuth has, a value counts under every ambiguous name."""
     for name, known in AMBIGUOUS.items():
         members, form = {name: value, proof: ""}, urlencode({name: value, proof: ""})
@@ -382,14 +416,19 @@ def test_any_value_counts_where_the_place_proves_a_secret(value: str, proof: str
         assert found == [[(known.rule, value)]] * len(found), name
 
 
-@pytest.mark.parametrize("code", ["code-AbCdEfGhIjKl_Mn-Op", "abcdefgh", "Letters-Only", "4" * 20])
+@pytest.mark.parametrize(
+    "code", ["code-AbCdEfGhIjKl_Mn-Op", "abcdefgh", "Letters-Only", "4" * 20]
+)
 def test_a_code_beside_a_state_is_a_secret(code: str) -> None:
     """A redirection back to a client has a secret whatever that looks like, and a long state."""
     state = "AbCdEfGhIjKlMnOpQrStUv"
     target = f"/cb?code={code}&state={state}&iss=x"
 
     assert secrets_of(target, "target") == [("token", code), ("token", state)]
-    assert secrets_of(f"http://a.example{target}") == [("token", code), ("token", state)]
+    assert secrets_of(f"http://a.example{target}") == [
+        ("token", code),
+        ("token", state),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -397,7 +436,9 @@ def test_a_code_beside_a_state_is_a_secret(code: str) -> None:
 )
 def test_templates_are_no_secrets(value: str) -> None:
     """What stands for a value that is put in later is no secret under an ambiguous name."""
-    text = json.dumps({**dict.fromkeys(AMBIGUOUS, value), "user": "u", "grant_type": "code"})
+    text = json.dumps(
+        {**dict.fromkeys(AMBIGUOUS, value), "user": "u", "grant_type": "code"}
+    )
 
     assert secrets_of(text) == []
 
@@ -415,7 +456,9 @@ DOCKER = json.dumps({"auths": {"registry.example.com": {"auth": BASIC}}})
         ("config=%s", armoured("RSA PRIVATE")),
     ],
 )
-def test_text_in_base64_is_a_secret_if_it_contains_one(template: str, inner: str) -> None:
+def test_text_in_base64_is_a_secret_if_it_contains_one(
+    template: str, inner: str
+) -> None:
     """It is replaced as a whole, wherever it stands; other base64 stays."""
     spelled = base64.b64encode(inner.encode()).decode()
     public = base64.b64encode(b"some words, and no more of them").decode()
@@ -429,7 +472,9 @@ def test_text_in_base64_is_a_secret_if_it_contains_one(template: str, inner: str
 
 def test_custom_pattern_is_matched_in_the_text_of_strings() -> None:
     """Group 1 is the secret if there is one; of keys only those with a digit are matched."""
-    rules = RedactionRules(patterns=(r"EMP-\d+", r"ticket (\w+)", r"x(y)?", "ticket_id"))
+    rules = RedactionRules(
+        patterns=(r"EMP-\d+", r"ticket (\w+)", r"x(y)?", "ticket_id")
+    )
     redactor = Redactor(rules, lambda _rule, secret: secret.replace(" ", "_"))
     raw = b'{"EMP-1":{"ticket_id":1},"m":"EMP-2 \\u0045MP-3","a":"ticket T\\u0031","n":"x","b":"{\\"c\\":\\"EMP-4\\"}"}'
 
@@ -453,19 +498,29 @@ def test_custom_pattern_may_match_anything_within_a_string() -> None:
 
 def test_pattern_leaves_the_lines_of_an_event() -> None:
     """A pattern that matches over several lines of data leaves their fields."""
-    redactor = Redactor(RedactionRules(patterns=(r"(?s)b.*",)), lambda _rule, _secret: "T")
+    redactor = Redactor(
+        RedactionRules(patterns=(r"(?s)b.*",)), lambda _rule, _secret: "T"
+    )
     raw = b"data: ab\ndata\ndata:\ndata: c\n\n"
-    assert redactor.body(raw, STREAM) == b"data: a<custom-1:T>\ndata\ndata:\ndata: c\n\n"
+    assert (
+        redactor.body(raw, STREAM) == b"data: a<custom-1:T>\ndata\ndata:\ndata: c\n\n"
+    )
 
 
 def test_custom_key_is_a_name() -> None:
     """Further names are folded as the others are, and win over them."""
-    redactor = Redactor(RedactionRules(keys=("Licence-Key", "token", "ключ", "password")), token)
+    redactor = Redactor(
+        RedactionRules(keys=("Licence-Key", "token", "ключ", "password")), token
+    )
     alone = Redactor(RedactionRules(keys=("progressToken",)), token)
-    assert body({"progressToken": "x"}, alone) == {"progressToken": placeholder("custom-key", "x")}
+    assert body({"progressToken": "x"}, alone) == {
+        "progressToken": placeholder("custom-key", "x")
+    }
 
     new = placeholder("custom-key", "x")
-    assert body({"licenceKey": "x", "TOKEN": "x", "КЛЮЧ": "x", "password": "x"}, redactor) == {
+    assert body(
+        {"licenceKey": "x", "TOKEN": "x", "КЛЮЧ": "x", "password": "x"}, redactor
+    ) == {
         "licenceKey": new,
         "TOKEN": new,
         "КЛЮЧ": new,
@@ -503,9 +558,13 @@ def test_all_rules_can_be_switched_off() -> None:
 
 def test_replay_finds_what_was_recorded() -> None:
     """Numbered placeholders and a constant token are the same without numbers."""
-    raw = json.dumps({"password": "made up", "note": f"{GITHUB} and {JWT_URL}"}).encode()
+    raw = json.dumps(
+        {"password": "made up", "note": f"{GITHUB} and {JWT_URL}"}
+    ).encode()
     recorded = renumber(REDACTOR.body(raw, JSON), lambda _rule, _token: 3).decode()
-    received = Redactor(RedactionRules(), lambda _rule, _secret: "0").body(raw, JSON).decode()
+    received = (
+        Redactor(RedactionRules(), lambda _rule, _secret: "0").body(raw, JSON).decode()
+    )
 
     assert without_numbers(recorded) == without_numbers(received)
     assert REDACTOR.body(recorded.encode(), JSON).decode() == recorded
@@ -517,8 +576,17 @@ JWT_URL = "https://example.com/?id_token=made-up"
 # Laws
 
 PLAIN_SECRETS = [secret for _, secret in SHAPES]
-NAMED = ["password", "clientSecret", "API_KEY", "access-token", "Set-Cookie", "credentials"]
-AROUND = st.sampled_from(["", " ", "\n", "see: ", "é ", '"', "'", "(", "/", "=", "\t", ", "])
+NAMED = [
+    "password",
+    "clientSecret",
+    "API_KEY",
+    "access-token",
+    "Set-Cookie",
+    "credentials",
+]
+AROUND = st.sampled_from(
+    ["", " ", "\n", "see: ", "é ", '"', "'", "(", "/", "=", "\t", ", "]
+)
 
 leaves = (
     st.none()
@@ -563,8 +631,12 @@ spellers: st.SearchStrategy[Callable[[Any], bytes]] = st.sampled_from(
         lambda value: json.dumps(value, ensure_ascii=False, indent=1).encode(
             "utf-8", "surrogatepass"
         ),
-        lambda value: json.dumps(value, separators=(",", ":")).replace("/", "\\/").encode(),
-        lambda value: json.dumps(value).replace("_", "\\u005f").replace("k", "\\u006B").encode(),
+        lambda value: (
+            json.dumps(value, separators=(",", ":")).replace("/", "\\/").encode()
+        ),
+        lambda value: (
+            json.dumps(value).replace("_", "\\u005f").replace("k", "\\u006B").encode()
+        ),
     ]
 )
 
@@ -576,7 +648,9 @@ named_secrets = st.tuples(
 
 @settings(max_examples=60)
 @given(
-    st.dictionaries(names, trees(secrets_in_text() | named_secrets), min_size=1, max_size=3),
+    st.dictionaries(
+        names, trees(secrets_in_text() | named_secrets), min_size=1, max_size=3
+    ),
     spellers,
 )
 def test_no_secret_survives(value: Any, spell: Callable[[Any], bytes]) -> None:
@@ -592,7 +666,8 @@ def test_no_secret_survives(value: Any, spell: Callable[[Any], bytes]) -> None:
 
 
 @example(
-    {"a": "password%22=", "b": ["api_key%22%3D", "x"]}, lambda value: json.dumps(value).encode()
+    {"a": "password%22=", "b": ["api_key%22%3D", "x"]},
+    lambda value: json.dumps(value).encode(),
 )
 @given(trees(leaves), spellers)
 def test_json_keeps_its_shape(value: Any, spell: Callable[[Any], bytes]) -> None:
@@ -659,7 +734,9 @@ def test_redacting_is_idempotent(text: str, content_type: str) -> None:
 
 
 @given(
-    st.sampled_from([row for row in PLANTED if row.place not in (Place.TARGET, Place.HEADER)]),
+    st.sampled_from(
+        [row for row in PLANTED if row.place not in (Place.TARGET, Place.HEADER)]
+    ),
     st.data(),
 )
 def test_cut_body_is_safe(row: Planted, data: st.DataObject) -> None:
@@ -688,7 +765,8 @@ def test_framing_of_events_stays(text: str) -> None:
         if b"\0" not in raw:
             new = re.split(rb"\r\n|\r|\n", redacted)
             names, new_names = (
-                [line and line.partition(b":")[0] for line in each] for each in (lines, new)
+                [line and line.partition(b":")[0] for line in each]
+                for each in (lines, new)
             )
             for name, new_name in zip(names, new_names, strict=True):
                 assert new_name == name if name in fields else new_name not in fields
@@ -714,7 +792,10 @@ def test_hash_of_a_secret_depends_on_its_key() -> None:
     one, other = keyed_hash(b"1" * 16), keyed_hash(b"2" * 16)
 
     assert one("jwt", "x") == one("password", "x")
-    assert len({one("jwt", "x"), one("jwt", "y"), one("jwt", "\ud800"), other("jwt", "x")}) == 4
+    assert (
+        len({one("jwt", "x"), one("jwt", "y"), one("jwt", "\ud800"), other("jwt", "x")})
+        == 4
+    )
     assert re.fullmatch("[0-9a-f]{24}", one("jwt", "x"))
 
 
@@ -760,7 +841,10 @@ BY_NAME = {rule.name: rule for rule in RULES}
 def found(rule: Rule, text: str) -> list[str]:
     """Return what a rule finds in a text."""
     raw = text.encode("utf-8", "surrogatepass")
-    return [raw[start:end].decode("utf-8", "surrogatepass") for start, end in rule.spans(raw)]
+    return [
+        raw[start:end].decode("utf-8", "surrogatepass")
+        for start, end in rule.spans(raw)
+    ]
 
 
 @pytest.mark.parametrize("between", [" ", "\n", "é🔑", "\ud800", '"', ","])
@@ -784,7 +868,9 @@ def test_token_begins_after_what_is_no_letter(between: str) -> None:
         (r"x", "", []),
     ],
 )
-def test_pattern_of_a_user_finds_all_matches(pattern: str, text: str, secrets: list[str]) -> None:
+def test_pattern_of_a_user_finds_all_matches(
+    pattern: str, text: str, secrets: list[str]
+) -> None:
     """Group 1 is the secret if there is one, however far the match is from the last one."""
     assert found(Rule("custom-1", pattern, is_custom=True), text) == secrets
 

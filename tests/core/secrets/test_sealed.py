@@ -34,15 +34,21 @@ def test_tokens_become_numbers() -> None:
     assert renumber(raw, number) == (
         b"\xff<password:1> %3Cjwt:2%3E %3cjwt%3A3%3e <custom-12:4> <custom-key:5> <div:1> <password:> <password>"
     )
-    assert " ".join(map("=".join, asked)) == "password=ab-1 jwt=x jwt=x custom-12=z custom-key=k"
+    assert (
+        " ".join(map("=".join, asked))
+        == "password=ab-1 jwt=x jwt=x custom-12=z custom-key=k"
+    )
 
 
 def test_numbers_can_be_left_out() -> None:
     """Which secret of a rule it was doesn't show, nor how the placeholder was spelled."""
-    assert without_numbers('"\\u003cjwt:1\\u003e \\\\u003Cjwt:2\\\\u003E"') == '"<jwt> <jwt>"'
-    assert without_numbers("<password:1> %3Cpassword:T%3E %3Cjwt%3A2%3E <div:1> <custom-2:x>") == (
-        "<password> <password> <jwt> <div:1> <custom-2>"
+    assert (
+        without_numbers('"\\u003cjwt:1\\u003e \\\\u003Cjwt:2\\\\u003E"')
+        == '"<jwt> <jwt>"'
     )
+    assert without_numbers(
+        "<password:1> %3Cpassword:T%3E %3Cjwt%3A2%3E <div:1> <custom-2:x>"
+    ) == ("<password> <password> <jwt> <div:1> <custom-2>")
     assert without_rules("<jwt> <custom-2> <div>") == "<> <> <div>"
 
 
@@ -50,7 +56,10 @@ def test_placeholder_without_a_number_keeps_its_token() -> None:
     """It may be text that only looks like a placeholder."""
     raw = "<jwt:a> é <jwt:b>"
 
-    assert renumber(raw, lambda _rule, token: 1 if token == "b" else None) == "<jwt:a> é <jwt:1>"
+    assert (
+        renumber(raw, lambda _rule, token: 1 if token == "b" else None)
+        == "<jwt:a> é <jwt:1>"
+    )
 
 
 @pytest.mark.parametrize("opening", ["<", "%3C", "%3c", "\\u003c", "\\\\u003C"])
@@ -64,7 +73,10 @@ def test_placeholder_is_found_in_each_spelling(opening: str, closing: str) -> No
 
 def test_numbers_can_be_left_out_of_bytes() -> None:
     """Bytes that are no text stay as they are."""
-    assert without_numbers(b"\xff\xc3<jwt:1>\x80 %3Cjwt:2%3E") == b"\xff\xc3<jwt>\x80 <jwt>"
+    assert (
+        without_numbers(b"\xff\xc3<jwt:1>\x80 %3Cjwt:2%3E")
+        == b"\xff\xc3<jwt>\x80 <jwt>"
+    )
 
 
 # Surrogates
@@ -79,7 +91,11 @@ def test_hash_is_that_of_the_text() -> None:
 
 def test_what_a_client_sends_is_sealed_as_it_was_recorded() -> None:
     """A state and its sealed hash are compared alike."""
-    assert compared_sha256("abc") == compared_sha256(sealed_hash("abc")) == sha256_of("abc")
+    assert (
+        compared_sha256("abc")
+        == compared_sha256(sealed_hash("abc"))
+        == sha256_of("abc")
+    )
 
 
 def test_sealed_hash_is_replaced_by_its_surrogate() -> None:
@@ -87,7 +103,10 @@ def test_sealed_hash_is_replaced_by_its_surrogate() -> None:
     known, other = sealed_hash("known"), sealed_hash("other")
     surrogates = {sha256_of("known"): "S1"}
 
-    assert reveal(f"<{known}|{other}>".encode(), surrogates.get) == f"<S1|{other}>".encode()
+    assert (
+        reveal(f"<{known}|{other}>".encode(), surrogates.get)
+        == f"<S1|{other}>".encode()
+    )
     assert reveal(f"<{known}|{other}>", surrogates.get) == f"<S1|{other}>"
     in_url = known.replace(":", "%3A")
     assert reveal(f"?s={in_url}", {sha256_of("known"): "S:1"}.get) == "?s=S%3A1"
@@ -101,7 +120,9 @@ def test_surrogate_tells_call_occurrence_and_turn() -> None:
 
     assert len({*surrogates}) == 4
     assert [occurrence_in(each) for each in surrogates] == [1, 1, 12, 1, 1]
-    assert occurrence_in(surrogates[0] + "x") is occurrence_in(sealed_hash("call")) is None
+    assert (
+        occurrence_in(surrogates[0] + "x") is occurrence_in(sealed_hash("call")) is None
+    )
     assert session_surrogate(1) != session_surrogate(2)
 
 
@@ -158,9 +179,10 @@ def test_state_is_what_stands_under_its_name(
 
 def test_ids_of_tasks_are_found_where_mcp_has_them() -> None:
     """A client may listen to several; what a tool calls so is another value, as short ones are."""
-    raw = (
-        b'{"params": {"arguments": {"taskId": "1"}, "notifications": {"taskIds": ["1","x", "2"]}}}'
-    )
+    raw = b'{"params": {"arguments": {"taskId": "1"}, "notifications": {"taskIds": ["1","x", "2"]}}}'
 
     assert [place.state for place in find_task_ids(raw, {"1", "2"})] == ["1", "2"]
-    assert find_task_ids(b'{"result": {"structuredContent": {"taskId": "1"}}}', {"1"}) == []
+    assert (
+        find_task_ids(b'{"result": {"structuredContent": {"taskId": "1"}}}', {"1"})
+        == []
+    )

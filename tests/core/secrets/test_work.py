@@ -82,7 +82,10 @@ def blobs(length: int) -> bytes:
 
 FORM = "application/x-www-form-urlencoded"
 BODIES: dict[str, tuple[str, ByLength]] = {
-    "tokens": ("text/plain", filled("", "ghp_Fake0NotReal1MadeUp2Fake0NotReal1MadeUp2 ")),
+    "tokens": (
+        "text/plain",
+        filled("", "ghp_Fake0NotReal1MadeUp2Fake0NotReal1MadeUp2 "),
+    ),
     "beginnings of tokens": ("text/plain", filled("", "-----BEGIN ")),
     "numbers beside a name": ("", filled('{"apiKey":"x","n":[', "0,", "0]}")),
     "short URLs": ("", filled("", "http://a.example/?a=%20&apiKey=b ")),
@@ -98,14 +101,20 @@ BODIES: dict[str, tuple[str, ByLength]] = {
     "spaces": ("text/plain", filled("password", " ", "= x")),
     "nested strings": ("", nested),
     "hosts after a colon": ("text/plain", filled("http://a:b", "@c/", "@d.example")),
-    "names and values": ("text/plain", filled("", "- name: PASSWORD\n  value: letters\n")),
+    "names and values": (
+        "text/plain",
+        filled("", "- name: PASSWORD\n  value: letters\n"),
+    ),
     "one long setting": ("text/plain", filled("password: ", "a1", "\n")),
     "values in doubt": ("", filled('{"user":1', ',"pass":"letmein"', "}")),
     "parameters in doubt": (FORM, filled("", "pass=letmein&user=a&")),
     "blobs": ("", filled("[", '{"blob":"cGFzc3dvcmQ9bWFkZS11cA=="},', "1]")),
     "blobs in blobs": ("", blobs),
     "placeholders": ("text/plain", filled("", "<password:x>", "password=")),
-    "fields of HTML": ("text/html", filled("", '<input type="hidden" name="password" ')),
+    "fields of HTML": (
+        "text/html",
+        filled("", '<input type="hidden" name="password" '),
+    ),
 }
 """Bodies by name, each with its media type."""
 
@@ -128,4 +137,6 @@ def test_names_in_one_long_line_are_searched_in_a_moment() -> None:
 
 def test_many_states_in_one_body_are_found_in_proportion() -> None:
     """States under their name are found in one walk."""
-    assert_linear(find_states, lambda length: b'{"requestState":"abc"}\n' * (length // 22))
+    assert_linear(
+        find_states, lambda length: b'{"requestState":"abc"}\n' * (length // 22)
+    )

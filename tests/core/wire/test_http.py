@@ -87,19 +87,41 @@ SECRETS = (
 
 def test_kept_headers_are_on_the_list() -> None:
     """Only headers that matter to MCP and to replay are kept; of a credential only its name."""
-    asked = (("Accept", "a"), ("Mcp-Method", "m"), ("CONTENT-TYPE", "c"), ("Last-Event-ID", "7"))
-    answered = (("Content-Type", "c"), ("mcp-session-id", "s"), ("WWW-Authenticate", "w"))
-    answered += (("ETag", "e"), ("Last-Modified", "m"), ("DPoP-Nonce", "n"), ("Allow", "GET"))
+    asked = (
+        ("Accept", "a"),
+        ("Mcp-Method", "m"),
+        ("CONTENT-TYPE", "c"),
+        ("Last-Event-ID", "7"),
+    )
+    answered = (
+        ("Content-Type", "c"),
+        ("mcp-session-id", "s"),
+        ("WWW-Authenticate", "w"),
+    )
+    answered += (
+        ("ETag", "e"),
+        ("Last-Modified", "m"),
+        ("DPoP-Nonce", "n"),
+        ("Allow", "GET"),
+    )
     answered += (("Cache-Control", "no-store"), ("Retry-After", "5"))
-    asked += (("Access-Control-Request-Headers", "x"), ("access-control-request-method", "PUT"))
+    asked += (
+        ("Access-Control-Request-Headers", "x"),
+        ("access-control-request-method", "PUT"),
+    )
     answered += (("Vary", "Origin"), ("Access-Control-Allow-Origin", "*"))
 
     kept = kept_request_headers((*SECRETS, *asked, ("Host", "h")))
     assert kept == (("Authorization", ""), *asked)
-    named = kept_request_headers((*SECRETS, ("Cookie", "a=s3cret")), frozenset({"x-unknown"}))
+    named = kept_request_headers(
+        (*SECRETS, ("Cookie", "a=s3cret")), frozenset({"x-unknown"})
+    )
     assert named == (("Authorization", ""), ("X-Unknown", "s3cret"))
     assert named_by_user(named) == {"x-unknown"}
-    assert kept_response_headers((*SECRETS, *answered, ("Content-Length", "5"))) == answered
+    assert (
+        kept_response_headers((*SECRETS, *answered, ("Content-Length", "5")))
+        == answered
+    )
 
 
 @pytest.mark.parametrize(
@@ -171,7 +193,10 @@ GZIP = packed(TEXT)
 def test_known_coding_is_taken_off(coding: str, body: bytes) -> None:
     """Every coding that can be decoded here is taken off, whole and byte by byte."""
     assert decoded(coding, body) == (TEXT, False)
-    assert decoded(coding, *(body[at : at + 1] for at in range(len(body)))) == (TEXT, False)
+    assert decoded(coding, *(body[at : at + 1] for at in range(len(body)))) == (
+        TEXT,
+        False,
+    )
 
 
 def test_what_cannot_be_decoded_fails_without_raising() -> None:
@@ -190,7 +215,11 @@ CALL = tool("deploy", env="prød")
 
 def coded(body: bytes, coding: str, content_type: str = "application/json") -> Request:
     """Return a request with a body in a content coding."""
-    headers = (("Content-Type", content_type), ("content-encoding", coding), ("Accept", "*/*"))
+    headers = (
+        ("Content-Type", content_type),
+        ("content-encoding", coding),
+        ("Accept", "*/*"),
+    )
     return Request("POST", "/mcp", headers, body)
 
 
@@ -251,21 +280,27 @@ def test_bytes_that_are_no_text_cannot_be_read(body: bytes, is_read: bool) -> No
 
 LONGEST = 12
 
-a_text = st.lists(st.sampled_from([b"\n", b"\r\n", b"{}", b"a", b"", b"\xff", b"long" * 4])).map(
-    b"".join
-)
+a_text = st.lists(
+    st.sampled_from([b"\n", b"\r\n", b"{}", b"a", b"", b"\xff", b"long" * 4])
+).map(b"".join)
 
 
 def lines_of(*chunks: bytes, longest: int = LONGEST) -> list[Line]:
     """Return the lines of bytes that come in these chunks; parts of a long line are joined."""
     framer = LineFramer(longest)
     reads = [*map(framer.feed, chunks), framer.finish()]
-    passed = b"".join(b"".join(line.new for line in read.lines) + read.rest for read in reads)
+    passed = b"".join(
+        b"".join(line.new for line in read.lines) + read.rest for read in reads
+    )
     assert passed == b"".join(chunks)
     joined: list[Line] = []
     for line in (line._replace(passed=0) for read in reads for line in read.lines):
         before = joined[-1] if joined else None
-        if before is not None and not before.is_whole and not before.raw.endswith(b"\n"):
+        if (
+            before is not None
+            and not before.is_whole
+            and not before.raw.endswith(b"\n")
+        ):
             joined[-1] = Line(before.raw + line.raw, is_whole=False)
         else:
             joined.append(line)
@@ -273,11 +308,14 @@ def lines_of(*chunks: bytes, longest: int = LONGEST) -> list[Line]:
 
 
 @given(a_text, st.lists(st.integers(0, 40)))
-def test_any_split_into_reads_gives_the_same_lines(data: bytes, cuts: list[int]) -> None:
+def test_any_split_into_reads_gives_the_same_lines(
+    data: bytes, cuts: list[int]
+) -> None:
     """However bytes are cut, the lines are the same, and together they are the bytes."""
     places = sorted({min(cut, len(data)) for cut in cuts})
     chunks = [
-        data[start:end] for start, end in zip([0, *places], [*places, len(data)], strict=True)
+        data[start:end]
+        for start, end in zip([0, *places], [*places, len(data)], strict=True)
     ]
 
     lines = lines_of(*chunks)
@@ -295,7 +333,9 @@ def test_line_comes_when_it_ends_and_its_bytes_as_they_are_read() -> None:
 
     assert framer.feed(b"one\ntw") == Read([Line(b"one\n")], b"tw")
     assert framer.feed(b"o") == Read([], b"o")
-    assert framer.feed(b"\n\nrest") == Read([Line(b"two\n", passed=3), Line(b"\n")], b"rest")
+    assert framer.feed(b"\n\nrest") == Read(
+        [Line(b"two\n", passed=3), Line(b"\n")], b"rest"
+    )
     assert framer.finish() == Read([Line(b"rest", passed=4)])
     assert framer.finish() == Read([])
 
@@ -307,12 +347,21 @@ def test_line_that_is_too_long_passes_in_parts() -> None:
     assert framer.feed(b"1234") == Read([], b"1234")
     assert framer.feed(b"5") == Read([Line(b"12345", is_whole=False, passed=4)])
     assert framer.feed(b"6") == Read([Line(b"6", is_whole=False)])
-    assert framer.feed(b"7\n123\n").lines == [Line(b"7\n", is_whole=False), Line(b"123\n")]
+    assert framer.feed(b"7\n123\n").lines == [
+        Line(b"7\n", is_whole=False),
+        Line(b"123\n"),
+    ]
 
 
 @pytest.mark.parametrize(
     ("line", "body"),
-    [(b"{}\n", b"{}"), (b"{}\r\n", b"{}"), (b"{}", b"{}"), (b"\n", b"\n"), (b" \n", b" ")],
+    [
+        (b"{}\n", b"{}"),
+        (b"{}\r\n", b"{}"),
+        (b"{}", b"{}"),
+        (b"\n", b"\n"),
+        (b" \n", b" "),
+    ],
 )
 def test_request_is_the_line_without_its_end(line: bytes, body: bytes) -> None:
     """A request has the line's bytes, and never none: that is the beginning of the channel."""

@@ -111,19 +111,27 @@ TOKEN: MemberPath = ("params", "_meta", "progressToken")
         ('{"é":{"id":0}}'.encode(), ("é", "id"), [b"0"]),
         (b'{"params":{"id":1}}', ID, []),
         (b'{"params":[{"_meta":{}}]}', TOKEN, []),
-        (b'{"params":{"_meta":"x"},"params":{"_meta":{"progressToken":0}}}', TOKEN, [b"0"]),
+        (
+            b'{"params":{"_meta":"x"},"params":{"_meta":{"progressToken":0}}}',
+            TOKEN,
+            [b"0"],
+        ),
         (b"[1]", ID, []),
         (b"{ }", ID, []),
     ],
 )
-def test_spans_are_those_of_the_values(raw: bytes, path: MemberPath, found: list[bytes]) -> None:
+def test_spans_are_those_of_the_values(
+    raw: bytes, path: MemberPath, found: list[bytes]
+) -> None:
     """Every value at a path is found, duplicates too, and arrays are not entered."""
     spans = find_spans(raw, [path]).get(path, [])
 
     assert [raw[span.start : span.end] for span in spans] == found
 
 
-@pytest.mark.parametrize("raw", [b"", b"{", b'{"id"', b'{"id":', b'{"id":1', b'{"id":{]', b"["])
+@pytest.mark.parametrize(
+    "raw", [b"", b"{", b'{"id"', b'{"id":', b'{"id":1', b'{"id":{]', b"["]
+)
 def test_spans_in_what_is_no_json_are_refused(raw: bytes) -> None:
     """Bytes that are no JSON have no spans."""
     with pytest.raises(NotJsonError):
@@ -136,8 +144,16 @@ def test_spans_in_what_is_no_json_are_refused(raw: bytes) -> None:
         (b'{"p":{"a":1,"b":2,"c":3}}', {"b": None}, b'{"p":{"a":1,"c":3}}'),
         (b'{"p":{"b":2 , "a":1, "b":3}}', {"b": None}, b'{"p":{"a":1}}'),
         (b'{"p":{ "a" : 1E2 , "b":2 } }', {"b": None}, b'{"p":{ "a" : 1E2 } }'),
-        (b'{"p":{ "a" : 1E2 , "b":2 } }', {"c": b"3"}, b'{"p":{ "a" : 1E2 , "b":2,"c":3 } }'),
-        (b'{"p":{"a":1,"b": 2,"c":3}}', {"b": b"[]", "c": None}, b'{"p":{"a":1,"b": []}}'),
+        (
+            b'{"p":{ "a" : 1E2 , "b":2 } }',
+            {"c": b"3"},
+            b'{"p":{ "a" : 1E2 , "b":2,"c":3 } }',
+        ),
+        (
+            b'{"p":{"a":1,"b": 2,"c":3}}',
+            {"b": b"[]", "c": None},
+            b'{"p":{"a":1,"b": []}}',
+        ),
         (b'{"p":{"b":1,"b":2}}', {"b": None}, b'{"p":{}}'),
         (b'{"p":{ "b":1, "b":2 }}', {"b": None, "c": b"3"}, b'{"p":{ "c":3 }}'),
         (b'{"p":{"b":1,"b":2}}', {"b": b"3"}, b'{"p":{"b":3,"b":3}}'),
@@ -244,7 +260,9 @@ def test_null_can_equal_absent(recorded: bytes, received: bytes) -> None:
     assert differences(parse(recorded), parse(received)) != []
 
 
-@pytest.mark.parametrize("nest", [(b"[", b"]"), (b'{"a":', b"}")], ids=["array", "object"])
+@pytest.mark.parametrize(
+    "nest", [(b"[", b"]"), (b'{"a":', b"}")], ids=["array", "object"]
+)
 def test_depth_that_is_read_is_compared_too(nest: tuple[bytes, bytes]) -> None:
     """The deepest value that is read has a canonical text, spans and differences."""
     begin, end = nest

@@ -12,7 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mrtr_cassette.core.protocol.jsonrpc import server_messages
-from mrtr_cassette.core.wire.jsonbytes import Number, find_spans, parse, parse_tolerantly
+from mrtr_cassette.core.wire.jsonbytes import (
+    Number,
+    find_spans,
+    parse,
+    parse_tolerantly,
+)
 from mrtr_cassette.core.wire.repair import DEEPEST, repaired
 from mrtr_cassette.errors import NotJsonError
 
@@ -25,18 +30,30 @@ class Word(NamedTuple):
 
 
 WORDS = (
-    *(Word(word.encode(), word[1:-1]) for word in ("NaN", "-Infinity", "01", "+1", "0x1F", ".5")),
+    *(
+        Word(word.encode(), word[1:-1])
+        for word in ("NaN", "-Infinity", "01", "+1", "0x1F", ".5")
+    ),
     Word(b"x", 0),
     Word(b'"a\nb\0x"', "a b x"),
     Word(b'"\xe9"', "\ufffd"),
 )
-texts = st.one_of(st.text(max_size=6), st.sampled_from(['"id":1', "\\", '"', "//", "/*", "[", "é"]))
+texts = st.one_of(
+    st.text(max_size=6), st.sampled_from(['"id":1', "\\", '"', "//", "/*", "[", "é"])
+)
 scalars = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(-1e9, 1e9), texts, st.sampled_from(WORDS)
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(-1e9, 1e9),
+    texts,
+    st.sampled_from(WORDS),
 )
 values: st.SearchStrategy[Any] = st.recursive(
     scalars,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4)
+    ),
     max_leaves=12,
 )
 names = st.text(st.characters(codec="ascii"), max_size=6)
@@ -62,7 +79,13 @@ def write(value: Any, chance: Random, gaps: tuple[bytes, ...]) -> bytes:
         return value.spelled
     if isinstance(value, dict):
         members = [
-            gap() + text(key) + gap() + b":" + gap() + write(inner, chance, gaps) + gap()
+            gap()
+            + text(key)
+            + gap()
+            + b":"
+            + gap()
+            + write(inner, chance, gaps)
+            + gap()
             for key, inner in value.items()
         ]
         return b"{" + b",".join(members) + (last() if members else b"") + gap() + b"}"
@@ -98,7 +121,9 @@ def test_valid_json_is_as_it_was(value: Any, chance: Random) -> None:
 
 
 @given(objects, seeds)
-def test_values_and_their_places_are_those_of_the_client(value: Any, chance: Random) -> None:
+def test_values_and_their_places_are_those_of_the_client(
+    value: Any, chance: Random
+) -> None:
     """Whatever no JSON may have around the values, they are read, and each where it stands."""
     before, after = (
         chance.choice([b"", b"\xef\xbb\xbf", b"\0 "]),
@@ -109,13 +134,22 @@ def test_values_and_their_places_are_those_of_the_client(value: Any, chance: Ran
     assert meaning(parse_tolerantly(raw)) == meaning(value)
     spans = find_spans(raw, [(key,) for key in value])
     found = {path[0]: raw[at[-1].start : at[-1].end] for path, at in spans.items()}
-    assert {key: meaning(parse_tolerantly(text)) for key, text in found.items()} == meaning(value)
+    assert {
+        key: meaning(parse_tolerantly(text)) for key, text in found.items()
+    } == meaning(value)
 
 
-@given(st.binary(max_size=60), st.lists(st.sampled_from([*b'{}[],:"\\/*\n\0 1aN\xef\xbb\xbf'])))
+@given(
+    st.binary(max_size=60),
+    st.lists(st.sampled_from([*b'{}[],:"\\/*\n\0 1aN\xef\xbb\xbf'])),
+)
 def test_any_bytes_are_taken(raw: bytes, chosen: list[int]) -> None:
     """Nothing but the one error is raised, and no byte moves."""
-    for tried in (raw, bytes(chosen), b'{"jsonrpc":"2.0","id":1,"result":' + bytes(chosen) + b"}"):
+    for tried in (
+        raw,
+        bytes(chosen),
+        b'{"jsonrpc":"2.0","id":1,"result":' + bytes(chosen) + b"}",
+    ):
         server_messages(tried)
         with suppress(NotJsonError):
             assert len(repaired(tried)) == len(tried)
@@ -155,7 +189,13 @@ def test_hostile_text_takes_no_longer_than_its_length(raw: bytes) -> None:
 
 def test_too_deep_a_value_becomes_a_text() -> None:
     """What is nested more deeply than is read stays apart from its like, in the same bytes."""
-    deep = b'{"id":1,"result":' + b"[" * DEEPEST + b'"a\\n",{"id":2}' + b"]" * DEEPEST + b"}"
+    deep = (
+        b'{"id":1,"result":'
+        + b"[" * DEEPEST
+        + b'"a\\n",{"id":2}'
+        + b"]" * DEEPEST
+        + b"}"
+    )
     valid = repaired(deep)
 
     assert valid.count(b"[") == DEEPEST - 1
@@ -163,7 +203,9 @@ def test_too_deep_a_value_becomes_a_text() -> None:
     assert find_spans(deep, [("id",)]) == find_spans(b'{"id":1}', [("id",)])
 
 
-@pytest.mark.parametrize("raw", [b"{'id':1}", b"{id:1}", b'{"id":1', b'{"id"', b'"a', b'{"a" "b"}'])
+@pytest.mark.parametrize(
+    "raw", [b"{'id':1}", b"{id:1}", b'{"id":1', b'{"id"', b'"a', b'{"a" "b"}']
+)
 def test_what_no_repair_makes_json_is_not_read(raw: bytes) -> None:
     """Names without quotes, and what is cut short or lacks a mark, are left unread."""
     with pytest.raises(NotJsonError):

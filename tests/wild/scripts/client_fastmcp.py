@@ -28,7 +28,9 @@ async def opened(target: str, session: Session) -> AsyncIterator[Connection]:
         return await Answers(session, types).elicit(context, params)
 
     async def sample(messages: Any, params: Any, _: Any) -> Any:
-        return types.CreateMessageResult.model_validate(await session.sample(plain(params)))
+        return types.CreateMessageResult.model_validate(
+            await session.sample(plain(params))
+        )
 
     async def roots(_: Any) -> list[Any]:
         await session.roots()

@@ -48,7 +48,9 @@ async def opened(target: str, session: Session) -> AsyncIterator[Connection]:
             await client.initialize()
             yield Connection(client, mcp.McpError)
     else:
-        async with mcp.Client(server_at(target), mode=session.mode, **options) as client:
+        async with mcp.Client(
+            server_at(target), mode=session.mode, **options
+        ) as client:
             yield Connection(client, mcp.MCPError)
 
 

@@ -7,7 +7,12 @@ import asyncio
 from dataclasses import dataclass
 
 from fastmcp import Context, FastMCP
-from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult
+from mcp_types import (
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitResult,
+    InputRequiredResult,
+)
 from sockets import serve
 
 server = FastMCP("wild")
@@ -47,7 +52,9 @@ async def require_form(message: str, ctx: Context) -> str | InputRequiredResult:
         params = ElicitRequestFormParams(
             message=message, requested_schema=schema | {"required": ["name"]}
         )
-        return InputRequiredResult(input_requests={"name": ElicitRequest(params=params)})
+        return InputRequiredResult(
+            input_requests={"name": ElicitRequest(params=params)}
+        )
     answer = ctx.input_responses["name"]
     accepted = isinstance(answer, ElicitResult) and answer.action == "accept"
     return str((answer.content or {})["name"]) if accepted else answer.action

@@ -15,11 +15,20 @@ from typing import Any, Literal
 from mcp import McpError, types
 from mcp.server.fastmcp import Context, FastMCP
 from mcp.server.session import ServerSession
-from mcp.server.streamable_http import GET_STREAM_KEY, EventCallback, EventMessage, EventStore
+from mcp.server.streamable_http import (
+    GET_STREAM_KEY,
+    EventCallback,
+    EventMessage,
+    EventStore,
+)
 from sockets import serve
 
 Stream = Literal["call", "get"]
-FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+FORM = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}},
+    "required": ["name"],
+}
 LATER_S = 0.05
 
 
@@ -29,7 +38,9 @@ class Events(EventStore):
     def __init__(self) -> None:
         self.events: list[tuple[str, str, types.JSONRPCMessage | None]] = []
 
-    async def store_event(self, stream_id: str, message: types.JSONRPCMessage | None) -> str:
+    async def store_event(
+        self, stream_id: str, message: types.JSONRPCMessage | None
+    ) -> str:
         event_id = str(uuid.uuid4())
         self.events.append((event_id, stream_id, message))
         return event_id
@@ -52,9 +63,15 @@ parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--port", type=int, default=0)
 parser.add_argument("--transport", choices=["http", "sse"], default="http")
 parser.add_argument("--stdio", action="store_true")
-parser.add_argument("--resumable", action="store_true", help="store events; streams can be resumed")
-parser.add_argument("--greets", action="store_true", help="ask for roots as soon as it may")
-parser.add_argument("--stateless-json", action="store_true", help="no sessions and no streams")
+parser.add_argument(
+    "--resumable", action="store_true", help="store events; streams can be resumed"
+)
+parser.add_argument(
+    "--greets", action="store_true", help="ask for roots as soon as it may"
+)
+parser.add_argument(
+    "--stateless-json", action="store_true", help="no sessions and no streams"
+)
 options = parser.parse_args()
 
 server = FastMCP(
@@ -73,7 +90,9 @@ async def listening(session: ServerSession) -> None:
     if options.stdio or options.transport == "sse" or options.stateless_json:
         return
     transports = server.session_manager._server_instances.values()
-    (transport,) = [each for each in transports if each._write_stream is session._write_stream]
+    (transport,) = [
+        each for each in transports if each._write_stream is session._write_stream
+    ]
     while GET_STREAM_KEY not in transport._request_streams:  # noqa: ASYNC110  the SDK tells nobody
         await asyncio.sleep(0.005)
 
@@ -209,7 +228,9 @@ def greet() -> None:
     """Ask for the roots of each session as soon as it is there, and announce resources."""
     handle = server._mcp_server._handle_message
 
-    async def handle_and_greet(message: Any, session: ServerSession, *rest: Any) -> None:
+    async def handle_and_greet(
+        message: Any, session: ServerSession, *rest: Any
+    ) -> None:
         await handle(message, session, *rest)
         match message:
             case types.ClientNotification(root=types.InitializedNotification()):

@@ -62,7 +62,9 @@ class Connection:
 
     async def _result(self, method: str, *arguments: Any, **more: Any) -> JsonObject:
         try:
-            return plain(await getattr(self.sdk, f"{method}{self.suffix}")(*arguments, **more))
+            return plain(
+                await getattr(self.sdk, f"{method}{self.suffix}")(*arguments, **more)
+            )
         except self.error as error:
             data = error.error  # type: ignore[attr-defined]
             raise RpcError(data.code, data.message) from error
@@ -72,7 +74,9 @@ class Connection:
         return [each.name for each in getattr(listed, kind, listed)]
 
     async def call(self, name: str, arguments: JsonObject, progress: Any) -> JsonObject:
-        return await self._result("call_tool", name, arguments, **{self.progress: progress})
+        return await self._result(
+            "call_tool", name, arguments, **{self.progress: progress}
+        )
 
     async def prompt(self, name: str, arguments: dict[str, str]) -> JsonObject:
         return await self._result("get_prompt", name, arguments)
@@ -95,7 +99,9 @@ class Answers:
     types: Any
 
     async def elicit(self, _: Any, params: Any) -> Any:
-        return self.types.ElicitResult.model_validate(await self.session.elicit(plain(params)))
+        return self.types.ElicitResult.model_validate(
+            await self.session.elicit(plain(params))
+        )
 
     async def sample(self, _: Any, params: Any) -> Any:
         try:
@@ -141,8 +147,15 @@ class Session:
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     def say(self, kind: str, lane: str = "", **members: Any) -> None:
-        line = {"scenario": self.scenario, "session": self.number, "lane": lane, "kind": kind}
-        print(json.dumps(line | members, ensure_ascii=False, sort_keys=True), flush=True)
+        line = {
+            "scenario": self.scenario,
+            "session": self.number,
+            "lane": lane,
+            "kind": kind,
+        }
+        print(
+            json.dumps(line | members, ensure_ascii=False, sort_keys=True), flush=True
+        )
 
     async def elicit(self, params: JsonObject) -> JsonObject:
         message = params["message"]
@@ -162,7 +175,11 @@ class Session:
 
     async def sample(self, params: JsonObject) -> JsonObject:
         blocks = [message["content"] for message in params["messages"]]
-        listed = [b for block in blocks for b in (block if isinstance(block, list) else [block])]
+        listed = [
+            b
+            for block in blocks
+            for b in (block if isinstance(block, list) else [block])
+        ]
         text = " ".join(block["text"] for block in listed)
         lane = _lane(text)
         asked = {"text": text, "maxTokens": params.get("maxTokens")}
@@ -174,7 +191,12 @@ class Session:
             raise RpcError(-1, "User rejected sampling request")
         content = {"type": "text", "text": f"Sampled {text}"}
         self.say("answer", lane, result=content["text"])
-        return {"role": "assistant", "content": content, "model": "stub", "stopReason": "endTurn"}
+        return {
+            "role": "assistant",
+            "content": content,
+            "model": "stub",
+            "stopReason": "endTurn",
+        }
 
     async def roots(self) -> JsonObject:
         self.say("ask", method="roots/list", params={})
@@ -192,16 +214,23 @@ class Session:
         message = getattr(message, "root", message)
         notification = plain(message) if hasattr(message, "model_dump") else {}
         method = notification.get("method", "")
-        if not method.startswith("notifications/") or method == "notifications/progress":
+        if (
+            not method.startswith("notifications/")
+            or method == "notifications/progress"
+        ):
             return
         params = notification.get("params") or {}
         known = {key: value for key, value in params.items() if key != "_meta"}
         is_listening = known.get("logger") == "get" or "list_changed" in method
-        self.say("notification", "get" if is_listening else "", method=method, params=known)
+        self.say(
+            "notification", "get" if is_listening else "", method=method, params=known
+        )
         await self._count(method)
 
     def progress(self, step: JsonObject) -> Callable[..., Awaitable[None]]:
-        async def show(progress: float, total: float | None, message: str | None) -> None:
+        async def show(
+            progress: float, total: float | None, message: str | None
+        ) -> None:
             of_total = None if total is None else int(total)
             shown = {"progress": int(progress), "total": of_total, "message": message}
             self.say("progress", "progress", call=step["call"], params=shown)
@@ -224,20 +253,29 @@ class Session:
         try:
             match step:
                 case {"at_once": list(steps)}:
-                    await asyncio.gather(*(self.step(connection, each) for each in steps))
+                    await asyncio.gather(
+                        *(self.step(connection, each) for each in steps)
+                    )
                 case {"until": str(method)}:
                     await self.until(method, step.get("count", 1))
                 case {"list": str(kind)}:
                     self.say("names", lane, of=kind, names=await connection.names(kind))
                 case {"call": str(name)}:
                     callback = self.progress(step) if step.get("progress") else None
-                    result = await connection.call(name, step.get("arguments", {}), callback)
+                    result = await connection.call(
+                        name, step.get("arguments", {}), callback
+                    )
                     self.say("result", lane, of=name, result=_shown(result))
                 case {"prompt": str(name)}:
                     result = await connection.prompt(name, step.get("arguments", {}))
                     self.say("result", lane, of=name, result=_shown(result))
                 case {"read": str(uri)}:
-                    self.say("result", lane, of=uri, result=_shown(await connection.read(uri)))
+                    self.say(
+                        "result",
+                        lane,
+                        of=uri,
+                        result=_shown(await connection.read(uri)),
+                    )
                 case {"level": str(level)}:
                     await connection.set_level(level)
                 case {"roots_changed": _}:
@@ -259,7 +297,9 @@ def _lane(text: str) -> str:
 
 
 def _action(message: str) -> str:
-    return next((action for action in ("decline", "cancel") if action in message), "accept")
+    return next(
+        (action for action in ("decline", "cancel") if action in message), "accept"
+    )
 
 
 def _value(name: str, schema: JsonObject) -> Any:
@@ -293,10 +333,14 @@ async def _run_session(session: Session, open_: Open, target: str) -> None:
 async def _run(name: str, open_: Open, target: str, mode: str, patience: float) -> bool:
     count = SCENARIOS[name].get("sessions", 1)
     rendezvous = Rendezvous(count)
-    sessions = [Session(name, number, rendezvous, mode) for number in range(1, count + 1)]
+    sessions = [
+        Session(name, number, rendezvous, mode) for number in range(1, count + 1)
+    ]
     try:
         async with asyncio.timeout(patience):
-            await asyncio.gather(*(_run_session(each, open_, target) for each in sessions))
+            await asyncio.gather(
+                *(_run_session(each, open_, target) for each in sessions)
+            )
     except TimeoutError:
         sessions[0].say("hang")
         return False
@@ -319,7 +363,9 @@ def main(open_: Open) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--patience", type=float, default=20)
     parser.add_argument("--era", choices=["2025", "2026"], default="2025")
-    parser.add_argument("pairs", nargs="+", metavar="SCENARIO=URL|SCENARIO=[COMMAND, ...]")
+    parser.add_argument(
+        "pairs", nargs="+", metavar="SCENARIO=URL|SCENARIO=[COMMAND, ...]"
+    )
     options = parser.parse_args()
     mode = MODES[options.era]
     sys.exit(asyncio.run(_run_all(open_, options.pairs, mode, options.patience)))
