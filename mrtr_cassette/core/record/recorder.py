@@ -225,11 +225,8 @@ class Recorder:
         if seen.number in self.opening:
             response = _with_sealed_endpoint(response, self.opening[seen.number])
         request = replace(request, headers=_kept(request.headers, self.kept_headers))
-        in_session = (
-            header_value(request.headers, SESSION_HEADER) or seen.number in self.opening
-        )
-        in_session = in_session or header_value(sent.headers, SESSION_HEADER)
-        if b"id:" in body and response.is_event_stream and in_session:
+        has_event_ids = response.is_event_stream and b"id:" in body
+        if has_event_ids and self._is_in_session(seen.number, request, sent):
             response = replace(
                 response, pieces=tuple(map(_with_sealed_event_id, response.pieces))
             )
@@ -265,6 +262,15 @@ class Recorder:
         if ask is None and (response.pieces != sent.pieces or may_announce(body)):
             sealed = replace(sealed, digests=self.announced.add(sent, response))
         return Sealed(sealed, ask, _unread(call, sent))
+
+    def _is_in_session(
+        self, number: int | None, request: Request, response: Response
+    ) -> bool:
+        """Whether an exchange opens a session or belongs to one, by its headers."""
+        if number in self.opening:
+            return True
+        heads = (request.headers, response.headers)
+        return any(header_value(headers, SESSION_HEADER) for headers in heads)
 
     def may_repeat(self, journal: bytes) -> bool:
         """Tell, quickly, whether a journal may have secrets that were found after its lines."""
