@@ -1,4 +1,4 @@
-"""Names and values that a cassette keeps when something in it is recorded anew."""
+"""Names and values that a cassette keeps when something in it is recorded again."""
 
 from __future__ import annotations
 
@@ -31,118 +31,168 @@ from mrtr_cassette.core.secrets.names import (
 from mrtr_cassette.core.wire.jsonbytes import Span, canonical, find_spans
 from mrtr_cassette.core.wire.pointers import value_at
 
+_BODIES = ""
+"""Stands for the target and the bodies of an exchange among the names of its headers."""
+
 
 class KeptNames:
-    """Names and values of a cassette, by those that stand for the same in a later recording.
+    """Maps names and values of a new recording to those that the cassette keeps.
 
-    All names that its file has stand for themselves.
+    Every name in the cassette's file is mapped to itself.
     """
 
     def __init__(self, file: bytes = b"") -> None:
         self._taken = set(_names_in(file))
+        """The names that nothing else may have."""
         self._kept = {name: name for name in self._taken}
+        """The names that are kept, by those of the new recording."""
         self._values: dict[str, str] = {}
+        """The same for cursors and task ids."""
         self._question_ids: dict[bytes, bytes] = {}
+        """The same for ids that the server makes up for questions."""
 
-    def keep(self, old: RecordedExchange, new: RecordedExchange) -> None:
-        """Take an exchange that stays, and the new one that says the same, if it has a number."""
-        before, after = _texts_of(old), {} if new.number is None else _texts_of(new)
-        for part, raw in before.items():
-            names, new_names = _names_in(raw), _names_in(after.get(part, b""))
-            self._taken.update(names)
-            if len(names) == len(new_names):
-                self._kept = dict(zip(new_names, names, strict=True)) | self._kept
+    def keep(self, kept: RecordedExchange, new: RecordedExchange) -> None:
+        """Map the names in a new exchange to those of the kept one, which says the same.
+
+        A new exchange without a number was not recorded: the names of the kept one are only taken.
+        """
+        new_texts: dict[str, bytes] = {}
         if new.number is not None:
-            self.issued(old, new)
+            new_texts = _texts_of(new)
+            self.keep_issued(kept, new)
+        for header, text in _texts_of(kept).items():
+            names = _names_in(text)
+            self._taken.update(names)
+            new_names = _names_in(new_texts.get(header, b""))
+            if len(new_names) == len(names):
+                pairs = dict(zip(new_names, names, strict=True))
+                for new_name, name in pairs.items():
+                    self._kept.setdefault(new_name, name)
 
-    def issued(self, old: RecordedExchange, new: RecordedExchange) -> None:
-        """Take two responses, of which one stands where the other issued cursors and ids."""
-        self._values |= issued_values(new.rpc_response, old.rpc_response)
-        mine, others = (question_ids(_texts_of(each)[""]) for each in (old, new))
-        self._question_ids |= zip(others, mine, strict=False)
+    def keep_issued(self, kept: RecordedExchange, new: RecordedExchange) -> None:
+        """Map cursors and ids that a new response issues to those of the kept response."""
+        self._values |= issued_values(new.rpc_response, kept.rpc_response)
+        kept_texts = _texts_of(kept)
+        new_texts = _texts_of(new)
+        kept_ids = question_ids(kept_texts[_BODIES])
+        new_ids = question_ids(new_texts[_BODIES])
+        self._question_ids |= zip(new_ids, kept_ids, strict=False)
 
-    def in_kept(
-        self, exchange: RecordedExchange, partner: RecordedExchange | None
+    def with_kept(
+        self, new: RecordedExchange, partner: RecordedExchange | None
     ) -> RecordedExchange:
-        """Return a new exchange that repeats the kept names and values, and shares no other one."""
-        response = exchange.response
+        """Return a new exchange with the kept names and values, and no other names that are taken.
+
+        Its response issues the cursor, the task and the times that its partner's does.
+        """
+        response = new.response
         if partner is not None and response is not None:
-            pieces = splice_pieces(response.pieces, _issued_again(partner, exchange))
-            exchange = replace(exchange, response=replace(response, pieces=pieces))
-        exchange = with_texts(exchange, self._changed)
-        call = exchange.call
-        if call.message is None or call.message.kind is not Kind.REQUEST:
-            return exchange
-        body = with_values(exchange.request.body, SENT_BACK, self._values.get)
-        return replace(exchange, request=replace(exchange.request, body=body))
+            pieces = splice_pieces(response.pieces, _issued_again(partner, new))
+            response = replace(response, pieces=pieces)
+            new = replace(new, response=response)
+        new = with_texts(new, self._with_kept_names)
+        message = new.call.message
+        if message is None or message.kind is not Kind.REQUEST:
+            return new
+        body = with_values(new.request.body, SENT_BACK, self._values.get)
+        request = replace(new.request, body=body)
+        return replace(new, request=request)
 
-    def _changed(self, raw: bytes, _header: str) -> bytes:
-        for identity, kept in self._question_ids.items():
-            raw = raw.replace(identity, kept)
-
-        return with_refs(raw, self._renamed)
+    def _with_kept_names(self, text: bytes, _header: str) -> bytes:
+        for new_id, kept_id in self._question_ids.items():
+            text = text.replace(new_id, kept_id)
+        return with_refs(text, self._renamed)
 
     def _renamed(self, ref: Ref) -> Ref | None:
-        name = _counted(ref)
+        name = _name_of(ref)
         if name is None:
             return None
         kept = self._kept_for(name)
         turn = ref.parts[len(name.parts) :]
-        return Ref(kept.kind, (*kept.parts, *turn), ref.spelling)
+        parts = (*kept.parts, *turn)
+        return Ref(kept.kind, parts, ref.spelling)
 
     def _kept_for(self, name: Ref) -> Ref:
-        """Return the kept name for one, or the next one that no other has."""
+        """Return the kept name for a new one, or the next name that is free."""
         if name not in self._kept:
-            is_of_journal = name.is_secret and is_journal_token(name.token)
-            new = name.with_last(1) if is_of_journal else name
-            while new in self._taken:
-                if new.kind == HASH:
-                    new = new.with_last(sha256_of(new.name))
-                else:
-                    new = new.with_last(int(new.token) + 1)
-            self._kept[name] = new
-            self._taken.add(new)
+            free = self._next_free(name)
+            self._kept[name] = free
+            self._taken.add(free)
         return self._kept[name]
 
+    def _next_free(self, name: Ref) -> Ref:
+        if name.is_secret and is_journal_token(name.token):
+            name = name.with_last(1)
+        while name in self._taken:
+            name = _following(name)
+        return name
 
-def _counted(ref: Ref) -> Ref | None:
-    """Return what is counted of a name: all but the turn of a state; None where nothing is."""
+
+def _following(name: Ref) -> Ref:
+    """Return another name of the same kind."""
+    if name.kind == HASH:
+        return name.with_last(sha256_of(name.name))
+    return name.with_last(int(name.token) + 1)
+
+
+def _name_of(ref: Ref) -> Ref | None:
+    """Return a reference without the turn of a state; None for one that is never renamed."""
     if ref.is_secret:
-        is_counted = is_journal_token(ref.token) or is_cassette_token(ref.token)
-        return ref.plain if is_counted else None
+        if is_journal_token(ref.token) or is_cassette_token(ref.token):
+            return ref.plain
+        return None
     if ref.kind == ANSWER:
         return None
     name = ref.plain
-    return name._replace(parts=name.parts[:2]) if name.kind == STATE else name
+    if name.kind == STATE:
+        return name._replace(parts=name.parts[:2])
+    return name
 
 
 def _texts_of(exchange: RecordedExchange) -> dict[str, bytes]:
-    """Return the values of headers by their names; without a name, the target and the bodies."""
+    """Return the values of headers by their names, and the target and the bodies in one."""
     texts: dict[str, bytes] = defaultdict(bytes)
 
-    def read(raw: bytes, name: str) -> bytes:
-        texts[name] += raw
-        return raw
+    def read(text: bytes, header: str) -> bytes:
+        texts[header] += text
+        return text
 
     with_texts(exchange, read)
     return texts
 
 
-def _names_in(raw: bytes) -> list[Ref]:
-    names = [name for ref in refs_in(raw) if (name := _counted(ref)) is not None]
-    return sorted(names, key=lambda name: name.is_secret)
+def _names_in(text: bytes) -> list[Ref]:
+    """Return the names in a text, placeholders of secrets last."""
+    names = []
+    secrets = []
+    for ref in refs_in(text):
+        name = _name_of(ref)
+        if name is None:
+            continue
+        if name.is_secret:
+            secrets.append(name)
+        else:
+            names.append(name)
+    return names + secrets
 
 
 def _issued_again(
-    recorded: RecordedExchange, live: RecordedExchange
+    kept: RecordedExchange, new: RecordedExchange
 ) -> Iterator[tuple[Span, bytes]]:
-    """Yield where a later response issues a cursor, or an id and times of a task; and those."""
-    before, now = recorded.located_response, live.located_response
+    """Yield where a new response issues what the kept one did, and what that was.
+
+    These are a cursor, and the id and the times of a task.
+    """
+    before = kept.located_response
+    now = new.located_response
     if before is None or now is None:
         return
-    volatile = method_of(recorded.call.method).volatile
-    times = [("result", *path) for path in volatile if path[0] in TASK_VALUES]
-    for path, spans in find_spans(now.message.raw, [*ISSUED, *times]).items():
-        value, span = value_at(before.message.tree, path), now.in_body(spans[-1])
+    paths = list(ISSUED)
+    for path in method_of(kept.call.method).volatile:
+        if path[0] in TASK_VALUES:
+            paths.append(("result", *path))
+    for path, spans in find_spans(now.message.raw, paths).items():
+        value = value_at(before.message.tree, path)
+        span = now.in_body(spans[-1])
         if isinstance(value, str) and span is not None:
             yield span, canonical(value).encode()

@@ -1,12 +1,13 @@
-"""A recording over an earlier cassette: what is the same stands as it did."""
+"""Record over an earlier cassette: interactions that did not change stay as they are."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
-from itertools import zip_longest
+from math import inf
 from operator import attrgetter
 from typing import Final
 
@@ -23,6 +24,7 @@ from mrtr_cassette.core.cassette.recorded import (
 from mrtr_cassette.core.cassette.texts import recounted, with_texts
 from mrtr_cassette.core.compare.conversations import (
     IgnoredFor,
+    InteractionComparison,
     compared,
     ignores_nothing,
 )
@@ -35,157 +37,248 @@ _SETTINGS: Final = attrgetter(
     "transport", "request_state", "redaction", "seals_answers"
 )
 """What a recording leaves out or hides: another one can't share its interactions."""
-_PORT = re.compile(r"^(https?://(?:localhost|127\.0\.0\.1|\[::1\])):[0-9]+(?=/|$)")
+_LOCAL_PORT: Final = re.compile(
+    r"^(https?://(?:localhost|127\.0\.0\.1|\[::1\])):[0-9]+(?=/|$)"
+)
+
+_NewExchanges = dict[RecordedExchange, RecordedExchange]
+"""What becomes of exchanges of either recording."""
+_Partners = dict[RecordedExchange, RecordedExchange | None]
+"""The earlier exchanges that correspond to exchanges of either recording, if any do."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Overlap:
+    """An earlier cassette, and a recording that takes its place.
+
+    Attributes:
+        partners: the earlier interactions, by the numbers of the recorded ones that make the same
+            call.
+        kept: the numbers of the recorded interactions whose partners stay in the cassette.
+    """
+
+    earlier: Cassette
+    recorded: Cassette
+    partners: Mapping[int, RecordedInteraction]
+    kept: Collection[int]
 
 
 def recorded_over(
     earlier: Cassette, recorded: Cassette, ignored_for: IgnoredFor = ignores_nothing
 ) -> tuple[Cassette, int]:
-    """Return a recording in which interactions that are the same stand as they did; and how many.
+    """Return a recording in which unchanged interactions are the earlier ones, and their count.
 
-    What differs only at the ignored pointers is the same.
-
-    Where all are the same, that is the earlier cassette itself. Branches, and calls of which one
-    stream tells, are kept together or not at all.
+    What differs only at the ignored pointers is unchanged. If everything is, the earlier cassette
+    itself is returned. Branches, and calls that share a stream, are kept together or not at all.
     """
     if _SETTINGS(earlier) != _SETTINGS(recorded):
         return recorded, 0
     partners: dict[int, RecordedInteraction] = {}
-    same: dict[int, int] = {}
-    for each in compared(earlier, recorded, ignored_for).interactions:
-        if each.recorded is not None and each.received is not None:
-            old = partners[each.received] = earlier.interactions[each.recorded - 1]
-            # What diff calls the same may say more: a list with a further tool is not kept.
-            says_more = any(stage.changes for stage in each.stages)
-            new_headers = _new_headers(old, recorded.interactions[each.received - 1])
-            if each.mark == "=" and not (says_more or new_headers):
-                same[each.received] = each.recorded
-    if len(same) == len(earlier.interactions) == len(recorded.interactions):
-        return earlier, len(same)
-    kept = {
-        new: old
-        for new, old in same.items()
-        if _places(partners[new]) == _places(recorded.interactions[new - 1])
-    }
-    before, after = _connected(earlier), _connected(recorded)
-    while apart := [
-        new
-        for new, old in kept.items()
-        if {kept.get(each) for each in after[new]} != before[old]
-    ]:
+    unchanged: set[int] = set()
+    for pair in compared(earlier, recorded, ignored_for).interactions:
+        if pair.recorded is None or pair.received is None:
+            continue
+        old = earlier.interactions[pair.recorded - 1]
+        new = recorded.interactions[pair.received - 1]
+        partners[new.number] = old
+        if _is_unchanged(pair, old, new):
+            unchanged.add(new.number)
+    if len(unchanged) == len(earlier.interactions) == len(recorded.interactions):
+        return earlier, len(unchanged)
+    overlap = _Overlap(earlier, recorded, partners, unchanged)
+    kept = _kept_together(overlap)
+    return _merged(replace(overlap, kept=kept)), len(kept)
+
+
+# What is kept
+
+
+def _is_unchanged(
+    pair: InteractionComparison, old: RecordedInteraction, new: RecordedInteraction
+) -> bool:
+    """Tell whether a new interaction has nothing that the old one lacks."""
+    # What `diff` calls the same may say more: a list with a further tool is not kept.
+    says_more = any(stage.changes for stage in pair.stages)
+    return pair.mark == "=" and not says_more and not _has_new_headers(old, new)
+
+
+def _has_new_headers(old: RecordedInteraction, new: RecordedInteraction) -> bool:
+    """Tell whether headers are recorded now that were not, and that `diff` doesn't compare.
+
+    The user may want those of requests, and clients send back what responses say in the others.
+    """
+    for before, now in zip(old.exchanges, new.exchanges, strict=False):
+        if not _header_names(now.request) <= _header_names(before.request):
+            return True
+        if before.response is not None and now.response is not None:
+            added = _header_names(now.response) - _header_names(before.response)
+            if not added.isdisjoint(VALIDATING_HEADERS):
+                return True
+    return False
+
+
+def _header_names(message: Request | Response) -> set[str]:
+    return {name.lower() for name, _ in message.headers}
+
+
+def _kept_together(overlap: _Overlap) -> set[int]:
+    """Return those of the kept interactions that can stay without the others."""
+    kept: dict[int, int] = {}
+    for number in overlap.kept:
+        old = overlap.partners[number]
+        new = overlap.recorded.interactions[number - 1]
+        if _places_without_steps(old) == _places_without_steps(new):
+            kept[number] = old.number
+    connected_before = _connected(overlap.earlier)
+    connected_now = _connected(overlap.recorded)
+    while True:
+        apart = []
+        for number, old_number in kept.items():
+            old_numbers = set(map(kept.get, connected_now[number]))
+            if old_numbers != connected_before[old_number]:
+                apart.append(number)
+        if not apart:
+            return set(kept)
         for number in apart:
             del kept[number]
-    exchanges = _exchanges_over(recorded, partners, kept)
-    return _merged(earlier, recorded, exchanges, kept, partners), len(kept)
 
 
-def _new_headers(old: RecordedInteraction, new: RecordedInteraction) -> set[str]:
-    """Return the headers that are recorded now and were not, and that don't count in `diff`.
-
-    The user may want those of requests, and clients act on what responses say of copies and proofs.
-    """
-    found: set[str] = set()
-    for before, after in zip(old.exchanges, new.exchanges, strict=False):
-        names = _names_of(after.request) - _names_of(before.request)
-        if before.response is not None and after.response is not None:
-            more = _names_of(after.response) - _names_of(before.response)
-            names |= more & VALIDATING_HEADERS
-        found |= names
-    return found
-
-
-def _names_of(said: Request | Response) -> set[str]:
-    return {name.lower() for name, _ in said.headers}
-
-
-def _places(interaction: RecordedInteraction) -> list[TurnPlace]:
-    """Return the places of its exchanges, but for what a client saw of a task."""
+def _places_without_steps(interaction: RecordedInteraction) -> list[TurnPlace]:
     return [place for _, place in interaction.placed if place.step is None]
 
 
 def _connected(cassette: Cassette) -> dict[int, set[int]]:
-    """Return, for each interaction, those without which it can't be kept, and itself."""
-    connected = {each.number: {each.number} for each in cassette.interactions}
-    branches = [
-        (each.number, each.branch.of) for each in cassette.interactions if each.branch
-    ]
-    for one, other in [*branches, *Player(cassette).connected]:
-        connected[one].add(other)
-        connected[other].add(one)
+    """Return for each interaction itself and those without which it can't be kept."""
+    connected: dict[int, set[int]] = {}
+    pairs = list(Player(cassette).connected)
+    for interaction in cassette.interactions:
+        connected[interaction.number] = {interaction.number}
+        if interaction.branch is not None:
+            pairs.append((interaction.number, interaction.branch.of))
+    for number, connected_number in pairs:
+        connected[number].add(connected_number)
+        connected[connected_number].add(number)
     return connected
 
 
-def _exchanges_over(
-    recorded: Cassette,
-    partners: Mapping[int, RecordedInteraction],
-    kept: Collection[int],
-) -> dict[RecordedExchange, RecordedExchange]:
-    """Return what becomes of the earlier exchanges that are kept, and of the new ones."""
-    stands_for: dict[RecordedExchange, RecordedExchange] = {}
-    changed: dict[RecordedExchange, RecordedExchange | None] = {}
-    for new in recorded.interactions:
-        old = partners.get(new.number)
-        if old is not None and new.number in kept:
-            stands_for |= _in_pairs(old, new)
-            continue
-        changed |= dict.fromkeys(new.own)
-        for one, other in zip(
-            () if old is None else old.exchanges, new.exchanges, strict=False
-        ):
-            # The id of a task stands in more places than are changed.
-            if created_id(other.call.message, other.rpc_response) is None:
-                changed[other] = one
+# Exchanges
+
+
+def _exchanges_over(overlap: _Overlap) -> _NewExchanges:
+    """Return what becomes of the earlier exchanges that are kept, and of the other new ones."""
+    kept: _NewExchanges = {}
+    changed: _Partners = {}
+    for new in overlap.recorded.interactions:
+        old = overlap.partners.get(new.number)
+        if old is not None and new.number in overlap.kept:
+            kept.update(_pairs(old, new))
+        else:
+            changed |= dict.fromkeys(new.own)
+            changed |= _partners_of(new, old)
     names = KeptNames()
-    exchanges: dict[RecordedExchange, RecordedExchange] = {}
-    for one, other in stands_for.items():
-        names.keep(one, other)
-        response = (
-            None if one.response is None else with_recorded_times(other, one.response)
-        )
-        stands = replace(other, request=one.request, response=response)
-        issued, echoed = one.issued_sha256, one.echoed_sha256
-        exchanges[one] = replace(stands, issued_sha256=issued, echoed_sha256=echoed)
-    for each, partner in changed.items():
+    exchanges: _NewExchanges = {}
+    for old_exchange, new_exchange in kept.items():
+        names.keep(old_exchange, new_exchange)
+        exchanges[old_exchange] = _kept_exchange(old_exchange, new_exchange)
+    for new_exchange, partner in changed.items():
         if partner is not None:
-            names.issued(partner, each)
-    for each, partner in changed.items():
-        exchanges[each] = names.in_kept(each, partner)
-    # Announced digests become those of the texts as they stand now.
-    digests = new_digests(
-        {}, [(stands_for.get(it, it), now) for it, now in exchanges.items()]
-    )
-    for each in changed if digests else ():
-        exchanges[each] = with_texts(
-            exchanges[each], lambda raw, _: with_digests(raw, digests)
-        )
-    return _in_earlier_time(
-        exchanges, {**changed, **{kept: kept for kept in stands_for}}
-    )
+            names.keep_issued(partner, new_exchange)
+    for new_exchange, partner in changed.items():
+        exchanges[new_exchange] = names.with_kept(new_exchange, partner)
+    _renew_digests(exchanges, kept)
+    partners = changed | {old_exchange: old_exchange for old_exchange in kept}
+    return _in_earlier_time(exchanges, partners)
 
 
-def _in_earlier_time(
-    exchanges: Mapping[RecordedExchange, RecordedExchange],
-    partners: Mapping[RecordedExchange, RecordedExchange | None],
+def _pairs(
+    old: RecordedInteraction, new: RecordedInteraction
+) -> Iterator[tuple[RecordedExchange, RecordedExchange]]:
+    """Yield the old exchanges of an unchanged interaction, each with the new one.
+
+    How many states of a task a client sees depends on when it polls: a step more than the new task
+    has is paired with itself, without a number.
+    """
+    yield from zip(_own_without_steps(old), _own_without_steps(new), strict=True)
+    # Both tasks end alike.
+    new_steps = reversed(new.steps)
+    for old_step in reversed(old.steps):
+        new_step = next(new_steps, None)
+        if new_step is None:
+            yield old_step.exchange, replace(old_step.exchange, number=None)
+        else:
+            yield old_step.exchange, new_step.exchange
+
+
+def _own_without_steps(interaction: RecordedInteraction) -> list[RecordedExchange]:
+    exchanges = []
+    for exchange, place in interaction.placed:
+        if place.step is None:
+            exchanges.append(exchange)
+    return exchanges
+
+
+def _partners_of(
+    new: RecordedInteraction, old: RecordedInteraction | None
 ) -> dict[RecordedExchange, RecordedExchange]:
-    """Return exchanges with the times of their earlier partners, where all came in the same order.
+    """Return the old exchanges that correspond to those of a changed interaction."""
+    partners: dict[RecordedExchange, RecordedExchange] = {}
+    if old is None:
+        return partners
+    for before, now in zip(old.exchanges, new.exchanges, strict=False):
+        # The id of a task is in more places than are changed.
+        if created_id(now.call.message, now.rpc_response) is None:
+            partners[now] = before
+    return partners
+
+
+def _kept_exchange(old: RecordedExchange, new: RecordedExchange) -> RecordedExchange:
+    """Return an old exchange as the new recording counts it."""
+    response = None
+    if old.response is not None:
+        response = with_recorded_times(new, old.response)
+    return replace(
+        new,
+        request=old.request,
+        response=response,
+        issued_sha256=old.issued_sha256,
+        echoed_sha256=old.echoed_sha256,
+    )
+
+
+def _renew_digests(
+    exchanges: _NewExchanges, kept: Mapping[RecordedExchange, RecordedExchange]
+) -> None:
+    """Make the digests that changed exchanges announce those of the texts as they are now."""
+    pairs = []
+    for source, exchange in exchanges.items():
+        pairs.append((kept.get(source, source), exchange))
+    digests = new_digests({}, pairs)
+    if not digests:
+        return
+
+    def renewed(text: bytes, _header: str) -> bytes:
+        return with_digests(text, digests)
+
+    for source, exchange in exchanges.items():
+        if source not in kept:
+            exchanges[source] = with_texts(exchange, renewed)
+
+
+# Times
+
+
+def _in_earlier_time(exchanges: _NewExchanges, partners: _Partners) -> _NewExchanges:
+    """Return exchanges with the times of their partners if the same came in the same order.
 
     An exchange without such a partner has its time after the one before it.
     """
-    timed: dict[RecordedExchange, RecordedExchange] = {}
+    timed: _NewExchanges = {}
     offset_ms = 0.0
-    for source, exchange in sorted(
-        exchanges.items(), key=lambda pair: pair[1].number or 0
-    ):
+    for source, exchange in sorted(exchanges.items(), key=_number_of_second):
         partner = partners.get(source)
-        if partner is not None and _counts(partner) == _counts(exchange):
+        if partner is not None and _arrivals(partner) == _arrivals(exchange):
             offset_ms = partner.ended_ms - exchange.ended_ms
-            response = partner.response
-            if partner is not source and exchange.response is not None:
-                response = with_recorded_times(partner, exchange.response)
-            times = partner.started_ms, partner.ended_ms
-            timed[source] = replace(
-                exchange, started_ms=times[0], ended_ms=times[1], response=response
-            )
+            timed[source] = _with_times_of(partner, source, exchange)
         elif exchange.number is None:
             timed[source] = exchange
         else:
@@ -199,125 +292,154 @@ def _in_earlier_time(
     return timed
 
 
-def _counts(exchange: RecordedExchange) -> tuple[object, ...]:
-    """Return how many requests had arrived when it came, at each of its events, and at its end."""
+def _number_of_second(pair: tuple[RecordedExchange, RecordedExchange]) -> int:
+    _, exchange = pair
+    return exchange.number or 0
+
+
+def _with_times_of(
+    partner: RecordedExchange, source: RecordedExchange, exchange: RecordedExchange
+) -> RecordedExchange:
+    """Return what becomes of a source with the times of its partner."""
     response = exchange.response
-    afters: list[int] = []
+    if partner is source:
+        response = source.response
+    elif response is not None:
+        response = with_recorded_times(partner, response)
+    return replace(
+        exchange,
+        started_ms=partner.started_ms,
+        ended_ms=partner.ended_ms,
+        response=response,
+    )
+
+
+def _arrivals(exchange: RecordedExchange) -> tuple[int | None, ...]:
+    """Return how many requests had arrived when it came, at its end, and at each of its events."""
+    response = exchange.response
+    events: list[int] = []
     if response is not None and response.is_framed:
-        afters = [piece.after for piece in response.pieces if piece.raw]
-    is_alone = {*afters} <= {exchange.number, exchange.ended_after}
-    return exchange.number, exchange.ended_after, () if is_alone else tuple(afters)
+        events = [piece.after for piece in response.pieces if piece.raw]
+    ends = (exchange.number, exchange.ended_after)
+    # How many events there were doesn't matter if no other request arrived between them.
+    if set(events) <= set(ends):
+        return ends
+    return (*ends, *events)
 
 
-def _same_upstream(earlier: str, recorded: str) -> bool:
-    """Tell whether two upstreams differ at most by the port of this machine, which is chance."""
-    places = [_PORT.sub(r"\1", upstream) for upstream in (earlier, recorded)]
-    return places[0] == places[1]
+# Interactions
 
 
-def _in_pairs(
-    old: RecordedInteraction, new: RecordedInteraction
-) -> Iterator[tuple[RecordedExchange, RecordedExchange]]:
-    """Yield the own exchanges of two interactions that have the same places, in pairs.
-
-    How many states of a task a client sees depends on when it polls: a step more than the new task
-    has stands for itself, without a number.
-    """
-    before, after = (
-        [it for it, at in one.placed if at.step is None] for one in (old, new)
+def _merged(overlap: _Overlap) -> Cassette:
+    """Return both recordings in one, in the order of the new conversation."""
+    exchanges = _exchanges_over(overlap)
+    before = overlap.earlier.with_exchanges(exchanges).interactions
+    now = overlap.recorded.with_exchanges(exchanges).interactions
+    order = _ordered(overlap)
+    new_numbers: dict[int, int] = {}
+    old_numbers: dict[int, int] = {}
+    for number, recorded_number in enumerate(order, start=1):
+        new_numbers[recorded_number] = number
+        if recorded_number in overlap.kept:
+            old_numbers[overlap.partners[recorded_number].number] = number
+    interactions = []
+    for recorded_number in order:
+        if recorded_number in overlap.kept:
+            partner = overlap.partners[recorded_number]
+            interaction = _renumbered(before[partner.number - 1], old_numbers)
+        else:
+            interaction = _renumbered(now[recorded_number - 1], new_numbers)
+        interactions.append(interaction)
+    return replace(
+        overlap.recorded,
+        interactions=tuple(interactions),
+        upstream=_upstream_over(overlap.earlier.upstream, overlap.recorded.upstream),
     )
-    yield from zip(before, after, strict=True)
-    # Both end alike.
-    for one, other in zip_longest(old.steps[::-1], new.steps[::-1][: len(old.steps)]):
-        yield (
-            one.exchange,
-            replace(one.exchange, number=None) if other is None else other.exchange,
-        )
 
 
-def _merged(
-    earlier: Cassette,
-    recorded: Cassette,
-    exchanges: Mapping[RecordedExchange, RecordedExchange],
-    kept: Mapping[int, int],
-    partners: Mapping[int, RecordedInteraction],
-) -> Cassette:
-    """Return both in one, in the order of the new conversation."""
-    before = earlier.with_exchanges(exchanges).interactions
-    after = recorded.with_exchanges(exchanges).interactions
-    order = _ordered(recorded.interactions, partners, kept)
-    new_numbers = {new: number for number, new in enumerate(order, start=1)}
-    old_numbers = {old: new_numbers[new] for new, old in kept.items()}
-    interactions = tuple(
-        _numbered(before[kept[new] - 1], old_numbers)
-        if new in kept
-        else _numbered(after[new - 1], new_numbers)
-        for new in order
-    )
-    upstream = recorded.upstream
-    if _same_upstream(earlier.upstream, upstream):
-        upstream = earlier.upstream
-    return replace(recorded, interactions=interactions, upstream=upstream)
+def _upstream_over(earlier: str, recorded: str) -> str:
+    """Return the new upstream, or the earlier one if only its port on this machine differs."""
+    # A port of this machine is chance.
+    is_same = _LOCAL_PORT.sub(r"\1", earlier) == _LOCAL_PORT.sub(r"\1", recorded)
+    return earlier if is_same else recorded
 
 
-def _ordered(
-    recorded: Sequence[RecordedInteraction],
-    partners: Mapping[int, RecordedInteraction],
-    kept: Collection[int],
-) -> list[int]:
-    """Return the numbers of new interactions in their order.
+def _ordered(overlap: _Overlap) -> list[int]:
+    """Return the numbers of the recorded interactions in their new order.
 
-    Which of two calls that were in flight together came first is chance: these stand in the earlier
-    order, and one that is new after what came before it.
+    Which of two calls that were in flight together came first is chance: these come in the earlier
+    order, and a call that is new comes after the one that came before it.
     """
+    recorded = overlap.recorded.interactions
+    places = _earlier_places(overlap)
+    arriving = deque(in_conversation_order(recorded))
+    in_flight: list[tuple[int, int]] = []
+    ordered: dict[int, None] = {}
+    ends = []
+    for interaction in recorded:
+        ends.append((_ended_after(interaction), interaction.number))
+    for ended_after, ended in sorted(ends):
+        while arriving and _arrived(arriving[0]) <= ended_after:
+            number = arriving.popleft().number
+            heappush(in_flight, (places[number], number))
+        while ended not in ordered:
+            _, number = heappop(in_flight)
+            ordered[number] = None
+    return list(ordered)
+
+
+def _earlier_places(overlap: _Overlap) -> dict[int, int]:
+    """Return the earlier numbers of recorded interactions, or those of the ones before them."""
     places: dict[int, int] = {}
     place = 0
-    for interaction in recorded:
-        partner = partners.get(interaction.number)
-        place = place if partner is None else partner.number
-        if interaction.branch is not None and interaction.number not in kept:
-            place = places[interaction.branch.of]
+    for interaction in overlap.recorded.interactions:
+        partner = overlap.partners.get(interaction.number)
+        if partner is not None:
+            place = partner.number
+        branch = interaction.branch
+        if branch is not None and interaction.number not in overlap.kept:
+            place = places[branch.of]
         places[interaction.number] = place
-    in_flight: list[tuple[int, int]] = []
-    placed: dict[int, None] = {}
-    waiting = iter(in_conversation_order(recorded))
-    following = next(waiting, None)
-    for ended_after, number in sorted(
-        (_ended_after(call), call.number) for call in recorded
-    ):
-        while number not in placed:
-            while following is not None and _arrived(following) <= ended_after:
-                heappush(in_flight, (places[following.number], following.number))
-                following = next(waiting, None)
-            placed[heappop(in_flight)[1]] = None
-    return list(placed)
+    return places
 
 
 def _arrived(interaction: RecordedInteraction) -> int:
+    """Return the number of its first request."""
     return min(exchange.number or 0 for exchange in interaction.own)
 
 
 def _ended_after(interaction: RecordedInteraction) -> float:
-    """Return how many requests had arrived when a call ended; one that was left has no end."""
-    ends = [exchange.ended_after for exchange in interaction.own]
-    return max(float("inf") if end is None else end for end in ends)
+    """Return how many requests had arrived when a call ended; infinite if it was left."""
+    latest = 0
+    for exchange in interaction.own:
+        if exchange.ended_after is None:
+            return inf
+        latest = max(latest, exchange.ended_after)
+    return latest
 
 
-def _numbered(
+def _renumbered(
     interaction: RecordedInteraction, numbers: Mapping[int, int]
 ) -> RecordedInteraction:
-    """Return an interaction with the new numbers of itself and of those that it refers to."""
-
-    def asked(each: PushedRequest) -> PushedRequest:
-        return replace(each, interaction=each.interaction and numbers[each.interaction])
-
+    """Return an interaction with new numbers for itself and for those that it refers to."""
     branch = interaction.branch
+    if branch is not None:
+        branch = branch._replace(of=numbers[branch.of])
+    pushed_turns = []
+    for turn in interaction.pushed_turns:
+        asked = [_renumbered_push(request, numbers) for request in turn.asked]
+        pushed_turns.append(replace(turn, asked=tuple(asked)))
     return replace(
         interaction,
         number=numbers[interaction.number],
-        branch=branch and branch._replace(of=numbers[branch.of]),
-        pushed_turns=tuple(
-            replace(turn, asked=tuple(map(asked, turn.asked)))
-            for turn in interaction.pushed_turns
-        ),
+        branch=branch,
+        pushed_turns=tuple(pushed_turns),
     )
+
+
+def _renumbered_push(
+    request: PushedRequest, numbers: Mapping[int, int]
+) -> PushedRequest:
+    if request.interaction is None:
+        return request
+    return replace(request, interaction=numbers[request.interaction])

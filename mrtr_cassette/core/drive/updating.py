@@ -1,4 +1,4 @@
-"""New responses in a cassette, accepted from a live server."""
+"""Accept new responses of a live server into a cassette."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.edited import with_recorded_times
 from mrtr_cassette.core.cassette.recorded import (
     Cassette,
+    PostedAnswer,
     PushedRequest,
     PushedTurn,
     RecordedExchange,
@@ -18,18 +19,19 @@ from mrtr_cassette.core.cassette.recorded import (
     TaskStep,
 )
 from mrtr_cassette.core.cassette.sessions import opened_session
-from mrtr_cassette.core.cassette.texts import with_texts
+from mrtr_cassette.core.cassette.texts import TextChange, with_texts
 from mrtr_cassette.core.cassette.transports import response_over_http
 from mrtr_cassette.core.compare.responses import changed_keys, comparable_text
 from mrtr_cassette.core.compare.values import Change, Verdict
 from mrtr_cassette.core.drive.kept_names import KeptNames
 from mrtr_cassette.core.drive.live_session import OWN_ID, with_body
-from mrtr_cassette.core.drive.script import LivePair
+from mrtr_cassette.core.drive.script import LivePair, LivePush
 from mrtr_cassette.core.drive.verification import (
     Accepts,
     VerifiedInteraction,
     after_stray,
 )
+from mrtr_cassette.core.protocol.calls import NO_SESSION
 from mrtr_cassette.core.protocol.dialect import with_answer_keys
 from mrtr_cassette.core.protocol.jsonrpc import (
     ID_PATH,
@@ -47,216 +49,7 @@ from mrtr_cassette.core.secrets.names import (
     state_surrogate,
 )
 from mrtr_cassette.core.wire.jsonbytes import Span, canonical, find_spans
-
-_INTERNAL_ERROR: Final = -32603
-
-
-class TakenResponse(NamedTuple):
-    """A live response, and the recorded exchange that gets it.
-
-    Attributes:
-        names: the new keys of its questions by the recorded ones; None for one that is gone.
-        retry: the recorded exchange whose request answers it.
-        keys: the recorded keys of a task's questions by the live ones.
-        pushed: the recorded requests in whose places the server pushes others.
-    """
-
-    base: RecordedExchange
-    live: RecordedExchange
-    names: Mapping[str, str | None] = {}
-    retry: RecordedExchange | None = None
-    keys: Mapping[str, str] = {}
-    pushed: tuple[PushedRequest | None, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Proposal:
-    """One response of a live server that could stand in the cassette, or a whole conversation.
-
-    Attributes:
-        turns: the turns that differ, from 1, or 0 for the final response.
-        states: the recorded request state or session id by the SHA-256 of the live one.
-        course: what it becomes if it has more or fewer turns, or another order: recorded exchanges,
-            of which the pushed requests have the places in the live responses.
-    """
-
-    number: int
-    call: str
-    turns: tuple[int, ...]
-    changes: tuple[Change, ...]
-    problem: str | None = None
-    taken: tuple[TakenResponse, ...] = ()
-    states: Mapping[str, str] = field(default_factory=dict)
-    course: RecordedInteraction | None = None
-
-    @property
-    def turn(self) -> int:
-        """The first turn that differs."""
-        return self.turns[0]
-
-    @property
-    def counting(self) -> tuple[Change, ...]:
-        """The changes that are more than information."""
-        return tuple(change for change in self.changes if not change.is_information)
-
-    @property
-    def ends_open(self) -> bool:
-        """Whether the conversation ends at a question for which no answer is recorded."""
-        if self.course is None:
-            return False
-        live = self.taken[-1].live
-        state = polled_state(live.rpc_response)
-        is_asked = live.ask is not None or live.rpc_response is None
-        return is_asked or (state is not None and bool(state.input_requests))
-
-    @property
-    def is_breakdown(self) -> bool:
-        """Whether the live server failed by itself, which says nothing of what it would say."""
-        if not self.taken:
-            return False
-        live = self.taken[-1].live
-        error = live.rpc_members.get("error")
-        code = error.get("code") if isinstance(error, dict) else None
-        is_down = live.response is not None and live.response.status >= 500
-        return code == _INTERNAL_ERROR or is_down
-
-
-def accepted(data: bytes, cassette: Cassette, proposed: Collection[Proposal]) -> bytes:
-    """Return the file of a cassette with responses of a live server in it.
-
-    The recorded answers get the keys that equal questions have now. A conversation that takes
-    another course has the requests that answer its questions now, and ends where it ends now.
-    """
-    new = _new_exchanges(KeptNames(data), proposed)
-    courses = {proposal.number: proposal.course for proposal in proposed}
-    interactions = []
-    for recorded in cassette.interactions:
-        course = courses.get(recorded.number)
-        if course is not None:
-            _number(course, new)
-            for exchange in course.exchanges:
-                new[exchange] = _after_answers(exchange, course.pushed_turns, new)
-        interactions.append(course or recorded)
-    return dump(replace(cassette, interactions=tuple(interactions)).with_exchanges(new))
-
-
-def _new_exchanges(
-    kept: KeptNames, proposed: Collection[Proposal]
-) -> dict[RecordedExchange, RecordedExchange]:
-    """Return what becomes of the recorded exchanges."""
-    new: dict[RecordedExchange, RecordedExchange] = {}
-    for proposal in proposed:
-        for response in proposal.taken:
-            new[response.base] = _as_recorded(response, proposal.states, kept)
-    for proposal in proposed:
-        for response in proposal.taken:
-            retry = response.retry
-            if response.names and retry is not None:
-                body = with_answer_keys(retry.request.body, response.names)
-                request = with_body(retry.request, body)
-                new[retry] = replace(new.get(retry, retry), request=request)
-    return new
-
-
-def _number(
-    interaction: RecordedInteraction, new: dict[RecordedExchange, RecordedExchange]
-) -> None:
-    """Let the exchanges of a conversation that takes another course come in its order."""
-    ordered: list[RecordedExchange] = []
-    for position, exchange in enumerate(interaction.exchanges):
-        ordered.append(exchange)
-        for turn in interaction.pushed_turns:
-            if turn.position == position:
-                ordered += [answer.exchange for answer in turn.answers]
-    numbers = sorted(
-        exchange.number for exchange in ordered if exchange.number is not None
-    )
-    if len(numbers) == len(ordered):
-        for exchange, number in zip(ordered, numbers, strict=True):
-            if exchange.number != number:
-                new[exchange] = replace(new.get(exchange, exchange), number=number)
-
-
-def _after_answers(
-    exchange: RecordedExchange,
-    turns: Iterable[PushedTurn],
-    new: Mapping[RecordedExchange, RecordedExchange],
-) -> RecordedExchange:
-    """Return a new exchange in whose response nothing comes before what the server waited for."""
-    changed = new[exchange]
-    response = changed.response
-    answered: dict[int, int] = {}
-    for turn in turns:
-        answers = [new.get(answer.exchange, answer.exchange) for answer in turn.answers]
-        last = turn.asked[-1]
-        if last.exchange is exchange:
-            answered[last.piece] = max(
-                [answer.number or 0 for answer in answers], default=0
-            )
-    if response is None or not answered or changed.number is None:
-        return changed
-    arrived = changed.number
-    pieces = []
-    for place, piece in enumerate(response.pieces):
-        pieces.append(piece._replace(after=arrived))
-        arrived = max(arrived, answered.get(place, 0))
-    ended_after = max(arrived, changed.ended_after or 0)
-    return replace(
-        changed,
-        response=replace(response, pieces=tuple(pieces)),
-        ended_after=ended_after,
-    )
-
-
-def _as_recorded(
-    taken: TakenResponse, states: Mapping[str, str], kept: KeptNames
-) -> RecordedExchange:
-    """Return a recorded exchange with a live response that has the recorded names and keys."""
-    recorded = taken.base
-    live = taken.live
-    keys = []
-    for live_key, name in taken.keys.items():
-        revealed_key = reveal(canonical(live_key), states.get)
-        keys.append((revealed_key.encode(), canonical(name).encode()))
-
-    def revealed(raw: bytes, _header: str) -> bytes:
-        raw = reveal(raw, states.get)
-        for key, name in keys:
-            raw = raw.replace(key, name)
-        return raw
-
-    response = live.response
-    if response is not None:
-        pieces = splice_pieces(response.pieces, _push_ids(taken))
-        live = replace(live, response=replace(response, pieces=pieces))
-    live = with_texts(live, revealed)
-    kept.keep(recorded, live)
-    response = kept.in_kept(live, recorded).response
-    if response is None:
-        raise AssertionError("unreachable because what has no response is not taken")
-    issued = recorded.issued_sha256
-    if (recorded.ask is None) is not (live.ask is None):
-        issued = live.issued_sha256
-    return replace(
-        recorded, response=with_recorded_times(recorded, response), issued_sha256=issued
-    )
-
-
-def _push_ids(taken: TakenResponse) -> Iterator[tuple[Span, bytes]]:
-    """Yield where the server's requests have their ids, and the ids to which the answers are."""
-    for request, now in zip(taken.pushed, _pushed_in(taken.live), strict=False):
-        identity = None if request is None else request.message.spelled(ID_PATH)
-        span = now.in_body(find_spans(now.message.raw, [ID_PATH])[ID_PATH][-1])
-        if identity is not None and span is not None:
-            yield span, identity
-
-
-def _pushed_in(exchange: RecordedExchange) -> list[Located]:
-    """Return the questions that a response has."""
-    located = () if exchange.response is None else messages_in(exchange.response)
-    requests = [each for each in located if each.message.kind is Kind.REQUEST]
-    return [request for request in requests if request.message.method != PING]
-
+from mrtr_cassette.core.wire.pointers import members_of
 
 ACCEPTABLE: Final[tuple[Verdict, ...]] = (
     "text-changed",
@@ -270,24 +63,127 @@ ACCEPTABLE: Final[tuple[Verdict, ...]] = (
 )
 """The verdicts that can be accepted."""
 _NOT_COMPARED: Final = frozenset({"skipped", "not-reached", "unstable"})
+_INTERNAL_ERROR: Final = -32603
+_SERVER_ERROR: Final = 500
+"""The lowest HTTP status of a server that failed."""
+
+
+class TakenResponse(NamedTuple):
+    """A live response, and the recorded exchange whose response it replaces.
+
+    Attributes:
+        new_keys: the new keys of its questions by the recorded ones; None for a question that is
+            gone.
+        retry: the recorded exchange whose request answers it.
+        recorded_keys: the recorded keys of a task's questions by the live ones.
+        recorded_pushes: for each request that the server pushes in it, the recorded request that
+            it replaces, or None.
+    """
+
+    base: RecordedExchange
+    live: RecordedExchange
+    new_keys: Mapping[str, str | None] = {}
+    retry: RecordedExchange | None = None
+    recorded_keys: Mapping[str, str] = {}
+    recorded_pushes: tuple[PushedRequest | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Proposal:
+    """A live response that can replace a recorded one, or a whole conversation that can.
+
+    Attributes:
+        turns: the turns that differ, from 1, or 0 for the final response.
+        problem: why it can't be accepted; None if it can.
+        recorded_by_hash: the recorded request state or session id by the SHA-256 of the live one.
+        course: what the interaction becomes if it has more or fewer turns, or another order. Its
+            exchanges are the recorded ones; its pushed requests have the places that they have in
+            the live responses.
+    """
+
+    number: int
+    call: str
+    turns: tuple[int, ...]
+    changes: tuple[Change, ...]
+    problem: str | None = None
+    taken: tuple[TakenResponse, ...] = ()
+    recorded_by_hash: Mapping[str, str] = field(default_factory=dict)
+    course: RecordedInteraction | None = None
+
+    @property
+    def turn(self) -> int:
+        """The first turn that differs."""
+        return self.turns[0]
+
+    @property
+    def counting(self) -> tuple[Change, ...]:
+        """The changes that are more than information."""
+        counting = []
+        for change in self.changes:
+            if not change.is_information:
+                counting.append(change)
+        return tuple(counting)
+
+    @property
+    def ends_open(self) -> bool:
+        """Whether the conversation ends at a question for which no answer is recorded."""
+        if self.course is None:
+            return False
+        last = self.taken[-1].live
+        if last.ask is not None or last.rpc_response is None:
+            return True
+        state = polled_state(last.rpc_response)
+        return state is not None and bool(state.input_requests)
+
+    @property
+    def is_breakdown(self) -> bool:
+        """Whether the live server broke down, which is hardly what it is meant to say."""
+        if not self.taken:
+            return False
+        last = self.taken[-1].live
+        if last.response is not None and last.response.status >= _SERVER_ERROR:
+            return True
+        error = members_of(last.rpc_members.get("error"))
+        return error.get("code") == _INTERNAL_ERROR
+
+
 Choose = Callable[[Sequence[Proposal]], Sequence[Proposal]]
 """Returns which of the proposals are accepted."""
 
 
 def accepting(cassette: Cassette, choose: Choose) -> Accepts:
-    """Return what tells while a conversation is repeated whether a turn of it is accepted."""
+    """Return a function that tells, during a conversation, whether a turn of it is accepted."""
 
     def accepts(verified: VerifiedInteraction, turn: int) -> bool:
-        proposed = _proposals_of(cassette, verified)
-        return any(turn in proposal.turns for proposal in choose(proposed))
+        chosen = choose(_proposals_of(cassette, verified))
+        return any(turn in proposal.turns for proposal in chosen)
 
     return accepts
+
+
+def accepted_by_verdict(
+    proposed: Iterable[Proposal], verdicts: Collection[str]
+) -> list[Proposal]:
+    """Return the proposals that are accepted because of the verdicts of their changes."""
+    chosen = []
+    for proposal in proposed:
+        if _is_accepted(proposal, verdicts):
+            chosen.append(proposal)
+    return chosen
+
+
+def _is_accepted(proposal: Proposal, verdicts: Collection[str]) -> bool:
+    if proposal.problem is not None or proposal.is_breakdown:
+        return False
+    found = {change.verdict for change in proposal.changes}
+    counting = {change.verdict for change in proposal.counting}
+    return not found.isdisjoint(verdicts) and counting <= set(verdicts)
 
 
 def proposals(
     cassette: Cassette, verified: Iterable[VerifiedInteraction]
 ) -> list[Proposal]:
-    """Return what could be taken into a cassette, in its order, as its file has it."""
+    """Return all that can be accepted into a cassette, in the order of its interactions."""
     proposed: list[Proposal] = []
     for interaction in sorted(verified, key=lambda verified: verified.number):
         if interaction.verdict not in _NOT_COMPARED:
@@ -296,232 +192,122 @@ def proposals(
 
 
 def _proposals_of(cassette: Cassette, verified: VerifiedInteraction) -> list[Proposal]:
+    """Return a proposal for each turn that differs, or one for the whole conversation."""
+    if not verified.changes:
+        return []
+    repetition = _repetition(cassette, verified)
+    if _is_accepted_whole(repetition):
+        return [_WholeProposal(repetition).proposal()]
+    return [_turn_proposal(repetition, turn) for turn in repetition.turns]
+
+
+class _Repetition(NamedTuple):
+    """A conversation that was repeated with the live server, as it would be in the cassette.
+
+    Attributes:
+        pairs: the live responses, each with the cassette's exchange that it corresponds to.
+        recorded_by_hash: as in `Proposal`.
+    """
+
+    cassette: Cassette
+    interaction: RecordedInteraction
+    verified: VerifiedInteraction
+    pairs: Sequence[LivePair]
+    recorded_by_hash: Mapping[str, str]
+
+    @property
+    def turns(self) -> tuple[int, ...]:
+        """The turns that differ."""
+        turns = [change.turn for change in self.verified.changes]
+        return tuple(dict.fromkeys(turns))
+
+
+def _repetition(cassette: Cassette, verified: VerifiedInteraction) -> _Repetition:
     interaction = cassette.interactions[verified.number - 1]
-    states = {sha256_of(live): recorded for live, recorded in verified.states}
     # The conversation was repeated over the transport of the live server.
-    sent = _responses(verified.planned.interaction)
-    places = dict(zip(sent, _responses(interaction), strict=False))
+    repeated = _responses_of(verified.planned.interaction)
+    in_file = _responses_of(interaction)
+    recorded = dict(zip(repeated, in_file, strict=False))
     pairs = []
     for pair in verified.pairs:
-        live = (
-            response_over_http(pair.live) if cassette.transport == "http" else pair.live
-        )
-        pairs.append(pair._replace(recorded=places[pair.recorded], live=live))
-    changed = tuple(dict.fromkeys(change.turn for change in verified.changes))
-    if not changed:
-        return []
-    lives = [pair.live for pair in pairs]
-    is_task = any(live.created_task for live in lives)
-    is_pushed = any(
-        _pushed_in(exchange) for exchange in (*interaction.exchanges, *lives)
-    )
-    if pairs and (verified.is_rerouted or is_pushed or is_task):
-        return [_Rerouted(cassette, verified, pairs, states).proposal()]
-    return [_turn_proposal(cassette, verified, turn, pairs, states) for turn in changed]
+        live = pair.live
+        if cassette.transport == "http":
+            live = response_over_http(live)
+        base = recorded[pair.recorded]
+        pairs.append(pair._replace(recorded=base, live=live))
+    recorded_by_hash = {}
+    for live_name, recorded_name in verified.states:
+        recorded_by_hash[sha256_of(live_name)] = recorded_name
+    return _Repetition(cassette, interaction, verified, pairs, recorded_by_hash)
 
 
-def _turn_proposal(
-    cassette: Cassette,
-    verified: VerifiedInteraction,
-    turn: int,
-    pairs: Sequence[LivePair],
-    states: Mapping[str, str],
-) -> Proposal:
+def _responses_of(interaction: RecordedInteraction) -> list[RecordedExchange]:
+    exchanges = list(interaction.exchanges)
+    for step in interaction.steps:
+        exchanges.append(step.exchange)
+    return exchanges
+
+
+def _is_accepted_whole(repetition: _Repetition) -> bool:
+    """Tell whether a conversation can't be accepted turn by turn."""
+    if not repetition.pairs:
+        return False
+    if repetition.verified.is_rerouted:
+        return True
+    for pair in repetition.pairs:
+        if pair.live.created_task is not None or _pushed_in(pair.live):
+            return True
+    for exchange in repetition.interaction.exchanges:
+        if _pushed_in(exchange):
+            return True
+    return False
+
+
+# One turn
+
+
+def _turn_proposal(repetition: _Repetition, turn: int) -> Proposal:
     """Return the proposal of the response that asks a turn, or of the final one."""
-    interaction = cassette.interactions[verified.number - 1]
-    changes = tuple(change for at, change in verified.changes if at == turn)
-    exchanges = interaction.exchanges
-    asking = {
-        interaction.asking_turn(at): exchanges[at] for at in range(len(exchanges))
-    }
-    recorded = interaction.ending if turn == 0 else asking.get(turn)
-    pair = next((pair for pair in reversed(pairs) if pair.recorded is recorded), None)
-    taken: tuple[TakenResponse, ...] = ()
-    if verified.after is not None:
-        problem: str | None = after_stray(verified.after)
-    elif recorded is None:
-        problem = "the server asks it on another stream: record it again"
-    elif pair is None or pair.live.response is None:
-        problem = "the live server gave no response"
-    else:
-        retry = _retry_to(interaction, recorded)
-        response, problems = _taken(recorded, pair, changes, retry)
-        taken = (response,)
-        problem = next(iter(problems), None)
-    return Proposal(
-        verified.number, verified.call, (turn,), changes, problem, taken, states
+    verified = repetition.verified
+    changes = []
+    for changed_turn, change in verified.changes:
+        if changed_turn == turn:
+            changes.append(change)
+    proposal = Proposal(
+        verified.number,
+        verified.call,
+        (turn,),
+        tuple(changes),
+        recorded_by_hash=repetition.recorded_by_hash,
     )
+    if verified.after is not None:
+        return replace(proposal, problem=after_stray(verified.after))
+    recorded = _exchange_asking(repetition.interaction, turn)
+    if recorded is None:
+        elsewhere = "the server asks it on another stream: record it again"
+        return replace(proposal, problem=elsewhere)
+    last = None
+    for pair in repetition.pairs:
+        if pair.recorded is recorded:
+            last = pair
+    if last is None or last.live.response is None:
+        return replace(proposal, problem="the live server gave no response")
+    retry = _retry_to(repetition.interaction, recorded)
+    taken = _taken(recorded, last, changes, retry)
+    problem = next(_objections(taken, recorded), None)
+    return replace(proposal, problem=problem, taken=(taken,))
 
 
-def _taken(
-    base: RecordedExchange,
-    pair: LivePair,
-    changes: Sequence[Change],
-    retry: RecordedExchange | None,
-) -> tuple[TakenResponse, list[str]]:
-    """Return a live response as it is taken, and what speaks against it."""
-    names = _new_keys(pair.recorded, pair.live, changes)
-    problems = [*_objections(base, pair.live)]
-    if retry is not None:
-        problems += _objections_to_ask(pair.recorded, pair.live, names)
-    return TakenResponse(base, pair.live, names, retry, pair.keys), problems
-
-
-def _pushed_by_name(
-    interaction: RecordedInteraction,
-) -> dict[tuple[int, str], PushedRequest]:
-    """Return the requests that the server pushed, by their turns and keys."""
-    found: dict[tuple[int, str], PushedRequest] = {}
-    for number, turn in interaction.numbered_turns.items():
-        found |= {(number, request.key): request for request in turn.asked}
-    return found
-
-
-class _Rerouted:
-    """The proposal of a conversation that took another course than the recorded one."""
-
-    def __init__(
-        self,
-        cassette: Cassette,
-        verified: VerifiedInteraction,
-        pairs: Sequence[LivePair],
-        states: Mapping[str, str],
-    ) -> None:
-        self._cassette = cassette
-        self._interaction = cassette.interactions[verified.number - 1]
-        self._verified = verified
-        self._changes = tuple([change for _, change in verified.changes])
-        self._polled = [pair for pair in pairs if pair.recorded.call.method == GET_TASK]
-        self._called = [pair for pair in pairs if pair not in self._polled]
-        self._states = dict(states)
-        self._taken: list[TakenResponse] = []
-        self._problems: list[str] = []
-
-    def proposal(self) -> Proposal:
-        """Return it."""
-        verified = self._verified
-        if verified.after is not None:
-            self._problems.append(after_stray(verified.after))
-        self._take_calls()
-        exchanges = tuple([response.base for response in self._taken])
-        steps = self._take_steps() if self._taken[-1].live.created_task else ()
-        turns = self._take_pushed_turns()
-        course = replace(
-            self._interaction, exchanges=exchanges, pushed_turns=turns, steps=steps
-        )
-        return Proposal(
-            verified.number,
-            verified.call,
-            tuple(dict.fromkeys(change.turn for change in verified.changes)),
-            self._changes,
-            next(iter(self._problems), None),
-            tuple(self._taken),
-            self._states,
-            course=course,
-        )
-
-    def _take_calls(self) -> None:
-        """Take the responses to the call, of which each answers the one before it."""
-        cassette, interaction = self._cassette, self._interaction
-        base: RecordedExchange | None = interaction.exchanges[0]
-        for pair in self._called:
-            if base is None:
-                break
-            retry = None
-            if pair is not self._called[-1]:
-                retry = _retry_to(interaction, pair.recorded)
-            response, problems = _taken(base, pair, self._changes, retry)
-            self._taken.append(response)
-            self._problems += problems
-            base = retry
-        if any(_sharing(cassette, exchange) > 1 for exchange in interaction.exchanges):
-            self._problems.append(
-                "other branches answer a question of it: record it again"
-            )
-        last = self._taken[-1].live
-        if last.ask is not None and last.issued_sha256 is not None:
-            name = _new_state(cassette, interaction)
-            self._states |= {last.issued_sha256: name}
-            if cassette.request_state == "verbatim":
-                self._problems.append(
-                    "its request states are kept as they are: record it again"
-                )
-
-    def _take_steps(self) -> tuple[TaskStep, ...]:
-        """Take the states of the task; return the recorded steps that stay."""
-        bases = [pair.recorded for pair in (*self._called, *self._polled)]
-        if not self._interaction.task_id:
-            self._problems.append(
-                "the server makes a task of the call now: record it again"
-            )
-        elif len(set(bases)) < len(bases):
-            self._problems.append(
-                "the task tells in parts what it asks: record it again"
-            )
-        answered = set[str]()
-        for pair in self._polled:
-            self._taken.append(TakenResponse(pair.recorded, pair.live, keys=pair.keys))
-            answered.update(pair.keys.values())
-        steps = []
-        for step in self._interaction.steps:
-            answers = step.exchange.call.answers
-            given = set() if answers is None else {*(answers.input_responses or ())}
-            is_cancelled = step.exchange.call.method == CANCEL_TASK
-            if is_cancelled or given - answered not in (given, set()):
-                self._problems.append(
-                    "its client answers it otherwise: record it again"
-                )
-            if step.exchange in bases or step.is_at_work or given & answered:
-                steps.append(step)
-        return tuple(steps)
-
-    def _take_pushed_turns(self) -> tuple[PushedTurn, ...]:
-        """Return the turns that the server pushes now, with the recorded answers.
-
-        The responses get the recorded requests in whose places these come.
-        """
-        interaction = self._interaction
-        asked = _pushed_by_name(interaction)
-        recorded = interaction.numbered_turns
-        waiting = iter(self._verified.pushes)
-        is_unheard = False
-        turns = []
-        for position, response in enumerate(self._taken):
-            located = _pushed_in(response.live)
-            rows = list(zip(located, waiting, strict=False))
-            is_unheard = is_unheard or len(rows) < len(located)
-            olds = tuple([asked.get((push.turn, push.name)) for _, push in rows])
-            self._taken[position] = response._replace(pushed=olds)
-            for number, group in groupby(rows, lambda row: row[1].turn):
-                requests = []
-                for request, push in group:
-                    key = push.name or push.key
-                    requests.append(PushedRequest(key, response.base, request.piece))
-                names = {asking.key for asking in requests}
-                given = recorded[number].answers if number in recorded else ()
-                answers = tuple([answer for answer in given if answer.key in names])
-                turns.append(PushedTurn(position, tuple(requests), answers))
-        streams = {request.exchange for request in asked.values()}
-        is_unheard = is_unheard or self._verified.planned.part == "listening"
-        if is_unheard or next(waiting, None) or not streams <= {*interaction.exchanges}:
-            self._problems.append(
-                "the server pushed a question elsewhere: record it again"
-            )
-        return tuple(turns)
-
-
-def _new_keys(
-    recorded: RecordedExchange, live: RecordedExchange, changes: Iterable[Change]
-) -> dict[str, str | None]:
-    """Return the new keys of a live ask by the recorded ones; None for a question that is gone."""
-    names: dict[str, str | None] = {}
-    names.update(changed_keys(changes))
-    if recorded.ask is not None and live.ask is not None:
-        asked = {comparable_text(key) for key in live.ask.input_requests}
-        for key in recorded.ask.input_requests:
-            if key not in names and comparable_text(key) not in asked:
-                names[key] = None
-    return names
+def _exchange_asking(
+    interaction: RecordedInteraction, turn: int
+) -> RecordedExchange | None:
+    """Return the exchange whose response asks a turn, or ends the call for turn 0."""
+    if turn == 0:
+        return interaction.ending
+    for position, exchange in enumerate(interaction.exchanges):
+        if interaction.asking_turn(position) == turn:
+            return exchange
+    return None
 
 
 def _retry_to(
@@ -534,72 +320,504 @@ def _retry_to(
     return None
 
 
-def _sharing(cassette: Cassette, exchange: RecordedExchange) -> int:
-    """Return how many interactions have an exchange."""
-    return sum(
-        exchange in interaction.exchanges for interaction in cassette.interactions
-    )
+def _taken(
+    base: RecordedExchange,
+    pair: LivePair,
+    changes: Iterable[Change],
+    retry: RecordedExchange | None,
+) -> TakenResponse:
+    """Return a live response as it is accepted in place of a recorded one."""
+    new_keys = _new_keys(pair.recorded, pair.live, changes)
+    return TakenResponse(base, pair.live, new_keys, retry, pair.keys)
 
 
-def _new_state(cassette: Cassette, interaction: RecordedInteraction) -> str:
-    """Return the name of a state that a turn of an interaction has now."""
-    call = interaction.exchanges[0].call
-    digest = sha256_of("\n".join(call.key()))
-    turn = len(interaction.exchanges) + 1
-    occurrences = [0]
-    for other in cassette.interactions:
-        for exchange in other.exchanges:
-            issued = None if exchange.ask is None else exchange.ask.request_state
-            occurrence = None if issued is None else occurrence_in(issued)
-            if occurrence is None:
-                continue
-            if other is interaction:
-                return state_surrogate(digest, occurrence, turn)
-            occurrences.append(occurrence)
-    return state_surrogate(digest, max(occurrences) + interaction.number, turn)
+def _new_keys(
+    recorded: RecordedExchange, live: RecordedExchange, changes: Iterable[Change]
+) -> dict[str, str | None]:
+    """Return the new keys of a live ask by the recorded ones; None for a question that is gone."""
+    new_keys: dict[str, str | None] = {}
+    new_keys.update(changed_keys(changes))
+    if recorded.ask is None or live.ask is None:
+        return new_keys
+    asked = set(map(comparable_text, live.ask.input_requests))
+    for key in recorded.ask.input_requests:
+        if key not in new_keys and comparable_text(key) not in asked:
+            new_keys[key] = None
+    return new_keys
 
 
-def _responses(interaction: RecordedInteraction) -> list[RecordedExchange]:
-    return [*interaction.exchanges, *(step.exchange for step in interaction.steps)]
+def _objections(taken: TakenResponse, recorded: RecordedExchange) -> Iterator[str]:
+    """Yield why a live response can't be accepted, which corresponds to a recorded one."""
+    yield from _objections_to_response(taken.base, taken.live)
+    if taken.retry is not None:
+        yield from _objections_to_ask(recorded, taken.live, taken.new_keys)
 
 
-def accepted_by_verdict(
-    proposed: Iterable[Proposal], verdicts: Collection[str]
-) -> list[Proposal]:
-    """Return the proposals that are taken because of the verdicts of their changes."""
-    return [
-        each
-        for each in proposed
-        if each.problem is None
-        and not each.is_breakdown
-        and any(change.verdict in verdicts for change in each.changes)
-        and all(change.verdict in verdicts for change in each.counting)
-    ]
-
-
-def _objections(recorded: RecordedExchange, live: RecordedExchange) -> Iterator[str]:
-    if bool(opened_session(recorded.response)) != bool(opened_session(live.response)):
+def _objections_to_response(
+    base: RecordedExchange, live: RecordedExchange
+) -> Iterator[str]:
+    """Yield why a live response can't replace a recorded one."""
+    opened_before = opened_session(base.response) != NO_SESSION
+    opens_now = opened_session(live.response) != NO_SESSION
+    if opened_before != opens_now:
         yield "a session came or went: record it again"
-    body = b"" if live.response is None else live.response.body
-    if not {*OWN_ID.findall(body)} <= {*OWN_ID.findall(recorded.request.body)}:
+    repeated_ids: set[bytes] = set()
+    if live.response is not None:
+        body = live.response.body
+        repeated_ids.update(OWN_ID.findall(body))
+    recorded_ids = set(OWN_ID.findall(base.request.body))
+    if not repeated_ids <= recorded_ids:
         yield "it repeats the id that another request of this comparison had"
-    if recorded.rpc_response is None and live.rpc_response is not None:
+    if base.rpc_response is None and live.rpc_response is not None:
         yield "its response stands in what resumed its stream: record it again"
 
 
 def _objections_to_ask(
     recorded: RecordedExchange,
     live: RecordedExchange,
-    names: Mapping[str, str | None],
+    new_keys: Mapping[str, str | None],
 ) -> Iterator[str]:
+    """Yield why the recorded answer doesn't fit a live ask."""
     old = recorded.ask
     new = live.ask
     if old is None or new is None:
         return
-    if (old.request_state is None) != (new.request_state is None):
+    had_state = old.request_state is not None
+    has_state = new.request_state is not None
+    if had_state != has_state:
         yield "a request state came or went, which the recorded answer has to repeat"
     if old.dialect != new.dialect:
         yield f"the server asks in the dialect {new.dialect}, and the answer is in {old.dialect}"
-    unanswered = {*new.input_requests} - {*old.input_requests, *names.values()}
+    answered = {*old.input_requests, *new_keys.values()}
+    unanswered = set(new.input_requests) - answered
     if unanswered:
         yield f"no answer is recorded for {', '.join(sorted(unanswered))}"
+
+
+# A whole conversation
+
+_Pushed = tuple[Located, LivePush]
+"""A request that is pushed in a live response, and the recorded question that it asks."""
+
+
+class _WholeProposal:
+    """Collects the proposal of a conversation that is accepted as a whole."""
+
+    def __init__(self, repetition: _Repetition) -> None:
+        self._repetition = repetition
+        self._interaction = repetition.interaction
+        self._changes: list[Change] = []
+        for _, change in repetition.verified.changes:
+            self._changes.append(change)
+        self._calls: list[LivePair] = []
+        """The responses to the call and to its retries."""
+        self._polls: list[LivePair] = []
+        """The states of the task that the call has become."""
+        for pair in repetition.pairs:
+            if pair.recorded.call.method == GET_TASK:
+                self._polls.append(pair)
+            else:
+                self._calls.append(pair)
+        self._recorded_by_hash = dict(repetition.recorded_by_hash)
+        self._taken: list[TakenResponse] = []
+        self._problem: str | None = None
+
+    def _object(self, problem: str) -> None:
+        """Take an objection; only the first one is told."""
+        if self._problem is None:
+            self._problem = problem
+
+    def proposal(self) -> Proposal:
+        """Return the proposal."""
+        verified = self._repetition.verified
+        if verified.after is not None:
+            self._object(after_stray(verified.after))
+        self._take_calls()
+        self._check_branches()
+        self._name_last_state()
+        exchanges = tuple([response.base for response in self._taken])
+        steps: tuple[TaskStep, ...] = ()
+        if self._taken[-1].live.created_task is not None:
+            self._check_task()
+            steps = self._take_steps()
+        course = replace(
+            self._interaction,
+            exchanges=exchanges,
+            pushed_turns=self._take_pushed_turns(),
+            steps=steps,
+        )
+        return Proposal(
+            verified.number,
+            verified.call,
+            self._repetition.turns,
+            tuple(self._changes),
+            self._problem,
+            tuple(self._taken),
+            self._recorded_by_hash,
+            course,
+        )
+
+    def _take_calls(self) -> None:
+        """Take the responses to the call and to its retries."""
+        base: RecordedExchange | None = self._interaction.exchanges[0]
+        for pair in self._calls:
+            if base is None:
+                return
+            retry = None
+            if pair is not self._calls[-1]:
+                retry = _retry_to(self._interaction, pair.recorded)
+            taken = _taken(base, pair, self._changes, retry)
+            self._taken.append(taken)
+            for problem in _objections(taken, pair.recorded):
+                self._object(problem)
+            base = retry
+
+    def _check_branches(self) -> None:
+        """Object if another interaction has some of the exchanges too."""
+        for exchange in self._interaction.exchanges:
+            if _is_shared(self._repetition.cassette, exchange):
+                self._object("other branches answer a question of it: record it again")
+
+    def _name_last_state(self) -> None:
+        """Give the state of a question that ends the conversation a name."""
+        last = self._taken[-1].live
+        if last.ask is None or last.issued_sha256 is None:
+            return
+        cassette = self._repetition.cassette
+        name = _new_state(cassette, self._interaction)
+        self._recorded_by_hash[last.issued_sha256] = name
+        if cassette.request_state == "verbatim":
+            self._object("its request states are kept as they are: record it again")
+
+    def _check_task(self) -> None:
+        """Object if the states of the task can't replace the recorded ones."""
+        recorded = self._bases
+        if not self._interaction.task_id:
+            self._object("the server makes a task of the call now: record it again")
+        elif len(set(recorded)) < len(recorded):
+            self._object("the task tells in parts what it asks: record it again")
+
+    @property
+    def _bases(self) -> list[RecordedExchange]:
+        """The recorded exchanges whose responses are replaced."""
+        pairs = [*self._calls, *self._polls]
+        return [pair.recorded for pair in pairs]
+
+    def _take_steps(self) -> tuple[TaskStep, ...]:
+        """Take the states of the task; return the recorded steps that stay."""
+        asked: set[str] = set()
+        for pair in self._polls:
+            response = TakenResponse(pair.recorded, pair.live, recorded_keys=pair.keys)
+            self._taken.append(response)
+            asked.update(pair.keys.values())
+        bases = self._bases
+        steps = []
+        for step in self._interaction.steps:
+            answered = _keys_answered_by(step)
+            is_needed = not answered.isdisjoint(asked)
+            is_answered_in_part = is_needed and not answered <= asked
+            if step.exchange.call.method == CANCEL_TASK or is_answered_in_part:
+                self._object("its client answers it otherwise: record it again")
+            if step.exchange in bases or step.is_at_work or is_needed:
+                steps.append(step)
+        return tuple(steps)
+
+    def _take_pushed_turns(self) -> tuple[PushedTurn, ...]:
+        """Return the turns that the server pushes now, with the recorded answers.
+
+        The responses get the recorded requests that the new ones replace.
+        """
+        pushes = iter(self._repetition.verified.pushes)
+        is_elsewhere = self._has_other_streams
+        turns: list[PushedTurn] = []
+        for position, response in enumerate(self._taken):
+            located = _pushed_in(response.live)
+            pushed = list(zip(located, pushes, strict=False))
+            if len(pushed) < len(located):
+                is_elsewhere = True
+            turns += self._pushed_turns_at(position, pushed)
+            recorded = self._recorded_pushes(pushed)
+            self._taken[position] = response._replace(recorded_pushes=recorded)
+        if is_elsewhere or next(pushes, None) is not None:
+            self._object("the server pushed a question elsewhere: record it again")
+        return tuple(turns)
+
+    @property
+    def _has_other_streams(self) -> bool:
+        """Whether the server pushes or pushed something on another stream than the call's."""
+        if self._repetition.verified.planned.part == "listening":
+            return True
+        for turn in self._interaction.pushed_turns:
+            for request in turn.asked:
+                if request.exchange not in self._interaction.exchanges:
+                    return True
+        return False
+
+    def _pushed_turns_at(
+        self, position: int, pushed: Iterable[_Pushed]
+    ) -> Iterator[PushedTurn]:
+        """Yield the turns of the requests that are pushed in the response at a position."""
+        base = self._taken[position].base
+        for number, group in groupby(pushed, _turn_of):
+            asked = []
+            for located, push in group:
+                key = push.name or push.key
+                asked.append(PushedRequest(key, base, located.piece))
+            answers = self._recorded_answers(number, asked)
+            yield PushedTurn(position, tuple(asked), answers)
+
+    def _recorded_answers(
+        self, turn: int, asked: Iterable[PushedRequest]
+    ) -> tuple[PostedAnswer, ...]:
+        """Return the recorded answers of a turn to the requests that are pushed now."""
+        recorded = self._interaction.numbered_turns.get(turn)
+        if recorded is None:
+            return ()
+        keys = {request.key for request in asked}
+        answers = []
+        for answer in recorded.answers:
+            if answer.key in keys:
+                answers.append(answer)
+        return tuple(answers)
+
+    def _recorded_pushes(
+        self, pushed: Iterable[_Pushed]
+    ) -> tuple[PushedRequest | None, ...]:
+        """Return the recorded requests that pushed ones replace; None for one that is new."""
+        recorded: dict[tuple[int, str], PushedRequest] = {}
+        for number, turn in self._interaction.numbered_turns.items():
+            for request in turn.asked:
+                recorded[number, request.key] = request
+        replaced = []
+        for _, push in pushed:
+            replaced.append(recorded.get((push.turn, push.name)))
+        return tuple(replaced)
+
+
+def _turn_of(pushed: _Pushed) -> int:
+    _, push = pushed
+    return push.turn
+
+
+def _pushed_in(exchange: RecordedExchange) -> list[Located]:
+    """Return the questions that the server pushed in a response."""
+    if exchange.response is None:
+        return []
+    pushed = []
+    for located in messages_in(exchange.response):
+        message = located.message
+        if message.kind is Kind.REQUEST and message.method != PING:
+            pushed.append(located)
+    return pushed
+
+
+def _keys_answered_by(step: TaskStep) -> set[str]:
+    """Return the keys of the questions that a step of a task answers."""
+    answers = step.exchange.call.answers
+    if answers is None:
+        return set()
+    return set(answers.input_responses or ())
+
+
+def _is_shared(cassette: Cassette, exchange: RecordedExchange) -> bool:
+    """Tell whether several interactions have an exchange."""
+    owners = 0
+    for interaction in cassette.interactions:
+        if exchange in interaction.exchanges:
+            owners += 1
+    return owners > 1
+
+
+def _new_state(cassette: Cassette, interaction: RecordedInteraction) -> str:
+    """Return the name of a request state that a turn of an interaction issues now."""
+    call = interaction.exchanges[0].call
+    digest = sha256_of("\n".join(call.key()))
+    turn = len(interaction.exchanges) + 1
+    highest = 0
+    for recorded in cassette.interactions:
+        occurrences = _state_occurrences(recorded)
+        if recorded is interaction and occurrences:
+            return state_surrogate(digest, occurrences[0], turn)
+        highest = max([highest, *occurrences])
+    return state_surrogate(digest, highest + interaction.number, turn)
+
+
+def _state_occurrences(interaction: RecordedInteraction) -> list[int]:
+    """Return the occurrences that the names of an interaction's request states have."""
+    occurrences = []
+    for exchange in interaction.exchanges:
+        ask = exchange.ask
+        if ask is None or ask.request_state is None:
+            continue
+        occurrence = occurrence_in(ask.request_state)
+        if occurrence is not None:
+            occurrences.append(occurrence)
+    return occurrences
+
+
+# The new file
+
+_NewExchanges = dict[RecordedExchange, RecordedExchange]
+"""The recorded exchanges that change, and what becomes of them."""
+
+
+def accepted(data: bytes, cassette: Cassette, proposed: Collection[Proposal]) -> bytes:
+    """Return the file of a cassette with the accepted responses of a live server in it.
+
+    The recorded answers get the keys that equal questions have now. A conversation that takes
+    another course has the requests that answer its questions now, and ends where it ends now.
+    """
+    new = _with_live_responses(KeptNames(data), proposed)
+    _rename_answers(proposed, new)
+    courses = {proposal.number: proposal.course for proposal in proposed}
+    interactions = []
+    for recorded in cassette.interactions:
+        course = courses.get(recorded.number)
+        if course is not None:
+            _renumber(course, new)
+            for exchange in course.exchanges:
+                new[exchange] = _after_answers(exchange, course.pushed_turns, new)
+        interactions.append(recorded if course is None else course)
+    changed = replace(cassette, interactions=tuple(interactions))
+    return dump(changed.with_exchanges(new))
+
+
+def _with_live_responses(
+    kept: KeptNames, proposed: Iterable[Proposal]
+) -> _NewExchanges:
+    """Return the recorded exchanges that get new responses, and the same with these."""
+    new: _NewExchanges = {}
+    for proposal in proposed:
+        for response in proposal.taken:
+            recorded = _as_recorded(response, proposal.recorded_by_hash, kept)
+            new[response.base] = recorded
+    return new
+
+
+def _rename_answers(proposed: Iterable[Proposal], new: _NewExchanges) -> None:
+    """Give the recorded answers the keys under which the server asks now."""
+    for proposal in proposed:
+        for response in proposal.taken:
+            retry = response.retry
+            if response.new_keys and retry is not None:
+                body = with_answer_keys(retry.request.body, response.new_keys)
+                request = with_body(retry.request, body)
+                changed = new.get(retry, retry)
+                new[retry] = replace(changed, request=request)
+
+
+def _renumber(course: RecordedInteraction, new: _NewExchanges) -> None:
+    """Number the exchanges of a conversation that takes another course in its order."""
+    ordered: list[RecordedExchange] = []
+    for position, exchange in enumerate(course.exchanges):
+        ordered.append(exchange)
+        for turn in course.pushed_turns:
+            if turn.position == position:
+                ordered += [answer.exchange for answer in turn.answers]
+    numbers = []
+    for exchange in ordered:
+        if exchange.number is None:
+            return
+        numbers.append(exchange.number)
+    for exchange, number in zip(ordered, sorted(numbers), strict=True):
+        if exchange.number != number:
+            changed = new.get(exchange, exchange)
+            new[exchange] = replace(changed, number=number)
+
+
+def _after_answers(
+    exchange: RecordedExchange,
+    turns: Iterable[PushedTurn],
+    new: _NewExchanges,
+) -> RecordedExchange:
+    """Return a new exchange in whose response all comes after the answers it depends on."""
+    changed = new[exchange]
+    response = changed.response
+    answered = _answered_at(exchange, turns, new)
+    if response is None or changed.number is None or not answered:
+        return changed
+    arrived = changed.number
+    pieces = []
+    for place, piece in enumerate(response.pieces):
+        pieces.append(piece._replace(after=arrived))
+        arrived = max(arrived, answered.get(place, 0))
+    ended_after = max(arrived, changed.ended_after or 0)
+    response = replace(response, pieces=tuple(pieces))
+    return replace(changed, response=response, ended_after=ended_after)
+
+
+def _answered_at(
+    exchange: RecordedExchange,
+    turns: Iterable[PushedTurn],
+    new: _NewExchanges,
+) -> dict[int, int]:
+    """Return the number of a turn's last answer, by the piece that has its last question."""
+    answered: dict[int, int] = {}
+    for turn in turns:
+        last = turn.asked[-1]
+        if last.exchange is exchange:
+            numbers = [0]
+            for answer in turn.answers:
+                posted = new.get(answer.exchange, answer.exchange)
+                numbers.append(posted.number or 0)
+            answered[last.piece] = max(numbers)
+    return answered
+
+
+def _as_recorded(
+    taken: TakenResponse, recorded_by_hash: Mapping[str, str], kept: KeptNames
+) -> RecordedExchange:
+    """Return a recorded exchange with a live response that has the recorded names and keys."""
+    recorded = taken.base
+    with_names = _recorded_names(taken.recorded_keys, recorded_by_hash)
+    live = with_texts(_with_recorded_push_ids(taken), with_names)
+    kept.keep(recorded, live)
+    response = kept.with_kept(live, recorded).response
+    if response is None:
+        raise AssertionError("unreachable because what has no response is not taken")
+    issued_sha256 = recorded.issued_sha256
+    asked_before = recorded.ask is not None
+    asks_now = live.ask is not None
+    if asked_before != asks_now:
+        issued_sha256 = live.issued_sha256
+    response = with_recorded_times(recorded, response)
+    return replace(recorded, response=response, issued_sha256=issued_sha256)
+
+
+def _recorded_names(
+    recorded_keys: Mapping[str, str], recorded_by_hash: Mapping[str, str]
+) -> TextChange:
+    """Return what puts recorded names, and keys of a task's questions, in place of live ones."""
+    keys = []
+    for live_key, recorded_key in recorded_keys.items():
+        spelled_live = reveal(canonical(live_key), recorded_by_hash.get)
+        spelled_recorded = canonical(recorded_key)
+        keys.append((spelled_live.encode(), spelled_recorded.encode()))
+
+    def with_names(raw: bytes, _header: str) -> bytes:
+        raw = reveal(raw, recorded_by_hash.get)
+        for live_key, recorded_key in keys:
+            raw = raw.replace(live_key, recorded_key)
+        return raw
+
+    return with_names
+
+
+def _with_recorded_push_ids(taken: TakenResponse) -> RecordedExchange:
+    """Return the live exchange, in which pushed requests have the ids that are answered."""
+    response = taken.live.response
+    if response is None:
+        return taken.live
+    ids: list[tuple[Span, bytes]] = []
+    pushed = _pushed_in(taken.live)
+    for recorded, located in zip(taken.recorded_pushes, pushed, strict=False):
+        if recorded is None:
+            continue
+        identity = recorded.message.spelled(ID_PATH)
+        spans = find_spans(located.message.raw, [ID_PATH])[ID_PATH]
+        span = located.in_body(spans[-1])
+        if identity is not None and span is not None:
+            ids.append((span, identity))
+    pieces = splice_pieces(response.pieces, ids)
+    response = replace(response, pieces=pieces)
+    return replace(taken.live, response=response)

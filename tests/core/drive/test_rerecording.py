@@ -350,6 +350,16 @@ def test_what_the_earlier_one_lacks_is_written() -> None:
     assert over(old, new)[1] == "~"
 
 
+def test_a_call_without_response_gets_none_of_the_earlier_recording() -> None:
+    """The earlier response is not put into a recording that has seen none."""
+    old = recorded((tool("a"), text("a")), (tool("b"), text("b")))
+    new = recorded((tool("a"), Answer((), (), 0)), (tool("b"), text("b")))
+    whole, marks = over(old, new)
+
+    assert marks == "~="
+    assert whole.interactions[0].exchanges[0].response is None
+
+
 def test_pace_of_polls_changes_nothing() -> None:
     """A task is as it was, whatever its id, and a changed call beside it is the only change."""
 
