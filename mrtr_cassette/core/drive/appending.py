@@ -1,13 +1,13 @@
-"""Bringing a live server to where a client of the cassette is, to record what is missing."""
+"""Bring a live server to where a client of the cassette is, to record what is missing."""
 # Source: MCP 2025-11-25, "Session Management".
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from mrtr_cassette.core.cassette.entries import ReplayEntry
 from mrtr_cassette.core.cassette.recorded import RecordedExchange, RecordedInteraction
@@ -50,15 +50,45 @@ from mrtr_cassette.core.wire.http import (
 )
 from mrtr_cassette.core.wire.pointers import Difference
 
+NewRecorder = Callable[..., Recorder]
+"""Returns a recorder for a conversation of our own; takes its options as `Recorder` does."""
+Steps = Generator[Conversation, None, Miss | None]
+"""Conversations to be followed one after another; returns why they lead nowhere, or None."""
+
+_CURSOR_RECORDED: Final = (
+    "its cursor is that of a recorded page: record the whole list again"
+)
+_NO_ASK: Final = "no ask in this cassette has its request state"
+_OTHER_CALL: Final = "its request state was recorded for another call"
+_NOT_OPENED: Final = (
+    "its session was recorded, and this client has not opened it with `initialize`"
+)
+_ANSWERS_STREAM: Final = (
+    "it answers what was asked in a recorded stream, and no live server asked it"
+)
+_REFUSED: Final = (
+    "it answers what was asked during a call that is played as recorded, and any answer but the "
+    "recorded one is refused"
+)
+_PLAYED_TASK: Final = "it is about the task of a call that is played as recorded"
+
 
 def unrecorded(
     call: Call,
     detail: str,
-    asker: ReplayEntry | None = None,
+    nearest: ReplayEntry | None = None,
     differences: tuple[Difference, ...] = (),
 ) -> Miss:
     """Return why a request is not sent on and not recorded."""
-    return Miss(call, Reason.UNRECORDED, detail, asker, differences)
+    return Miss(call, Reason.UNRECORDED, detail, nearest, differences)
+
+
+def _differences(changes: Iterable[Change]) -> tuple[Difference, ...]:
+    """Return changes as a miss has them, without their verdicts."""
+    found = []
+    for change in changes:
+        found.append(Difference(change.pointer, change.recorded, change.received))
+    return tuple(found)
 
 
 class LiveAsks:
@@ -70,74 +100,98 @@ class LiveAsks:
 
     def __init__(self) -> None:
         self._open: dict[CallKey, list[frozenset[str]]] = {}
+        """The keys of their questions."""
 
     def asked(self, call: Call, ask: InputRequired) -> None:
         """Take what a live server asked during a call."""
         if ask.request_state is None:
-            self._open.setdefault(call.key(), []).append(frozenset(ask.input_requests))
+            keys = frozenset(ask.input_requests)
+            open_asks = self._open.setdefault(call.key(), [])
+            open_asks.append(keys)
 
     def answered_by(self, call: Call) -> bool:
-        """Tell whether a request may answer one of them, which is answered then."""
+        """Tell whether a request may answer one of them, which is no longer open then."""
         answers = call.answers
         if answers is None or answers.request_state is not None:
             return False
-        key = call.key()
-        for keys in self._open.get(key, ()):
-            if keys >= set(answers.input_responses or ()):
-                self._open[key].remove(keys)
+        open_asks = self._open.get(call.key(), [])
+        answered = set(answers.input_responses or ())
+        for keys in open_asks:
+            if answered <= keys:
+                open_asks.remove(keys)
                 return True
         return False
+
+
+# Sessions
 
 
 class Sessions:
     """The sessions (2025 era) that a cassette opened for clients, and the live ones for them."""
 
-    def __init__(self, new_recorder: Callable[..., Recorder] = Recorder) -> None:
+    def __init__(self, new_recorder: NewRecorder = Recorder) -> None:
         self._new_recorder = new_recorder
         self._opening: dict[str, list[Request]] = {}
+        """The requests with which the client opened each recorded session."""
         self._live: dict[str, str] = {}
+        """The ids of live sessions by those of the recorded ones."""
 
     def played(self, request: Request, method: str, response: Response | None) -> None:
         """Take a request that was played with a response, as it may have opened a session."""
         if method == INITIALIZE and response is not None:
             headers = request.headers if request.is_line else response.headers
-            if session := header_value(headers, SESSION_HEADER):
+            session = header_value(headers, SESSION_HEADER)
+            if session:
                 self._opening[session] = [request]
         elif method == INITIALIZED:
-            self._opening.get(request.header(SESSION_HEADER), []).append(request)
+            session = request.header(SESSION_HEADER)
+            if session in self._opening:
+                self._opening[session].append(request)
+
+    def open(self, call: Call) -> Steps:
+        """Open the session of a request with the live server, unless that is done."""
+        opening = self.opening_for(call)
+        if not isinstance(opening, SessionOpening):
+            return opening
+        yield opening
+        if opening.failure is None:
+            self.opened(opening)
+        return opening.failure
 
     def opening_for(self, call: Call) -> SessionOpening | Miss | None:
-        """Return how a live session is opened for a request; None where it needs none."""
+        """Return how a live session is opened for a request; None if it needs none."""
         session = call.request.header(SESSION_HEADER)
         if not is_of_kind(session, SESSION) or session in self._live:
             return None
-        if call.request.is_line and (
-            session not in self._opening or call.method == INITIALIZE
-        ):
-            # What the client says to it opens it, or it needs no opening (from 2026-07-28 on).
+        was_opened = session in self._opening
+        opens_itself = not was_opened or call.method == INITIALIZE
+        if call.request.is_line and opens_itself:
+            # The request itself opens it, or it needs no opening (from 2026-07-28 on).
             self._live[session] = session
             return None
-        if session not in self._opening:
-            detail = "its session was recorded, and this client has not opened it with `initialize`"
-            return unrecorded(call, detail)
+        if not was_opened:
+            return unrecorded(call, _NOT_OPENED)
         if call.message is not None and call.message.kind is Kind.RESPONSE:
-            detail = "it answers what was asked in a recorded stream, and no live server asked it"
-            return unrecorded(call, detail)
-        opened = ServerSession(self._new_recorder(seals=False))
-        return SessionOpening(call, self._opening[session], opened)
+            return unrecorded(call, _ANSWERS_STREAM)
+        live = ServerSession(self._new_recorder(seals=False))
+        return SessionOpening(call, self._opening[session], live)
 
     def opened(self, opening: SessionOpening) -> None:
         """Take a live session that has been opened."""
-        recorded = opening.call.request.header(SESSION_HEADER)
-        # A server on pipes gives no session ids.
-        self._live[recorded] = (
-            recorded if opening.call.request.is_line else opening.session.id
-        )
+        request = opening.call.request
+        recorded = request.header(SESSION_HEADER)
+        if request.is_line:
+            # A server on pipes gives no session ids.
+            self._live[recorded] = recorded
+        else:
+            self._live[recorded] = opening.session.id
 
     def in_live(self, request: Request) -> Request:
-        """Return a request in the live session, where it is in a recorded one."""
+        """Return a request in the live session if it is in a recorded one."""
         live = self._live.get(request.header(SESSION_HEADER))
-        return request if live is None else in_session(request, live)
+        if live is None:
+            return request
+        return in_session(request, live)
 
 
 class SessionOpening(Conversation):
@@ -146,34 +200,43 @@ class SessionOpening(Conversation):
     def __init__(
         self, call: Call, requests: Sequence[Request], session: ServerSession
     ) -> None:
-        first, *self._unsent = requests
-        super().__init__(first, None, session)
+        super().__init__(requests[0], None, session)
+        self._unsent = deque(requests[1:])
         self.call = call
         self.failure: Miss | None = None
 
     def _after(
         self, exchange: RecordedExchange, _response: Message | None
     ) -> Request | None:
-        status = 0 if exchange.response is None else exchange.response.status
-        is_good = self.call.request.is_line or 200 <= status < 300
-        if not is_good or has_error(exchange):
+        if has_error(exchange) or not self._is_accepted(exchange.response):
             detail = f"the live server opened no session: {outcome(exchange)}"
             self.failure = unrecorded(self.call, detail)
-        return self._unsent.pop(0) if self._unsent and self.failure is None else None
+            return None
+        if not self._unsent:
+            return None
+        return self._unsent.popleft()
+
+    def _is_accepted(self, response: Response | None) -> bool:
+        if self.call.request.is_line:
+            return True
+        return response is not None and 200 <= response.status < 300
+
+
+# Answers to recorded asks
 
 
 class RecordedAsks:
     """The asks of a cassette that issued a state, by this state."""
 
-    def __init__(
-        self, player: Player, new_recorder: Callable[..., Recorder] = Recorder
-    ) -> None:
-        self._player, self._new_recorder = player, new_recorder
+    def __init__(self, player: Player, new_recorder: NewRecorder = Recorder) -> None:
+        self._player = player
+        self._new_recorder = new_recorder
         self._askers: dict[str, list[ReplayEntry]] = {}
         for entry in player.entries:
             ask = entry.exchange.ask
             if ask is not None and ask.request_state is not None:
-                self._askers.setdefault(ask.request_state, []).append(entry)
+                askers = self._askers.setdefault(ask.request_state, [])
+                askers.append(entry)
 
     def replay_for(self, call: Call, shown: Call) -> ReplayToAsk | Miss | None:
         """Return how the server is brought to the ask that a request answers.
@@ -184,27 +247,48 @@ class RecordedAsks:
         """
         state = None if call.answers is None else call.answers.request_state
         if state is None:
-            detail = (
-                "its cursor is that of a recorded page: record the whole list again"
-            )
-            return unrecorded(shown, detail) if self._has_issued(call) else None
-        # What a client adds to a state goes to the server too, to be refused there.
-        within = [
-            issued
-            for issued in self._askers
-            if issued == state or (len(issued) >= SHORTEST_SEARCHED and issued in state)
-        ]
-        if not within:
-            detail = "no ask in this cassette has its request state"
-            return unrecorded(shown, detail) if has_kind(state, STATE, TASK) else None
-        askers = self._askers[max(within, key=len)]
+            if self._issued_cursor_of(call):
+                return unrecorded(shown, _CURSOR_RECORDED)
+            return None
+        askers = self._askers_of(state)
+        if not askers:
+            if has_kind(state, STATE, TASK):
+                return unrecorded(shown, _NO_ASK)
+            return None
         key = self._player.key_of(shown)
-        asker = next((asker for asker in askers if asker.key == key), None)
-        if asker is None:
-            return unrecorded(
-                shown, "its request state was recorded for another call", askers[0]
-            )
-        exchanges = tuple([each.exchange for each in _chain(asker)])
+        for asker in askers:
+            if asker.key == key:
+                return self._replay_to(asker, call, shown)
+        return unrecorded(shown, _OTHER_CALL, askers[0])
+
+    def _issued_cursor_of(self, call: Call) -> bool:
+        """Tell whether a recorded page of the same list issued the cursor of a request."""
+        if call.cursor is None:
+            return False
+        for entry in self._player.entries:
+            is_method = entry.key.method == call.method
+            is_list = is_method and entry.key.endpoint == call.endpoint
+            if is_list and entry.exchange.next_cursor == call.cursor:
+                return True
+        return False
+
+    def _askers_of(self, state: str) -> list[ReplayEntry]:
+        """Return the asks that issued a state, or the longest part of it if none issued it."""
+        if state in self._askers:
+            return self._askers[state]
+        # What a client adds to a state goes to the server too, to be refused there.
+        longest = ""
+        for issued in self._askers:
+            if issued in state and len(issued) > len(longest):
+                longest = issued
+        if len(longest) < SHORTEST_SEARCHED:
+            return []
+        return self._askers[longest]
+
+    def _replay_to(
+        self, asker: ReplayEntry, call: Call, shown: Call
+    ) -> ReplayToAsk | Miss:
+        exchanges = tuple([entry.exchange for entry in _chain(asker)])
         interaction = RecordedInteraction(0, exchanges, None, is_orphan=False)
         reason = why_not_repeatable(interaction)
         if reason is not None:
@@ -212,21 +296,13 @@ class RecordedAsks:
         recorder = self._new_recorder(seals=True)
         return ReplayToAsk(call, shown, asker, RecordedScript(interaction), recorder)
 
-    def _has_issued(self, call: Call) -> bool:
-        """Tell whether a recorded page of the same list issued the cursor of a request."""
-        listed = (call.method, call.endpoint)
-        return call.cursor is not None and any(
-            (each.key.method, each.key.endpoint) == listed
-            and each.exchange.next_cursor == call.cursor
-            for each in self._player.entries
-        )
-
 
 def _chain(asker: ReplayEntry) -> list[ReplayEntry]:
-    chain = [asker]
+    """Return the exchanges of a call up to an ask."""
+    chain = deque([asker])
     while chain[0].parent is not None:
-        chain.insert(0, chain[0].parent)
-    return chain
+        chain.appendleft(chain[0].parent)
+    return list(chain)
 
 
 class ReplayToAsk(Conversation):
@@ -242,7 +318,9 @@ class ReplayToAsk(Conversation):
     ) -> None:
         session = ServerSession(recorder, call.request.header(SESSION_HEADER))
         super().__init__(call.request, script, session)
-        self.asker, self.states, self._shown = asker, script.states, shown
+        self.asker = asker
+        self.states = script.states
+        self._shown = shown
 
     @property
     def failure(self) -> Miss | None:
@@ -253,7 +331,7 @@ class ReplayToAsk(Conversation):
                 detail = f"asks nothing in turn {turn}: {outcome(exchange)}"
             case AskedOtherwise(LiveAsk(turn), changes):
                 detail = f"asks something else in turn {turn}"
-                differences = tuple(Difference(*change[1:4]) for change in changes)
+                differences = _differences(changes)
             case _:
                 return None
         asker = _chain(self.asker)[turn - 1]
@@ -262,15 +340,22 @@ class ReplayToAsk(Conversation):
     def retry(self) -> Request:
         """Return the client's retry with the live state in the place of the recorded one."""
         live, recorded = self.states[-1]
-        body = with_values(
-            self.request.body,
-            [ECHOED_STATE_PATH],
-            lambda value: value.replace(recorded, live),
-        )
+
+        def with_live_state(state: str) -> str:
+            return state.replace(recorded, live)
+
+        body = with_values(self.request.body, [ECHOED_STATE_PATH], with_live_state)
         return with_body(self.request, body)
 
 
-# Writes
+# Calls that were played
+
+
+class PlayedCall(NamedTuple):
+    """A client's request that was played, the last one of its call."""
+
+    request: Request
+    entry: ReplayEntry
 
 
 class RepeatedPlay(Conversation):
@@ -280,35 +365,35 @@ class RepeatedPlay(Conversation):
         self,
         request: Request,
         entry: ReplayEntry,
-        interaction: RecordedInteraction,
+        script: RecordedScript,
         recorder: Recorder,
-        handles: Handles,
-        ignored: Collection[str] = (),
     ) -> None:
         """Take the client's last request of the call, in the live session."""
-        self.entry = entry
-        self._recorded = RecordedScript(interaction, ignored, handles=handles)
         session = ServerSession(recorder, request.header(SESSION_HEADER))
-        super().__init__(request, self._recorded, session, follows_task=True)
+        super().__init__(request, script, session, follows_task=True)
+        self.entry = entry
+        self._recorded = script
 
     @property
     def left_out(self) -> Sequence[Change]:
         """What differs at ignored places."""
         return self._recorded.left_out
 
-    def divergence(self) -> Diverged | None:
-        """Return how the live server made it in another way than was recorded, or None."""
-        script, detail = self._recorded, "does not end it as recorded"
+    def ended(self) -> Diverged | None:
+        """Take the end of it; return how that differs from the recorded one, or None."""
         match self.standing:
             case Finished() as last:
-                script.finished(last)
-                if not script.changes:
+                self._recorded.finished(last)
+                if not self._recorded.changes:
                     return None
                 detail = "gives it another result"
             case AskedOtherwise(LiveAsk(turn)):
                 detail = f"asks something else in turn {turn}"
-        differences = tuple(Difference(*change[1:4]) for _, change in script.changes)
-        return Diverged(self.entry, f"the live server {detail}", differences)
+            case _:
+                detail = "does not end it as recorded"
+        changes = [change for _, change in self._recorded.changes]
+        detail = f"the live server {detail}"
+        return Diverged(self.entry, detail, _differences(changes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,11 +412,110 @@ class Diverged:
         return unrecorded(shown, detail, self.entry, self.differences)
 
 
-_REFUSED: Final = (
-    "it answers what was asked during a call that is played as recorded, and any answer but the "
-    "recorded one is refused"
-)
-_FIXED: Final = "it is about the task of a call that is played as recorded"
+class PlayedCalls:
+    """Has the live server make the calls that were played, before a request that may need them.
+
+    It makes all writes, in their order, and those reads in which it makes up a text that the client
+    sends back. Once it has made a write in another way than was recorded, it makes no more.
+    """
+
+    def __init__(
+        self,
+        player: Player,
+        sessions: Sessions,
+        new_recorder: NewRecorder,
+        ignored_for: IgnoredFor,
+    ) -> None:
+        self._player = player
+        self._sessions = sessions
+        self._new_recorder = new_recorder
+        self._ignored_for = ignored_for
+        self._recording = rejoined(player.recording)
+        self._handles = Handles(handles_in(player.recording))
+        self._unmade = deque[PlayedCall]()
+        """The writes that the live server has not made so far."""
+        self._diverged: Diverged | None = None
+        self._issuers: dict[str, PlayedCall] = {}
+        """The calls that first had texts which a client may send back, by these."""
+        self._of_client: set[str] = set()
+        """Such texts that the client has sent of its own accord."""
+
+    def played(self, play: Play) -> None:
+        """Take a call that was played."""
+        call = PlayedCall(play.request, play.entry)
+        self._of_client |= sent_in(play.request) - self._issuers.keys()
+        for handle in issued_in(play.entry.exchange) - self._of_client:
+            self._issuers.setdefault(handle, call)
+        if self._player.is_write(play.entry):
+            self._unmade.append(call)
+
+    def repeated_by(self, request: Request) -> list[str]:
+        """Return the texts in a request that a played response had first."""
+        repeated = [text for text in sent_in(request) if text in self._issuers]
+        self._handles.expect(repeated)
+        return repeated
+
+    def make_writes(self, shown: Call) -> Steps:
+        """Have the live server make the writes, on which a request may depend."""
+        while self._unmade and self._diverged is None:
+            failure = yield from self._make_write(self._unmade.popleft())
+            if failure is not None:
+                return failure
+        if self._diverged is None:
+            return None
+        return self._diverged.refusal(shown)
+
+    def _make_write(self, call: PlayedCall) -> Steps:
+        interaction = self._interaction_of(call)
+        reason = why_not_repeatable(interaction)
+        if reason is None and interaction.exchanges[-1].rpc_response is None:
+            reason = "no response to it was recorded"
+        if reason is not None:
+            self._diverged = Diverged(call.entry, f"it can't be repeated: {reason}")
+            return None
+        # Unless it is followed to its end, nobody knows whether it has been made.
+        no_response = "the live server gave no whole response"
+        self._diverged = Diverged(call.entry, no_response)
+        shown = self._player.shown(call.request)
+        failure = yield from self._sessions.open(shown)
+        if failure is not None:
+            return failure
+        write = self._repeated(call)
+        yield write
+        self._diverged = write.ended()
+        for change in write.left_out:
+            self._player.left_out(partial(is_below, change.pointer))
+        return None
+
+    def make_reads(self, texts: Iterable[str]) -> Generator[Conversation, None, None]:
+        """Have the live server make up texts that the client had from played reads."""
+        for text in texts:
+            call = self._issuers.pop(text, None)
+            if call is None or self._handles.is_known(text):
+                continue
+            is_write = self._player.is_write(call.entry)
+            reason = why_not_repeatable(self._interaction_of(call))
+            if not is_write and reason is None:
+                read = self._repeated(call)
+                yield read
+                read.ended()
+
+    def _interaction_of(self, call: PlayedCall) -> RecordedInteraction:
+        return self._recording.interactions[call.entry.interaction - 1]
+
+    def _repeated(self, call: PlayedCall) -> RepeatedPlay:
+        matched = read_call(call.entry.matched.request)
+        ignored = self._ignored_for(matched)
+        interaction = self._interaction_of(call)
+        script = RecordedScript(interaction, ignored, handles=self._handles)
+        request = self._sessions.in_live(call.request)
+        request = self._handles.in_live(request)
+        recorder = self._new_recorder(seals=True)
+        return RepeatedPlay(request, call.entry, script, recorder)
+
+    def in_live(self, request: Request) -> Request:
+        """Return a request with the texts that the live server has made up."""
+        return self._handles.in_live(request)
 
 
 class Appending:
@@ -339,7 +523,7 @@ class Appending:
 
     The writes of a run are all made by the live server, in their order, before it gets a request
     that may depend on them. Once the client has made one there, nothing that may depend on it is
-    played any more. Where the live server makes a write in another way than was recorded, nothing
+    played any more. Once the live server has made one in another way than was recorded, nothing
     that may depend on it is sent there any more.
     """
 
@@ -347,24 +531,16 @@ class Appending:
         self,
         player: Player,
         recorder: Recorder,
-        asked: LiveAsks,
-        new_recorder: Callable[..., Recorder] = Recorder,
+        live_asks: LiveAsks,
+        new_recorder: NewRecorder = Recorder,
         ignored_for: IgnoredFor = ignores_nothing,
     ) -> None:
-        self._player, self._recorder, self._asked = player, recorder, asked
-        self._new_recorder = new_recorder
-        self._ignored_for = ignored_for
+        self._player = player
+        self._recorder = recorder
+        self._live_asks = live_asks
         self._sessions = Sessions(new_recorder)
         self._recorded_asks = RecordedAsks(player, new_recorder)
-        self._recording = rejoined(player.recording)
-        self._unmade = deque[tuple[Request, ReplayEntry]]()
-        """The writes that were played, and that the live server has not made so far."""
-        self._diverged: Diverged | None = None
-        self._handles = Handles(handles_in(player.recording))
-        self._issuers: dict[str, tuple[Request, ReplayEntry]] = {}
-        """The plays that first had texts which a client may send back, by these."""
-        self._said: set[str] = set()
-        """Such texts that the client has sent of its own accord."""
+        self._calls = PlayedCalls(player, self._sessions, new_recorder, ignored_for)
 
     def received(
         self, request: Request, now: float | None = None
@@ -374,40 +550,41 @@ class Appending:
         A call is the request as messages may show it, for which the live server is brought to where
         its client is.
         """
-        player, call = self._player, self._recorder.read(self.recorded(request))
-        if self._asked.answered_by(call) or self._recorder.has_asked(call):
-            return player.shown(request)
-        decision = player.request_received(request, now)
+        call = self._recorder.read(self.recorded(request))
+        if self._live_asks.answered_by(call) or self._recorder.has_asked(call):
+            return self._player.shown(request)
+        decision = self._player.request_received(request, now)
         if isinstance(decision, Play):
             self._played(decision)
             return decision
         # What the cassette lacks is no miss of a run that records it.
-        player.misses.pop()
-        nearest = decision.nearest if isinstance(decision, Miss) else None
-        if isinstance(decision, Miss) and decision.is_refused:
+        self._player.misses.pop()
+        if not isinstance(decision, Miss):
+            return decision.call
+        if decision.is_refused:
             return replace(unrecorded(decision.call, _REFUSED), is_refused=True)
+        nearest = decision.nearest
         if nearest is not None and nearest.created_by is not None:
-            return unrecorded(decision.call, _FIXED, nearest)
+            return unrecorded(decision.call, _PLAYED_TASK, nearest)
         return decision.call
 
     def _played(self, play: Play) -> None:
-        entry, request = play.entry, play.request
-        self._sessions.played(request, entry.key.method, entry.exchange.response)
-        self._said |= sent_in(request) - self._issuers.keys()
-        for name in issued_in(entry.exchange) - self._said:
-            self._issuers.setdefault(name, (request, entry))
-        if not self._player.is_write(entry):
-            return
-        self._unmade.append((request, entry))
-        if entry.exchange.number is not None:
-            self._recorder.has_played(self.recorded(request), entry.exchange.number)
+        exchange = play.entry.exchange
+        method = play.entry.key.method
+        self._sessions.played(play.request, method, exchange.response)
+        self._calls.played(play)
+        if self._player.is_write(play.entry) and exchange.number is not None:
+            request = self.recorded(play.request)
+            self._recorder.has_played(request, exchange.number)
 
     def recorded(self, request: Request) -> Request:
         """Return a client's request as it is recorded: on pipes, in the session that is played."""
         if not request.is_line:
             return request
         session = self._player.recorded_session(request)
-        return line_request(request.body, "" if session == FIRST_SESSION else session)
+        if session == FIRST_SESSION:
+            return line_request(request.body)
+        return line_request(request.body, session)
 
     def bring(
         self, request: Request, shown: Call
@@ -416,83 +593,41 @@ class Appending:
 
         Returns the request in the live server's terms, or why it is not sent.
         """
-        repeated = [name for name in sent_in(request) if name in self._issuers]
-        self._handles.expect(repeated)
-        failure = (yield from self._write(shown)) if shown.depends_on_writes else None
+        repeated = self._calls.repeated_by(request)
+        failure: Miss | None = None
+        if shown.depends_on_writes:
+            failure = yield from self._calls.make_writes(shown)
         if failure is None:
-            failure = yield from self._open(shown)
+            failure = yield from self._sessions.open(shown)
         if failure is not None:
             return failure
-        yield from self._read(repeated)
-        sent = self._sessions.in_live(request)
-        catch_up = self._recorded_asks.replay_for(self._recorder.read(sent), shown)
-        if isinstance(catch_up, Miss):
-            return catch_up
-        if catch_up is not None:
-            yield catch_up
-            if catch_up.failure is not None:
-                return catch_up.failure
-            for live, recorded in catch_up.states:
-                self._recorder.known.remember(recorded)
-                self._recorder.known.remember(live, shown_as=recorded)
-            sent = catch_up.retry()
-            # Something may have been played meanwhile.
-            failure = yield from self._write(shown)
-            if failure is not None:
-                return failure
+        yield from self._calls.make_reads(repeated)
+        sent = yield from self._bring_to_ask(request, shown)
+        if isinstance(sent, Miss):
+            return sent
         self._player.goes_live(request)
-        return self._handles.in_live(sent)
+        return self._calls.in_live(sent)
 
-    def _open(self, shown: Call) -> Generator[Conversation, None, Miss | None]:
-        """Open the session of a request with the live server, unless that is done."""
-        opening = self._sessions.opening_for(shown)
-        if not isinstance(opening, SessionOpening):
-            return opening
-        yield opening
-        if opening.failure is None:
-            self._sessions.opened(opening)
-        return opening.failure
+    def _bring_to_ask(
+        self, request: Request, shown: Call
+    ) -> Generator[Conversation, None, Request | Miss]:
+        """Bring the live server to the recorded ask that a request answers, if it does.
 
-    def _write(self, shown: Call) -> Generator[Conversation, None, Miss | None]:
-        """Have the live server make the writes that were played."""
-        while self._unmade and self._diverged is None:
-            request, entry = self._unmade.popleft()
-            interaction = self._recording.interactions[entry.interaction - 1]
-            reason = why_not_repeatable(interaction)
-            if interaction.exchanges[-1].rpc_response is None:
-                reason = reason or "no response to it was recorded"
-            if reason is not None:
-                self._diverged = Diverged(entry, f"it can't be repeated: {reason}")
-                break
-            # Unless it is followed to its end, nobody knows whether it has been made.
-            self._diverged = Diverged(entry, "the live server gave no whole response")
-            failure = yield from self._open(self._player.shown(request))
-            if failure is not None:
-                return failure
-            write = self._repeated(request, entry, interaction)
-            yield write
-            self._diverged = write.divergence()
-            for change in write.left_out:
-                self._player.left_out(partial(is_below, change.pointer))
-        return None if self._diverged is None else self._diverged.refusal(shown)
-
-    def _read(self, names: Iterable[str]) -> Generator[Conversation, None, None]:
-        """Have the live server make up texts that the client had from played reads."""
-        for name in names:
-            if name not in self._issuers:
-                continue
-            request, entry = self._issuers.pop(name)
-            interaction = self._recording.interactions[entry.interaction - 1]
-            is_known = self._handles.is_known(name) or self._player.is_write(entry)
-            if not is_known and why_not_repeatable(interaction) is None:
-                read = self._repeated(request, entry, interaction)
-                yield read
-                read.divergence()
-
-    def _repeated(
-        self, request: Request, entry: ReplayEntry, interaction: RecordedInteraction
-    ) -> RepeatedPlay:
-        live = self._handles.in_live(self._sessions.in_live(request))
-        recorder = self._new_recorder(seals=True)
-        ignored = self._ignored_for(read_call(entry.matched.request))
-        return RepeatedPlay(live, entry, interaction, recorder, self._handles, ignored)
+        Returns the request in the live session, with the live state, or why it is not sent.
+        """
+        sent = self._sessions.in_live(request)
+        call = self._recorder.read(sent)
+        replay = self._recorded_asks.replay_for(call, shown)
+        if replay is None:
+            return sent
+        if isinstance(replay, Miss):
+            return replay
+        yield replay
+        if replay.failure is not None:
+            return replay.failure
+        for live, recorded in replay.states:
+            self._recorder.known.remember(recorded)
+            self._recorder.known.remember(live, shown_as=recorded)
+        # Something may have been played meanwhile.
+        failure = yield from self._calls.make_writes(shown)
+        return replay.retry() if failure is None else failure
