@@ -129,7 +129,7 @@ class KeptNames:
 
 
 def _following(name: Ref) -> Ref:
-    """Return another name of the same kind."""
+    """Return the next name of the same kind; hashes come in no order."""
     if name.kind == HASH:
         return name.with_last(sha256_of(name.name))
     return name.with_last(int(name.token) + 1)

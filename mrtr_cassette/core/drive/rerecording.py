@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from math import inf
 from operator import attrgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 from mrtr_cassette.core.cassette.digests import new_digests, with_digests
 from mrtr_cassette.core.cassette.edited import with_recorded_times
@@ -43,8 +43,6 @@ _LOCAL_PORT: Final = re.compile(
 
 _NewExchanges = dict[RecordedExchange, RecordedExchange]
 """What becomes of exchanges of either recording."""
-_Partners = dict[RecordedExchange, RecordedExchange | None]
-"""The earlier exchanges that correspond to exchanges of either recording, if any do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,33 +162,41 @@ def _connected(cassette: Cassette) -> dict[int, set[int]]:
 # Exchanges
 
 
+class _ExchangePairs(NamedTuple):
+    """The exchanges of an earlier cassette, and those of the recording over it.
+
+    Attributes:
+        kept: the new exchanges, by the earlier ones that stay in their places.
+        changed: the earlier exchanges, by the new ones that take their places; None for a new
+            exchange that takes no place.
+    """
+
+    kept: dict[RecordedExchange, RecordedExchange]
+    changed: dict[RecordedExchange, RecordedExchange | None]
+
+
 def _exchanges_over(overlap: _Overlap) -> _NewExchanges:
-    """Return what becomes of the earlier exchanges that are kept, and of the other new ones."""
-    kept: _NewExchanges = {}
-    changed: _Partners = {}
+    """Return what becomes of the earlier exchanges that are kept, and of the changed ones."""
+    pairs = _exchange_pairs(overlap)
+    exchanges = _with_kept_names(pairs)
+    _renew_digests(exchanges, pairs.kept)
+    return _in_earlier_time(exchanges, pairs)
+
+
+def _exchange_pairs(overlap: _Overlap) -> _ExchangePairs:
+    pairs = _ExchangePairs({}, {})
     for new in overlap.recorded.interactions:
         old = overlap.partners.get(new.number)
         if old is not None and new.number in overlap.kept:
-            kept.update(_pairs(old, new))
-        else:
-            changed |= dict.fromkeys(new.own)
-            changed |= _partners_of(new, old)
-    names = KeptNames()
-    exchanges: _NewExchanges = {}
-    for old_exchange, new_exchange in kept.items():
-        names.keep(old_exchange, new_exchange)
-        exchanges[old_exchange] = _kept_exchange(old_exchange, new_exchange)
-    for new_exchange, partner in changed.items():
-        if partner is not None:
-            names.keep_issued(partner, new_exchange)
-    for new_exchange, partner in changed.items():
-        exchanges[new_exchange] = names.with_kept(new_exchange, partner)
-    _renew_digests(exchanges, kept)
-    partners = changed | {old_exchange: old_exchange for old_exchange in kept}
-    return _in_earlier_time(exchanges, partners)
+            pairs.kept.update(_kept_pairs(old, new))
+            continue
+        pairs.changed.update(dict.fromkeys(new.own))
+        if old is not None:
+            pairs.changed.update(_changed_pairs(old, new))
+    return pairs
 
 
-def _pairs(
+def _kept_pairs(
     old: RecordedInteraction, new: RecordedInteraction
 ) -> Iterator[tuple[RecordedExchange, RecordedExchange]]:
     """Yield the old exchanges of an unchanged interaction, each with the new one.
@@ -217,18 +223,29 @@ def _own_without_steps(interaction: RecordedInteraction) -> list[RecordedExchang
     return exchanges
 
 
-def _partners_of(
-    new: RecordedInteraction, old: RecordedInteraction | None
-) -> dict[RecordedExchange, RecordedExchange]:
-    """Return the old exchanges that correspond to those of a changed interaction."""
-    partners: dict[RecordedExchange, RecordedExchange] = {}
-    if old is None:
-        return partners
+def _changed_pairs(
+    old: RecordedInteraction, new: RecordedInteraction
+) -> Iterator[tuple[RecordedExchange, RecordedExchange]]:
+    """Yield the new exchanges of a changed interaction, each with the one whose place it takes."""
     for before, now in zip(old.exchanges, new.exchanges, strict=False):
         # The id of a task is in more places than are changed.
         if created_id(now.call.message, now.rpc_response) is None:
-            partners[now] = before
-    return partners
+            yield now, before
+
+
+def _with_kept_names(pairs: _ExchangePairs) -> _NewExchanges:
+    """Return the exchanges with the names and values of the earlier cassette."""
+    names = KeptNames()
+    exchanges: _NewExchanges = {}
+    for old, new in pairs.kept.items():
+        names.keep(old, new)
+        exchanges[old] = _kept_exchange(old, new)
+    for new, partner in pairs.changed.items():
+        if partner is not None:
+            names.keep_issued(partner, new)
+    for new, partner in pairs.changed.items():
+        exchanges[new] = names.with_kept(new, partner)
+    return exchanges
 
 
 def _kept_exchange(old: RecordedExchange, new: RecordedExchange) -> RecordedExchange:
@@ -267,15 +284,20 @@ def _renew_digests(
 # Times
 
 
-def _in_earlier_time(exchanges: _NewExchanges, partners: _Partners) -> _NewExchanges:
-    """Return exchanges with the times of their partners if the same came in the same order.
+def _in_earlier_time(exchanges: _NewExchanges, pairs: _ExchangePairs) -> _NewExchanges:
+    """Return exchanges with their earlier times if the same came in the same order.
 
-    An exchange without such a partner has its time after the one before it.
+    Any other exchange has its time after the one before it.
     """
     timed: _NewExchanges = {}
     offset_ms = 0.0
-    for source, exchange in sorted(exchanges.items(), key=_number_of_second):
-        partner = partners.get(source)
+
+    def number_of(source: RecordedExchange) -> int:
+        return exchanges[source].number or 0
+
+    for source in sorted(exchanges, key=number_of):
+        exchange = exchanges[source]
+        partner = source if source in pairs.kept else pairs.changed[source]
         if partner is not None and _arrivals(partner) == _arrivals(exchange):
             offset_ms = partner.ended_ms - exchange.ended_ms
             timed[source] = _with_times_of(partner, source, exchange)
@@ -290,11 +312,6 @@ def _in_earlier_time(exchanges: _NewExchanges, partners: _Partners) -> _NewExcha
                 offset_ms,
             )
     return timed
-
-
-def _number_of_second(pair: tuple[RecordedExchange, RecordedExchange]) -> int:
-    _, exchange = pair
-    return exchange.number or 0
 
 
 def _with_times_of(

@@ -175,9 +175,11 @@ def accepted_by_verdict(
 def _is_accepted(proposal: Proposal, verdicts: Collection[str]) -> bool:
     if proposal.problem is not None or proposal.is_breakdown:
         return False
-    found = {change.verdict for change in proposal.changes}
     counting = {change.verdict for change in proposal.counting}
-    return not found.isdisjoint(verdicts) and counting <= set(verdicts)
+    if not counting <= set(verdicts):
+        return False
+    found = {change.verdict for change in proposal.changes}
+    return not found.isdisjoint(verdicts)
 
 
 def proposals(
@@ -185,7 +187,7 @@ def proposals(
 ) -> list[Proposal]:
     """Return all that can be accepted into a cassette, in the order of its interactions."""
     proposed: list[Proposal] = []
-    for interaction in sorted(verified, key=lambda verified: verified.number):
+    for interaction in sorted(verified, key=lambda interaction: interaction.number):
         if interaction.verdict not in _NOT_COMPARED:
             proposed += _proposals_of(cassette, interaction)
     return proposed
@@ -255,7 +257,9 @@ def _is_accepted_whole(repetition: _Repetition) -> bool:
     if repetition.verified.is_rerouted:
         return True
     for pair in repetition.pairs:
-        if pair.live.created_task is not None or _pushed_in(pair.live):
+        if pair.live.created_task is not None:
+            return True
+        if _pushed_in(pair.live):
             return True
     for exchange in repetition.interaction.exchanges:
         if _pushed_in(exchange):
@@ -433,9 +437,9 @@ class _WholeProposal:
         if verified.after is not None:
             self._object(after_stray(verified.after))
         self._take_calls()
+        exchanges = tuple([response.base for response in self._taken])
         self._check_branches()
         self._name_last_state()
-        exchanges = tuple([response.base for response in self._taken])
         steps: tuple[TaskStep, ...] = ()
         if self._taken[-1].live.created_task is not None:
             self._check_task()
@@ -585,12 +589,14 @@ class _WholeProposal:
     ) -> tuple[PushedRequest | None, ...]:
         """Return the recorded requests that pushed ones replace; None for one that is new."""
         recorded: dict[tuple[int, str], PushedRequest] = {}
-        for number, turn in self._interaction.numbered_turns.items():
+        numbered_turns = self._interaction.numbered_turns
+        for number, turn in numbered_turns.items():
             for request in turn.asked:
                 recorded[number, request.key] = request
         replaced = []
         for _, push in pushed:
-            replaced.append(recorded.get((push.turn, push.name)))
+            name = (push.turn, push.name)
+            replaced.append(recorded.get(name))
         return tuple(replaced)
 
 
@@ -673,11 +679,13 @@ def accepted(data: bytes, cassette: Cassette, proposed: Collection[Proposal]) ->
     interactions = []
     for recorded in cassette.interactions:
         course = courses.get(recorded.number)
-        if course is not None:
-            _renumber(course, new)
-            for exchange in course.exchanges:
-                new[exchange] = _after_answers(exchange, course.pushed_turns, new)
-        interactions.append(recorded if course is None else course)
+        if course is None:
+            interactions.append(recorded)
+            continue
+        _renumber(course, new)
+        for exchange in course.exchanges:
+            new[exchange] = _after_answers(exchange, course.pushed_turns, new)
+        interactions.append(course)
     changed = replace(cassette, interactions=tuple(interactions))
     return dump(changed.with_exchanges(new))
 
@@ -726,9 +734,7 @@ def _renumber(course: RecordedInteraction, new: _NewExchanges) -> None:
 
 
 def _after_answers(
-    exchange: RecordedExchange,
-    turns: Iterable[PushedTurn],
-    new: _NewExchanges,
+    exchange: RecordedExchange, turns: Iterable[PushedTurn], new: _NewExchanges
 ) -> RecordedExchange:
     """Return a new exchange in whose response all comes after the answers it depends on."""
     changed = new[exchange]
@@ -747,11 +753,9 @@ def _after_answers(
 
 
 def _answered_at(
-    exchange: RecordedExchange,
-    turns: Iterable[PushedTurn],
-    new: _NewExchanges,
+    exchange: RecordedExchange, turns: Iterable[PushedTurn], new: _NewExchanges
 ) -> dict[int, int]:
-    """Return the number of a turn's last answer, by the piece that has its last question."""
+    """Return the number of the last answer to each turn, by the piece with its last question."""
     answered: dict[int, int] = {}
     for turn in turns:
         last = turn.asked[-1]
@@ -808,7 +812,13 @@ def _with_recorded_push_ids(taken: TakenResponse) -> RecordedExchange:
     response = taken.live.response
     if response is None:
         return taken.live
-    ids: list[tuple[Span, bytes]] = []
+    pieces = splice_pieces(response.pieces, _recorded_push_ids(taken))
+    response = replace(response, pieces=pieces)
+    return replace(taken.live, response=response)
+
+
+def _recorded_push_ids(taken: TakenResponse) -> Iterator[tuple[Span, bytes]]:
+    """Yield where pushed requests have their ids, and the recorded ids."""
     pushed = _pushed_in(taken.live)
     for recorded, located in zip(taken.recorded_pushes, pushed, strict=False):
         if recorded is None:
@@ -817,7 +827,4 @@ def _with_recorded_push_ids(taken: TakenResponse) -> RecordedExchange:
         spans = find_spans(located.message.raw, [ID_PATH])[ID_PATH]
         span = located.in_body(spans[-1])
         if identity is not None and span is not None:
-            ids.append((span, identity))
-    pieces = splice_pieces(response.pieces, ids)
-    response = replace(response, pieces=pieces)
-    return replace(taken.live, response=response)
+            yield span, identity
