@@ -49,7 +49,8 @@ CALLS = (
 def run_demo(say: Callable[[str], None]) -> None:
     """Record the calls and replay them; a response that is not the same is a `DemoError`."""
     with tempfile.TemporaryDirectory(prefix="mrtr-cassette-demo-") as folder:
-        live, again = Path(folder, "demo.json"), Path(folder, "again.json")
+        live = Path(folder, "demo.json")
+        again = Path(folder, "again.json")
         with in_thread(serving_application(create_app())) as upstream:
             say(
                 f"1. record: a server at {upstream}, a client, and the proxy in between"
@@ -78,19 +79,27 @@ def _make_calls(recording: MrtrCassette) -> Iterator[str]:
 def compare(recorded: Cassette, replayed: Cassette) -> tuple[int, int]:
     """Compare all responses; return their number, and that of their bytes."""
     size = 0
-    before, after = _exchanges(recorded), _exchanges(replayed)
+    before = _exchanges(recorded)
+    after = _exchanges(replayed)
     for old, new in zip(before, after, strict=False):
-        bodies = [
-            b"" if each.response is None else each.response.body for each in (old, new)
-        ]
-        if len(before) != len(after) or bodies[0] != bodies[1]:
+        old_body = _body(old)
+        new_body = _body(new)
+        if len(before) != len(after) or old_body != new_body:
             raise DemoError(
-                f"{old.call.title}: the replay differs\n  recorded: {bodies[0]!r}\n"
-                f"  replayed: {bodies[1]!r}"
+                f"{old.call.title}: the replay differs\n  recorded: {old_body!r}\n"
+                f"  replayed: {new_body!r}"
             )
-        size += len(bodies[0])
+        size += len(old_body)
     return len(before), size
 
 
 def _exchanges(cassette: Cassette) -> list[RecordedExchange]:
-    return [exchange for each in cassette.interactions for exchange in each.own]
+    return [
+        exchange
+        for interaction in cassette.interactions
+        for exchange in interaction.own
+    ]
+
+
+def _body(exchange: RecordedExchange) -> bytes:
+    return b"" if exchange.response is None else exchange.response.body

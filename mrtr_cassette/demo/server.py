@@ -19,12 +19,10 @@ __all__ = ["create_app", "main"]
 
 HOST = "127.0.0.1"
 JsonObject: TypeAlias = dict[str, Any]
-PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = (
-    -32700,
-    -32600,
-    -32601,
-    -32602,
-)
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
 
 
 class RpcError(Exception):
@@ -69,9 +67,13 @@ def _answered(key: str, kind: str, answer: JsonObject) -> tuple[bool, str]:
     if "action" not in answer:
         items = answer.get("roots") or [answer["content"]]
         return True, " ".join(item.get("uri") or item["text"] for item in items)
-    action, value = answer["action"], answer.get("content", {}).get(key)
-    agrees = action == "accept" and isinstance(value, FORMS.get(kind, NoneType))
-    return agrees and value is not False, value if isinstance(value, str) else action
+    action = answer["action"]
+    value = answer.get("content", {}).get(key)
+    is_valid = action == "accept" and isinstance(value, FORMS.get(kind, NoneType))
+    agrees = is_valid and value is not False
+    if isinstance(value, str):
+        return agrees, value
+    return agrees, action
 
 
 # The tools, prompts and resources.
@@ -100,90 +102,101 @@ class Offer(NamedTuple):
 
 TOOLS = {
     "add": Offer(
-        lambda known: str(known["a"] + known["b"]),
+        done=lambda known: str(known["a"] + known["b"]),
         parameters={"a": NUMBER, "b": NUMBER},
     ),
     "deploy": Offer(
-        "Deployed to {env}".format_map,
-        "Deployment cancelled",
-        [{"confirm": ("boolean", "Deploy to {env}?")}],
-        {"env": STRING},
+        done="Deployed to {env}".format_map,
+        refused="Deployment cancelled",
+        rounds=[{"confirm": ("boolean", "Deploy to {env}?")}],
+        parameters={"env": STRING},
     ),
     "tag-release": Offer(
-        "Tagged {tag}".format_map,
-        "Tagging cancelled by the operator",
-        [{"confirm": ("boolean", "Tag {tag}?")}],
-        {"tag": STRING},
+        done="Tagged {tag}".format_map,
+        refused="Tagging cancelled by the operator",
+        rounds=[{"confirm": ("boolean", "Tag {tag}?")}],
+        parameters={"tag": STRING},
         fails=True,
     ),
     "provision": Offer(
-        "Provisioned {name} in {region}".format_map,
-        "Provisioning cancelled",
-        [{"name": ("string", "Database name?"), "region": ("string", "Which region?")}],
+        done="Provisioned {name} in {region}".format_map,
+        refused="Provisioning cancelled",
+        rounds=[
+            {
+                "name": ("string", "Database name?"),
+                "region": ("string", "Which region?"),
+            }
+        ],
     ),
     "wipe-cache": Offer(
-        "Wiped {scope}".format_map,
-        "Wiping cancelled",
-        (
+        done="Wiped {scope}".format_map,
+        refused="Wiping cancelled",
+        rounds=[
             {"confirm": ("boolean", "Really wipe the cache?")},
             {"scope": ("string", "Which scope?")},
-        ),
+        ],
         has_state=True,
     ),
     "release-train": Offer(
-        "Train {version}: {window}, {notes}".format_map,
-        "Train {version} cancelled",
-        (
+        done="Train {version}: {window}, {notes}".format_map,
+        refused="Train {version} cancelled",
+        rounds=[
             {"approve": ("boolean", "Approve train {version}?")},
             {"window": ("string", "Which window?")},
             {"notes": ("string", "Any notes?")},
-        ),
-        {"version": STRING},
+        ],
+        parameters={"version": STRING},
         has_state=True,
     ),
     "everything": Offer(
-        "confirm {confirm}, signin {signin}, summary {summary}, roots {roots}".format_map,
-        rounds=(
-            {"confirm": ("boolean", "Continue?")}
-            | {"signin": ("url", "Sign in to continue")}
-            | {"summary": ("sampling", "Summarize the diff")}
-            | {"roots": ("roots", "")},
-        ),
+        done=(
+            "confirm {confirm}, signin {signin}, summary {summary}, roots {roots}"
+        ).format_map,
+        rounds=[
+            {
+                "confirm": ("boolean", "Continue?"),
+                "signin": ("url", "Sign in to continue"),
+                "summary": ("sampling", "Summarize the diff"),
+                "roots": ("roots", ""),
+            }
+        ],
         has_state=True,
     ),
     "build": Offer(
-        "Built {target}".format_map,
-        rounds=({},),
+        done="Built {target}".format_map,
+        rounds=[{}],
         parameters={"target": STRING},
         has_state=True,
     ),
     "count": Offer(
-        "Counted to {to}".format_map, parameters={"to": COUNT}, progress="to"
+        done="Counted to {to}".format_map,
+        parameters={"to": COUNT},
+        progress="to",
     ),
     "ask-late": Offer(
-        "Done after {steps}".format_map,
-        "Stopped after {steps}",
-        [{"confirm": ("boolean", "Finish after {steps}?")}],
-        {"steps": COUNT},
+        done="Done after {steps}".format_map,
+        refused="Stopped after {steps}",
+        rounds=[{"confirm": ("boolean", "Finish after {steps}?")}],
+        parameters={"steps": COUNT},
         has_state=True,
         progress="steps",
     ),
 }
 PROMPTS = {
     "release-notes": Offer(
-        "Notes on {version} for {audience}".format_map,
-        "Notes on {version} for everyone",
-        [{"audience": ("string", "Who reads the notes?")}],
-        {"version": STRING},
+        done="Notes on {version} for {audience}".format_map,
+        refused="Notes on {version} for everyone",
+        rounds=[{"audience": ("string", "Who reads the notes?")}],
+        parameters={"version": STRING},
     )
 }
 RESOURCES = {
     "config://deployment": Offer(
-        "replicas: 3".format_map,
-        "withheld",
-        [{"confirm": ("boolean", "Reveal the deployment configuration?")}],
+        done="replicas: 3".format_map,
+        refused="withheld",
+        rounds=[{"confirm": ("boolean", "Reveal the deployment configuration?")}],
     ),
-    "config://plain": Offer("plain".format_map),
+    "config://plain": Offer(done="plain".format_map),
 }
 
 # The methods.
@@ -204,34 +217,35 @@ METHODS = {
     "resources/read": ("uri", RESOURCES),
 }
 """By method: the param that names an offer, and the offers."""
-FIXED_RESULTS: dict[str, JsonObject] = {
-    "ping": {},
-    "server/discover": CACHEABLE
-    | {
+
+
+def _fixed_results() -> dict[str, JsonObject]:
+    """Return the results that are always the same, by method."""
+    discovered: JsonObject = {
         "supportedVersions": ["2026-07-28"],
         "capabilities": {"tools": {}, "prompts": {}, "resources": {}},
-    },
-    "tools/list": CACHEABLE
-    | {
-        "tools": [
-            {"name": k, "inputSchema": _schema_of(o.parameters)}
-            for k, o in TOOLS.items()
+    }
+    tools = []
+    for name, offer in TOOLS.items():
+        tools.append({"name": name, "inputSchema": _schema_of(offer.parameters)})
+    prompts = []
+    for name, offer in PROMPTS.items():
+        arguments = [
+            {"name": parameter, "required": True} for parameter in offer.parameters
         ]
-    },
-    "prompts/list": CACHEABLE
-    | {
-        "prompts": [
-            {
-                "name": k,
-                "arguments": [{"name": a, "required": True} for a in o.parameters],
-            }
-            for k, o in PROMPTS.items()
-        ]
-    },
-    "resources/list": CACHEABLE
-    | {"resources": [{"uri": k, "name": k.partition("://")[2]} for k in RESOURCES]},
-    "resources/templates/list": CACHEABLE | {"resourceTemplates": []},
-}
+        prompts.append({"name": name, "arguments": arguments})
+    resources = [{"uri": uri, "name": uri.partition("://")[2]} for uri in RESOURCES]
+    return {
+        "ping": {},
+        "server/discover": CACHEABLE | discovered,
+        "tools/list": CACHEABLE | {"tools": tools},
+        "prompts/list": CACHEABLE | {"prompts": prompts},
+        "resources/list": CACHEABLE | {"resources": resources},
+        "resources/templates/list": CACHEABLE | {"resourceTemplates": []},
+    }
+
+
+FIXED_RESULTS = _fixed_results()
 
 
 def _result(method: str, name: str, text: str, is_error: bool) -> JsonObject:  # noqa: FBT001
@@ -239,22 +253,28 @@ def _result(method: str, name: str, text: str, is_error: bool) -> JsonObject:  #
         return {"content": [_text(text)], "isError": is_error}
     if method == "prompts/get":
         return {"messages": [{"role": "user", "content": _text(text)}]}
-    return {
-        "contents": [{"uri": name, "mimeType": "text/plain", "text": text}]
-    } | CACHEABLE
+    content = {"uri": name, "mimeType": "text/plain", "text": text}
+    return {"contents": [content], **CACHEABLE}
 
 
 def _progress(token: object, steps: int) -> list[JsonObject]:
-    message: JsonObject = {"jsonrpc": "2.0", "method": "notifications/progress"}
-    told = [
-        {"progress": n, "total": steps, "message": f"step {n}"}
-        for n in range(1, steps + 1)
-    ]
-    return [
-        {**message, "params": {"progressToken": token, **each}}
-        for each in told
-        if token is not None
-    ]
+    if token is None:
+        return []
+    notifications: list[JsonObject] = []
+    for step in range(1, steps + 1):
+        params = {
+            "progressToken": token,
+            "progress": step,
+            "total": steps,
+            "message": f"step {step}",
+        }
+        notification = {
+            "jsonrpc": "2.0",
+            "method": "notifications/progress",
+            "params": params,
+        }
+        notifications.append(notification)
+    return notifications
 
 
 def _read(body: bytes) -> JsonObject:
@@ -268,41 +288,50 @@ def _read(body: bytes) -> JsonObject:
     return {"jsonrpc": "2.0", **message}
 
 
+class Begun(NamedTuple):
+    """How far a call is that may be asked for more input."""
+
+    call: bytes
+    """Its method, name and arguments; a retry has the same."""
+    turn: int
+    """How many rounds are answered."""
+    known: JsonObject
+    """The arguments and the answers."""
+
+
 class DemoServer:
     """Answers JSON-RPC messages; holds how far the calls are whose states it issued."""
 
     def __init__(self) -> None:
-        self._issued: dict[str, tuple[bytes, int, JsonObject]] = {}
+        self._issued: dict[str, Begun] = {}
 
     async def post(self, request: web.Request) -> web.StreamResponse:
         """Answer one message, as JSON or as a stream."""
         message: JsonObject = {}
-        status, progress = 200, None
+        status = 200
+        progress = None
         try:
             message = _read(await request.read())
             if "id" not in message:
                 return web.Response(status=202)
-            result, progress = self._answer(
-                message["method"], message.get("params", {})
-            )
+            params = message.get("params", {})
+            result, progress = self._answer(message["method"], params)
             outcome: JsonObject = {"result": {**result, "_meta": SERVER_META}}
-        except (AttributeError, KeyError, TypeError, RpcError) as error:
+        except RpcError as error:
+            status = error.status
+            outcome = {"error": error.error}
+        except (AttributeError, KeyError, TypeError):
             invalid = RpcError(INVALID_PARAMS, "Invalid params")
-            refused = error if isinstance(error, RpcError) else invalid
-            status, outcome = refused.status, {"error": refused.error}
+            status = invalid.status
+            outcome = {"error": invalid.error}
         response = {"jsonrpc": "2.0", "id": message.get("id"), **outcome}
-        if progress is None:
-            body = orjson.dumps(response)
-            return web.Response(
-                body=body, status=status, content_type="application/json"
-            )
-        stream = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        await stream.prepare(request)
-        for event in (*progress, response):
-            await stream.write(
-                b"event: message\ndata: " + orjson.dumps(event) + b"\n\n"
-            )
-        return stream
+        if progress is not None:
+            return await _streamed(request, [*progress, response])
+        return web.Response(
+            body=orjson.dumps(response),
+            status=status,
+            content_type="application/json",
+        )
 
     def _answer(
         self, method: str, params: JsonObject
@@ -313,57 +342,91 @@ class DemoServer:
         if method not in METHODS:
             raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method}")
         named_by, offers = METHODS[method]
-        name, arguments = params[named_by], params.get("arguments", {})
+        name = params[named_by]
+        arguments = params.get("arguments", {})
         if name not in offers:
-            raise RpcError(
-                INVALID_PARAMS, f"Unknown {method.partition('s/')[0]}: {name}"
-            )
-        offer, progress = offers[name], None
+            kind = method.partition("s/")[0]
+            raise RpcError(INVALID_PARAMS, f"Unknown {kind}: {name}")
+        offer = offers[name]
+        progress = None
         if offer.progress is not None:
             steps = min(arguments[offer.progress], COUNT["maximum"])
             progress = _progress(params.get("_meta", {}).get("progressToken"), steps)
         call = orjson.dumps([method, name, arguments], option=orjson.OPT_SORT_KEYS)
-        outcome = self._go_on(offer, call, arguments, params)
+        begun = self._begun(call, arguments, params.get("requestState"))
+        outcome = self._go_on(offer, begun, params)
         if isinstance(outcome, dict):
             return {"resultType": "input_required", **outcome}, progress
         return {"resultType": "complete", **_result(method, name, *outcome)}, progress
 
+    def _begun(self, call: bytes, arguments: JsonObject, state: str | None) -> Begun:
+        """Return how far a call is that comes with a state, or without."""
+        if state is None:
+            return Begun(call, 0, arguments)
+        begun = self._issued.get(state)
+        if begun is None or begun.call != call:
+            raise RpcError(INVALID_PARAMS, "Invalid or expired requestState")
+        return begun
+
     def _go_on(
-        self, offer: Offer, call: bytes, arguments: JsonObject, params: JsonObject
+        self, offer: Offer, begun: Begun, params: JsonObject
     ) -> tuple[str, bool] | JsonObject:
         """Return the text of the result and whether it is an error, or what is asked next."""
-        state, answers = params.get("requestState"), params.get("inputResponses", {})
-        begun = (call, 0, arguments) if state is None else self._issued.get(state)
-        if begun is None or begun[0] != call:
-            raise RpcError(INVALID_PARAMS, "Invalid or expired requestState")
-        _, turn, known = begun
+        read = None
         # Answers that come without the state of their questions answer nothing.
-        is_retry = state is not None or not offer.has_state
-        if (
-            is_retry
-            and turn < len(offer.rounds)
-            and offer.rounds[turn].keys() <= answers.keys()
-        ):
-            asked = offer.rounds[turn].items()
-            read = {key: _answered(key, kind, answers[key]) for key, (kind, _) in asked}
-            known = known | {key: text for key, (_, text) in read.items()}
-            if offer.refused is not None and not all(
-                agrees for agrees, _ in read.values()
-            ):
+        has_state = params.get("requestState") is not None
+        is_retry = has_state or not offer.has_state
+        if is_retry and begun.turn < len(offer.rounds):
+            questions = offer.rounds[begun.turn]
+            read = _read_answers(questions, params.get("inputResponses", {}))
+        if read is not None:
+            agrees, texts = read
+            known = begun.known | texts
+            if offer.refused is not None and not agrees:
                 return offer.refused.format_map(known), offer.fails
-            turn += 1
-        if turn == len(offer.rounds):
-            return offer.done(known), False
+            begun = Begun(begun.call, begun.turn + 1, known)
+        if begun.turn == len(offer.rounds):
+            return offer.done(begun.known), False
+        return self._ask(offer, begun)
+
+    def _ask(self, offer: Offer, begun: Begun) -> JsonObject:
+        """Return what the next round asks."""
         result: JsonObject = {}
-        if questions := offer.rounds[turn]:
-            result["inputRequests"] = {
-                key: _input_request(key, kind, text.format_map(known))
-                for key, (kind, text) in questions.items()
-            }
+        requests = {}
+        for key, (kind, text) in offer.rounds[begun.turn].items():
+            requests[key] = _input_request(key, kind, text.format_map(begun.known))
+        if requests:
+            result["inputRequests"] = requests
         if offer.has_state:
-            result["requestState"] = token = secrets.token_urlsafe(48)
-            self._issued[token] = call, turn, known
+            token = secrets.token_urlsafe(48)
+            result["requestState"] = token
+            self._issued[token] = begun
         return result
+
+
+async def _streamed(
+    request: web.Request, messages: Sequence[JsonObject]
+) -> web.StreamResponse:
+    stream = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    await stream.prepare(request)
+    for message in messages:
+        data = orjson.dumps(message)
+        await stream.write(b"event: message\ndata: " + data + b"\n\n")
+    return stream
+
+
+def _read_answers(
+    questions: Mapping[str, Question], answers: Mapping[str, JsonObject]
+) -> tuple[bool, dict[str, str]] | None:
+    """Tell whether the client agreed to all, and what it answered; None if an answer is missing."""
+    if not questions.keys() <= answers.keys():
+        return None
+    agrees_to_all = True
+    texts = {}
+    for key, (kind, _) in questions.items():
+        agrees, texts[key] = _answered(key, kind, answers[key])
+        agrees_to_all = agrees_to_all and agrees
+    return agrees_to_all, texts
 
 
 def create_app() -> web.Application:

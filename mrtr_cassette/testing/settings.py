@@ -1,4 +1,4 @@
-"""What a test says of its cassette: its options, from ini file to marker, and its file."""
+"""The options of a test's cassette, from ini file to marker, and its file."""
 
 from __future__ import annotations
 
@@ -32,43 +32,45 @@ from mrtr_cassette.terms import (
 )
 from mrtr_cassette.testing.suite_cassette import Settings
 
-_NOT_FOR_SUITES = frozenset(
-    {
-        *(
-            "log",
-            "admin_port",
-            "max_body",
-            "existing",
-            "stateless",
-            "beside",
-            "on_miss",
-            "answers",
-        ),
-        *("only", "learn", "allow_destructive", "timeout"),
-    }
+_NOT_FOR_SUITES = (
+    "log",
+    "admin_port",
+    "max_body",
+    "existing",
+    "stateless",
+    "beside",
+    "on_miss",
+    "answers",
+    "only",
+    "learn",
+    "allow_destructive",
+    "timeout",
 )
 """The options on which the mode, pytest itself and the fixture decide."""
 
-OPTIONS: Final[Mapping[str, Option]] = {
-    name: option
-    for options in (VerifyOptions, RecordOptions, ReplayOptions)
-    for name, option in options_of(options).items()
-    if name not in _NOT_FOR_SUITES
-} | {
-    "max_age": Option(
+
+def _options() -> dict[str, Option]:
+    """Return the options that a test suite can set; `ignore` is the one for requests."""
+    found: dict[str, Option] = {}
+    for kind in (VerifyOptions, RecordOptions, ReplayOptions):
+        found |= options_of(kind)
+    for name in _NOT_FOR_SUITES:
+        found.pop(name, None)
+    found["max_age"] = Option(
         "number",
         "Days after which a cassette is old: mode once records it anew, the other modes that "
         "replay it warn; 0: never",
-    ),
-    "mode": Option(
+    )
+    found["mode"] = Option(
         "choice",
         "verify: the test runs against its upstream, and fails where anything differs from the "
         "cassette, unless --mrtr-mode says otherwise",
         choices=("verify",),
-    ),
-}
-"""The options that a test suite can set; of two with one name, `ignore` is about requests."""
+    )
+    return found
 
+
+OPTIONS: Final[Mapping[str, Option]] = _options()
 _NAMES = ("upstream", *OPTIONS, "answers")
 
 
@@ -84,11 +86,16 @@ def place_of_call(
 ) -> Place:
     """Return what a marker, or a call of `mrtr_cassettes`, sets."""
     if "cassette" in keywords and not names:
+        further = {
+            option: value for option, value in keywords.items() if option != "cassette"
+        }
         named = keywords["cassette"]
-        first, *beside = [named] if isinstance(named, str | os.PathLike) else named
-        more = {"beside": [*map(str, beside)]} if beside else {}
-        others = {name: value for name, value in keywords.items() if name != "cassette"}
-        return place_of_call(name, [first], others | more)
+        if isinstance(named, str | os.PathLike):
+            return place_of_call(name, [named], further)
+        first, *beside = named
+        if beside:
+            further["beside"] = [*map(str, beside)]
+        return place_of_call(name, [first], further)
     if len(names) > 1:
         raise UsageError(
             f"{name} takes one file name, and not {', '.join(map(repr, names))}"
@@ -123,18 +130,19 @@ def settings_of(
     has_upstream = has_upstream or "upstream" in merged
     spelled = SUITE_TERMS if has_upstream else SUITE_TERMS_WITHOUT_UPSTREAM
     terms = {**spelled, "test": f" {shlex.quote(test)}" if test else ""}
+    if merged.get("beside"):
+        # Several cassettes are recorded one by one.
+        terms |= {name: SHELL_TERMS[name] for name in RECORDING}
 
-    def chosen(kind: type[AnyOptions], **others: Any) -> AnyOptions:
+    def chosen(kind: type[AnyOptions], **more: Any) -> AnyOptions:
         values = {name: merged[name] for name in options_of(kind) if name in merged}
-        if merged.get("beside"):
-            # Several cassettes are recorded one by one.
-            others["terms"] = terms | {name: SHELL_TERMS[name] for name in RECORDING}
-        return kind(**values | {"terms": terms} | others)
+        return kind(**values | {"terms": terms} | more)
 
     # Those of the marker are for calls without a client.
     answers = merged.pop("answers", None)
     return Settings(
-        *(merged.get("name"), merged.get("upstream")),
+        merged.get("name"),
+        merged.get("upstream"),
         record=chosen(RecordOptions, existing="append", ignore_from=None),
         replay=chosen(ReplayOptions),
         verify=chosen(VerifyOptions),
@@ -159,7 +167,8 @@ def _merged(place: str, name: str, farther: Any, value: Any) -> Any:
         return tuple(dict.fromkeys((*farther, *value)))
     if option.kind == "headers":
         set_again = {name.lower() for name, _ in value}
-        return (*(pair for pair in farther if pair[0].lower() not in set_again), *value)
+        kept = [pair for pair in farther if pair[0].lower() not in set_again]
+        return (*kept, *value)
     return value
 
 
@@ -195,13 +204,14 @@ def cassettes_of(items: Iterable[pytest.Item]) -> dict[Path, list[str]]:
                 continue
             # Outside of a class its fixture belongs to the test.
             node: Any = item.getparent(kind) or item
+            named = None
             try:
-                given = [place.values.get("name") for place in marked(node)]
+                for place in marked(node):
+                    if place.values.get("name") is not None:
+                        named = place.values["name"]
             except MrtrCassetteError:
                 continue  # the test itself will say so
-            named = [name for name in given if name is not None]
-            path = cassette_path(node, named[-1] if named else None)
-            tests.setdefault(path, []).append(item.nodeid)
+            tests.setdefault(cassette_path(node, named), []).append(item.nodeid)
     return tests
 
 
@@ -209,15 +219,17 @@ def hint_at_rename(path: Path, items: Iterable[pytest.Item]) -> str:
     """Return a line about a cassette that may be that of a test which was renamed, or nothing."""
     used = cassettes_of(items)
     unused = {
-        _own_name(each): each for each in path.parent.glob("*.json") if each not in used
+        _short_name(file): file
+        for file in path.parent.glob("*.json")
+        if file not in used
     }
-    for name in difflib.get_close_matches(_own_name(path), unused, n=1):
+    for name in difflib.get_close_matches(_short_name(path), unused, n=1):
         old = unused[name]
         return f"\nno test uses {old}; if this one was renamed: mv {old} {path}"
     return ""
 
 
-def _own_name(path: Path) -> str:
+def _short_name(path: Path) -> str:
     return path.stem.removeprefix("test_")
 
 
@@ -250,7 +262,8 @@ def cassette_folder(node: Any) -> Path:
 
 def _module(node: Any) -> Path:
     """Return a test file as a part of its cassettes' path: two of one name are told apart."""
-    path, root = Path(node.path).with_suffix(""), node.config.rootpath
+    path = Path(node.path).with_suffix("")
+    root = node.config.rootpath
     if node.config.getini("mrtr_cassette_dir") and path.is_relative_to(root):
         return path.relative_to(root)
     return Path(path.name)
@@ -268,4 +281,5 @@ def file_name(name: str) -> str:
     safe = re.sub(r"[^A-Za-z0-9_.-]+", "-", plain)[:_LONGEST_NAME]
     if safe == plain and parameters == parameters.lower():
         return plain
-    return f"{safe}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:10]}"
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{safe}-{digest[:10]}"

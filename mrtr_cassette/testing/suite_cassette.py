@@ -1,66 +1,39 @@
-"""Record or replay a cassette for the tests of a suite, and publish it at the end."""
+"""The cassettes of a test run: publish what tests recorded, and play what they need."""
 
 from __future__ import annotations
 
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, Literal, NoReturn, cast
 
+from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.cassette.transports import ENDPOINT
 from mrtr_cassette.core.compare.conversations import IgnoredFor
 from mrtr_cassette.core.report.redactions import Redaction
 from mrtr_cassette.core.report.runs import UnplayedError, unused_text
 from mrtr_cassette.core.secrets.names import lasting
-from mrtr_cassette.errors import (
-    CassetteError,
-    MrtrCassetteError,
-    UpstreamError,
-    UsageError,
-    counted,
-    shorten,
-)
+from mrtr_cassette.errors import CassetteError, MrtrCassetteError, counted
 from mrtr_cassette.options import Existing, RecordOptions, ReplayOptions, VerifyOptions
 from mrtr_cassette.shell.files.cassettes import (
-    discard_journal,
-    journal_path,
+    Publication,
     load_cassette,
-    load_if_readable,
-    publish_journal,
+    publish,
     publish_recording,
     read_file,
 )
-from mrtr_cassette.shell.files.disk import reason_of
-from mrtr_cassette.shell.files.stores import path_of
-from mrtr_cassette.shell.runs.piped import (
-    ClientStarts,
-    recorded_by_client,
-    replayed_by_client,
-)
-from mrtr_cassette.shell.runs.recording import recording
+from mrtr_cassette.shell.runs.piped import ClientStarts, replayed_by_client
 from mrtr_cassette.shell.runs.replaying import replaying
 from mrtr_cassette.shell.runs.running import in_thread, reached_without_proxy
-from mrtr_cassette.shell.runs.sessions import (
-    RecordSession,
-    RunOutcome,
-    check_output,
-    kept_as_in,
-)
-from mrtr_cassette.shell.runs.upstreams import (
-    Applications,
-    RunningCommand,
-    is_on_pipes,
-    path_at,
-    start_upstream,
-)
-from mrtr_cassette.shell.runs.views import Mode, MrtrCassette, Recording, Replay
+from mrtr_cassette.shell.runs.sessions import RunOutcome, Session
+from mrtr_cassette.shell.runs.views import Mode, MrtrCassette, Replay
 from mrtr_cassette.terms import SUITE_TERMS
 
 TestOutcome = Literal["passed", "skipped", "xfailed", "failed"]
@@ -68,85 +41,130 @@ TestOutcome = Literal["passed", "skipped", "xfailed", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """The settings of a test's cassette."""
+class PendingCassette:
+    """A cassette that is written when it is known that its tests passed."""
 
-    name: str | os.PathLike[str] | None
-    """The file, or None for the test's own."""
-    upstream: Any
-    """A URL, a command, an application; None: the fixture `mrtr_upstream` says."""
-    record: RecordOptions
-    """Those for a cassette that is added to."""
-    replay: ReplayOptions
-    verify: VerifyOptions
-    max_age: int = 0
-    """Days after which the cassette is old; 0: never."""
-    answers: Any = None
-    """Who answers calls that the test makes without a client: by name, or a file."""
-    mode: Mode | None = None
-    """The mode where neither the command line nor the environment has one."""
+    path: Path
+    existing: Existing
+    renews: bool
+    """The cassette is too old."""
+    ignored_for: IgnoredFor
+    """Tells what doesn't count where the cassette is recorded over."""
+
+    def publish(self, recorded: Cassette, hint: str | None = None) -> Publication:
+        """Write what was recorded; the hint is for an error."""
+        return publish_recording(
+            self.path,
+            recorded,
+            self.existing,
+            renews=self.renews,
+            ignored_for=self.ignored_for,
+            hint=hint,
+        )
 
 
 @dataclass(slots=True)
 class SharedRecording:
     """The recording of a cassette that tests share: each use adds to those before it."""
 
-    path: Path
+    cassette: PendingCassette
     place: Path
-    """Where the recording stands until the run ends."""
-    existing: Existing
-    renews: bool
-    """The cassette is too old as it stands."""
-    tests: dict[str, None]
+    """Where the recording is until the run ends."""
+    tests: dict[str, None] = field(default_factory=dict)
     """The tests that share the cassette."""
-    ignored_for: IgnoredFor
-    """Tells what doesn't count where the cassette is recorded over."""
     redacted: tuple[Redaction, ...] = ()
     """What redaction replaced, when it is published."""
+
+    @property
+    def path(self) -> Path:
+        """The cassette that it becomes."""
+        return self.cassette.path
+
+    def keep(self, recorded: Cassette) -> None:
+        """Keep what was recorded so far until the run ends."""
+        publish(self.place, [dump(recorded)], replace=True)
 
     def publish(
         self, outcomes: Mapping[str, TestOutcome], narrowed: str | None
     ) -> tuple[str, str | None]:
         """Publish the cassette; return its outcome, and why the run has to fail, or None.
 
-        What narrows the run is why it may not have all tests.
+        A run that is `narrowed` may not have all tests, for this reason.
         """
         for test in self.tests:
-            if outcomes.get(test, "failed") == "failed":
-                return (
-                    f"discarded (test {'failed' if test in outcomes else 'did not run'})",
-                    None,
-                )
-        ends = ((test, outcomes[test]) for test in self.tests)
-        left_out = next(
-            (f"{test} was {end}" for test, end in ends if end != "passed"), narrowed
-        )
-        recorded, is_new = load_cassette(self.place), not self.path.exists()
-        if self.existing == "replace" and left_out is not None and not is_new:
-            lost = (_calls(load_cassette(self.path)) - _calls(recorded)).total()
-            if lost:
-                return "discarded (not all calls recorded)", (
-                    f"{self.path} was not replaced: this run has not recorded "
-                    f"{counted(lost, 'call')} that it has, and {left_out}\nrun all tests that "
-                    f"share it, add to it with {SUITE_TERMS['append']}, or delete it first"
-                )
-        published = publish_recording(
-            *(self.path, recorded, self.existing),
-            renews=self.renews,
-            ignored_for=self.ignored_for,
-        )
+            if test not in outcomes:
+                return "discarded (test did not run)", None
+            if outcomes[test] == "failed":
+                return "discarded (test failed)", None
+        recorded = load_cassette(self.place)
+        is_new = not self.path.exists()
+        if self.cassette.existing == "replace" and not is_new:
+            problem = self._lost(recorded, self._left_out(outcomes) or narrowed)
+            if problem is not None:
+                return "discarded (not all calls recorded)", problem
+        published = self.cassette.publish(recorded)
         self.redacted = published.redacted
         if published.is_same:
             return "same, kept", None
+        if self.cassette.existing == "append" and not is_new:
+            return "added to", None
+        return "recorded", None
+
+    def _left_out(self, outcomes: Mapping[str, TestOutcome]) -> str | None:
+        """Return which of the tests has not made its calls, or None."""
+        for test in self.tests:
+            if outcomes[test] != "passed":
+                return f"{test} was {outcomes[test]}"
+        return None
+
+    def _lost(self, recorded: Cassette, left_out: str | None) -> str | None:
+        """Return why a run that left something out must not replace the cassette, or None."""
+        if left_out is None:
+            return None
+        lost = (_calls(load_cassette(self.path)) - _calls(recorded)).total()
+        if not lost:
+            return None
         return (
-            "added to" if self.existing == "append" and not is_new else "recorded",
-            None,
+            f"{self.path} was not replaced: this run has not recorded "
+            f"{counted(lost, 'call')} that it has, and {left_out}\nrun all tests that "
+            f"share it, add to it with {SUITE_TERMS['append']}, or delete it first"
         )
 
 
 def _calls(cassette: Cassette) -> Counter[str]:
-    keys = ("\n".join(each.exchanges[0].call.key()) for each in cassette.interactions)
-    return Counter(map(lasting, keys))
+    calls: Counter[str] = Counter()
+    for interaction in cassette.interactions:
+        key = "\n".join(interaction.exchanges[0].call.key())
+        calls[lasting(key)] += 1
+    return calls
+
+
+class Applications:
+    """Serves application objects until the end of the run.
+
+    Most can't be started a second time: the session manager of the Python SDK, for one.
+    """
+
+    def __init__(self) -> None:
+        self._served = ExitStack()
+        self._urls: dict[int, tuple[Any, str]] = {}
+        """By the ids of the objects, which are kept so that no other object gets their ids."""
+
+    def url(self, application: Any, path: str) -> str:
+        """Serve an application, unless it is served already, and return where."""
+        # Whoever replays loads no client.
+        from mrtr_cassette.shell.runs.upstreams import serving_application
+
+        if id(application) not in self._urls:
+            serving = in_thread(serving_application(application))
+            url = self._served.enter_context(serving)
+            self._urls[id(application)] = (application, url)
+        _, url = self._urls[id(application)]
+        return url.removesuffix(ENDPOINT) + path
+
+    def close(self) -> None:
+        """Stop them all."""
+        self._served.close()
 
 
 @dataclass(slots=True)
@@ -175,22 +193,40 @@ class Run:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-class _NoCassette:
-    """Stands for the replay of a cassette that is missing: a test may skip before it needs it."""
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings of a test's cassette."""
 
-    is_recording = False
-    outcome = RunOutcome()
+    name: str | os.PathLike[str] | None
+    """The file, or None for the test's own."""
+    upstream: Any
+    """A URL, a command, an application; None: the fixture `mrtr_upstream` says."""
+    record: RecordOptions
+    """Those for a cassette that is added to."""
+    replay: ReplayOptions
+    verify: VerifyOptions
+    max_age: int = 0
+    """Days after which the cassette is old; 0: never."""
+    answers: Any = None
+    """Who answers calls that the test makes without a client: by name, or a file."""
+    mode: Mode | None = None
+    """The mode where neither the command line nor the environment has one."""
 
-    def __init__(
-        self, error: CassetteError, fail: Callable[[MrtrCassetteError], NoReturn]
-    ) -> None:
-        self.error = error
-        self.is_needed = False
-        self._fail = fail
 
-    def __getattr__(self, _name: str) -> NoReturn:
-        self.is_needed = True
-        self._fail(self.error)
+@dataclass(frozen=True, slots=True)
+class UseRequest:
+    """The cassette that a fixture opens, and for whom."""
+
+    run: Run
+    path: Path
+    settings: Settings
+    mode: Mode
+    age_days: int | None
+    """The age of the cassette where it is too old, else None."""
+    ask_upstream: Callable[[], Any]
+    fail: Callable[[MrtrCassetteError], NoReturn]
+    sharers: Sequence[str] | None
+    """The tests of this run that share the cassette; None where it is a test's own."""
 
 
 class CassetteUse:
@@ -200,244 +236,40 @@ class CassetteUse:
     passed, publishes the cassette or forgets the recording.
 
     Attributes:
+        request: the cassette, and for whom it is opened.
         shown: what tests see.
         failed: a test that used it failed.
         given_up: its only test was skipped, or failed as expected.
         outcome: what became of the cassette, as the run's summary counts it; None where the end of
             the run decides.
-        age_days: the age of the cassette where it is too old, else None.
         redacted: what redaction replaced in a cassette that was written for the test alone.
     """
 
-    def __init__(
-        self,
-        run: Run,
-        path: Path,
-        settings: Settings,
-        ask_upstream: Callable[[], Any],
-        fail: Callable[[MrtrCassetteError], NoReturn],
-        sharers: Iterable[str] | None,
-    ) -> None:
-        """Start the proxy.
-
-        `sharers` are the tests of this run that share the cassette; None where it is a test's own.
-        """
-        self.path = path
+    def __init__(self, request: UseRequest) -> None:
+        self.request = request
         self.failed = False
         self.given_up: Literal["skipped", "xfailed"] | None = None
-        self.is_stopped = self._is_same = self._differs = False
+        self.is_stopped = False
         self.outcome: str | None = "replayed"
         self.redacted: tuple[Redaction, ...] = ()
-        self._run = run
-        self._mode = run.mode if run.is_mode_given else settings.mode or run.mode
-        self._settings = settings
-        self._ask_upstream = ask_upstream
-        self._fail = fail
-        self._missing: _NoCassette | None = None
-        self._sharers = sharers
-        self._shared: SharedRecording | None = None
-        self._reported = self._noted = 0
-        self._recording: RecordSession | ClientStarts | None = None
-        self._command: RunningCommand | None = None
-        self.age_days = self._too_old()
+        self._reported_misses = 0
+        self._reported_unrecorded = 0
         with ExitStack() as running:
-            self._running = running
-            if self._records():
-                self.shown: MrtrCassette = self._record()
-            else:
-                self.shown = self._replay()
+            self.shown: MrtrCassette = self._start(running)
             self._running = running.pop_all()
 
-    def _too_old(self) -> int | None:
-        if not self._settings.max_age or not self.path.exists():
-            return None
-        try:
-            date = load_cassette(self.path).recorded_at
-        except MrtrCassetteError:
-            return None  # whoever plays it will say so
-        try:
-            recorded = datetime.fromisoformat(date)
-        except ValueError:
-            raise CassetteError(
-                self.path,
-                f"/recording/recorded_at is {shorten(repr(date))}, which is no date",
-                hint="write one such as 2026-07-28T12:00:00+00:00, or leave out max_age",
-            ) from None
-        if recorded.tzinfo is None:
-            recorded = recorded.replace(tzinfo=UTC)
-        age = (datetime.now(UTC) - recorded).days
-        return age if age >= self._settings.max_age else None
+    def _start(self, running: ExitStack) -> MrtrCassette:
+        """Start the proxy; `running` stops it, and what was started for it."""
+        raise NotImplementedError
 
     @property
-    def _reason_to_renew(self) -> str:
-        return (
-            f"{self.path} is {self.age_days} days old, max_age is {self._settings.max_age}, so "
-            f"mode {self._mode} recorded it anew"
-        )
+    def path(self) -> Path:
+        """The cassette."""
+        return self.request.path
 
-    def _records(self) -> bool:
-        """Tell whether the mode needs the upstream."""
-        if self._mode == "once":
-            return not self.path.exists() or self.age_days is not None
-        return self._mode in ("append", "all") or (
-            self._mode == "verify" and self.path.exists()
-        )
-
-    def _replay(self) -> Replay:
-        shown = (self._mode, self.path, self._settings.answers)
-        if not self.path.exists() and not journal_path(self.path).exists():
-            default = (
-                " (mode none is the default under CI)" if self._mode == "none" else ""
-            )
-            error = CassetteError(
-                self.path,
-                f"there is no such cassette, and in mode {self._mode} no new one is recorded",
-                hint=f"record it with {SUITE_TERMS['record']} where the server can be reached, and "
-                f"commit it{default}",
-            )
-            self._missing = _NoCassette(error, self._fail)
-            return Replay(cast("Any", self._missing), *shown)
-        options = self._settings.replay
-        if options.beside:
-            names = [
-                name if name.endswith(".json") else f"{name}.json"
-                for name in options.beside
-            ]
-            options = replace(
-                options, beside=[str(self.path.parent / name) for name in names]
-            )
-        data = read_file(self.path)
-        is_piped = (
-            b'"transport"' in data and load(data, str(self.path)).transport == "stdio"
-        )
-        opened: Any = replayed_by_client if is_piped else replaying
-        session = self._running.enter_context(in_thread(opened(self.path, options)))
-        if not is_piped:
-            self._running.enter_context(reached_without_proxy(session.url))
-        return Replay(session, *shown)
-
-    def _record(self) -> Recording:
-        if self._settings.replay.beside:
-            raise UsageError(
-                f"{self.path} is one of several cassettes, which are only played"
-            )
-        if self.path in self._run.recording:
-            raise UsageError(
-                f"{self.path} is being recorded by this test already",
-                hint="give one of the two fixtures another file",
-            )
-        upstream = self._upstream()
-        is_piped = is_on_pipes(upstream)
-        place = self._place(is_piped=is_piped)
-        options = self._record_options(place)
-        manager: Any
-        if is_piped:
-            manager = recorded_by_client(
-                upstream, place, options, self._run.cwd, named=self.path
-            )
-        else:
-            path = path_at(options.upstream_path, load_if_readable(self.path))
-            try:
-                url, self._command, arguments = start_upstream(
-                    upstream, self._run.applications, self._run.cwd, path, self._running
-                )
-            except UpstreamError as error:
-                if self.age_days is None:
-                    raise
-                raise UpstreamError(f"{error}\n{self._reason_to_renew}") from None
-            manager = recording(
-                *(url, place, options), started=arguments, kept_for=self.path
-            )
-        session = self._running.enter_context(in_thread(manager))
-        if not is_piped:
-            self._running.enter_context(reached_without_proxy(session.url))
-        self._recording = session
-        self._run.recording.add(self.path)
-        return Recording(session, self._mode, self.path, self._settings.answers)
-
-    def _upstream(self) -> Any:
-        upstream = self._settings.upstream
-        upstream = self._ask_upstream() if upstream is None else upstream
-        if upstream is None:
-            purpose = "hold to {}" if self._mode == "verify" else "record {} from"
-            raise UsageError(
-                f"there is nothing to {purpose.format(self.path)}",
-                hint="name an upstream in the marker, @pytest.mark.mrtr_cassette(upstream=...), or "
-                "override the fixture mrtr_upstream; it may be a URL, a command or an application",
-            )
-        return upstream
-
-    def _place(self, *, is_piped: bool) -> Path:
-        """Return the place of the recording: the cassette's own, or one that becomes it later."""
-        earlier = None
-        if self._mode != "verify":
-            try:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                reason = f"its folder can't be made: {reason_of(error)}"
-                raise CassetteError(self.path, reason) from None
-            if self._existing() == "append":
-                check_output(self.path, self._settings.record)
-                earlier = self.path
-            if self._sharers is not None:
-                earlier = self._share(self._sharers) or earlier
-            elif not is_piped:
-                return self.path
-        place = Path(mkdtemp(dir=self._run.folder)) / self.path.name
-        if earlier is not None and earlier.exists():
-            place.write_bytes(earlier.read_bytes())
-        return place
-
-    def _share(self, sharers: Iterable[str]) -> Path | None:
-        """Take part in a shared recording; return what it has so far, or None."""
-        if self._run.is_worker:
-            raise UsageError(
-                f"{self.path} is shared by tests, and only one process can record it",
-                hint="record it with pytest -n 0; with workers of pytest-xdist it is played",
-            )
-        shared = self._run.shared.get(self.path)
-        if shared is None:
-            place = Path(mkdtemp(dir=self._run.folder)) / self.path.name
-            renews = self.age_days is not None
-            shared = SharedRecording(
-                *(self.path, place, self._existing(), renews, {}), self._ignored_for()
-            )
-            self._run.shared[self.path] = shared
-        shared.tests |= dict.fromkeys(sharers)
-        self._shared = shared
-        return shared.place if shared.place.exists() else None
-
-    def _ignored_for(self) -> IgnoredFor:
-        from mrtr_cassette.shell.files.ignored import ignoring
-
-        options = self._settings.verify
-        return ignoring(options.ignore, options.ignore_from)
-
-    def _existing(self) -> Existing:
-        if self._mode == "append":
-            return "append"
-        return "replace" if self._mode == "all" or self.age_days is not None else "keep"
-
-    def _record_options(self, place: Path) -> RecordOptions:
-        """Return the options, with `existing` for the place of the recording."""
-        options = self._settings.record
-        existing = self._existing()
-        if place != self.path:
-            existing = "append" if place.exists() else "keep"
-        if existing == "append":
-            return options
-        if self._mode == "verify":
-            options = kept_as_in(load_cassette(self.path), options)
-        is_over = existing == "replace"
-        return replace(
-            options,
-            existing=existing,
-            ignore=options.ignore if is_over else (),
-            ignore_from=self._settings.verify.ignore_from if is_over else None,
-            repeat="auto",
-            history="auto",
-            reads=(),
-        )
+    @property
+    def _settings(self) -> Settings:
+        return self.request.settings
 
     def stop(self) -> None:
         """Stop the proxy, and then the upstream that was started for it."""
@@ -446,219 +278,178 @@ class CassetteUse:
 
     def test_ended(self, test: str) -> None:
         """Note a test that recorded something."""
-        if self._shared is not None and self._recording is not None:
-            exchanges = self._recording.exchanges
-            if exchanges > self._noted:
-                self._shared.tests[test] = None
-            self._noted = exchanges
 
     def conclude(self, *, passed: bool, plays_all: bool = False) -> list[str]:
         """Publish the recording if all is well; return the problems as texts."""
-        if self._missing is not None:
-            self.outcome = "not used"
-            return (
-                [str(self._missing.error)] if passed and self._missing.is_needed else []
-            )
         if passed and self.given_up is None:
             self._count_reads()
-        problems: list[str] = []
+        problems = []
         plays_all = plays_all or self._settings.replay.fail_on_unplayed
         if passed and plays_all and self.shown.unplayed:
             unplayed = UnplayedError(self.path, self.shown.unplayed)
             problems.append(
                 f"{unplayed}\nmake these calls too, or record anew with {SUITE_TERMS['replace']}"
             )
-        if self._recording is not None:
-            self._run.recording.discard(self.path)
-            if self._mode == "verify":
-                return self._conclude_verifying(self._recording, passed=passed)
-            return self._conclude_recording(self._recording, problems, passed=passed)
-        if isinstance(self.shown, Replay) and not (
-            self.shown.played or self.shown.misses
-        ):
-            self.outcome = "not used"
-        elif self.shown.problem is not None:
-            problems.insert(0, self.shown.problem)
-        return problems
+        return self._concluded(problems, passed=passed)
+
+    def _concluded(self, problems: list[str], *, passed: bool) -> list[str]:
+        """Return all problems, given those of any use."""
+        raise NotImplementedError
 
     def _count_reads(self) -> None:
         unused = self.shown.unused_options
         if unused is None:
             return
         for name in self._settings.replay.reads:
-            self._run.reads[name] += ("reads", name) not in unused
+            self.request.run.reads[name] += ("reads", name) not in unused
 
-    def _objections_to(self, session: RecordSession | ClientStarts) -> list[str]:
-        """Return why a recording is not good, as texts."""
-        problems = []
-        outcome = session.outcome
-        if outcome.problem is not None:
-            problems.append(f"the recording is not whole: {outcome.problem}")
-        if outcome.unreachable:
-            count = counted(outcome.unreachable, "request")
-            problem = f"the upstream did not answer {count}"
-            if self.age_days is not None:
-                problem = f"{problem}\n{self._reason_to_renew}"
-            problems.append(problem)
-        if outcome.objection is not None:
-            problems.append(
-                f"{outcome.objection}\nif that is meant: publish_anyway=True in the marker"
-            )
-        return problems
-
-    def _conclude_verifying(
-        self, session: RecordSession | ClientStarts, *, passed: bool
-    ) -> list[str]:
-        problems = self._objections_to(session)
-        if self._differs:
-            self.outcome = "different"
-            return []
-        if not passed or problems or self.given_up is not None:
-            self.outcome = f"not compared (test {self.given_up or 'failed'})"
-            return problems if passed else []
-        # What a test leaves out of a shared cassette, another one may do.
-        differences = self.differences(is_part=self._sharers is not None)
-        self.outcome = "the same" if differences is None else "different"
-        return [] if differences is None else [differences]
-
-    def unreported_differences(self, *, is_alone: bool) -> str | None:
+    def unreported_differences(self, *, is_alone: bool) -> str | None:  # noqa: ARG002
         """Return what differs by the end of a test's call in mode verify, once; or None.
 
         Where nothing but the test itself speaks to the cassette, it has made all its calls.
         """
-        if (
-            self._differs
-            or self._recording is None
-            or self._objections_to(self._recording)
-        ):
-            return None
-        is_part = self._sharers is not None or not is_alone
-        differences = self.differences(is_part=is_part, is_open=True)
-        self._differs = differences is not None
-        return differences
-
-    def differences(self, *, is_part: bool = True, is_open: bool = False) -> str | None:
-        """Return where what happened differs in mode verify; of a part, without missing calls."""
-        if self._mode != "verify" or self._recording is None:
-            return None
-        from mrtr_cassette.shell.runs.verifying import differences_of
-
-        repeated, options = self._recording.recorded(), self._settings.verify
-        try:
-            return differences_of(
-                self.path, repeated, options, is_part=is_part, is_open=is_open
-            )
-        except MrtrCassetteError as error:
-            return error.in_terms(self._settings.verify.terms)
-
-    def _conclude_recording(
-        self,
-        session: RecordSession | ClientStarts,
-        unplayed: list[str],
-        *,
-        passed: bool,
-    ) -> list[str]:
-        problems = self._objections_to(session) + unplayed
-        is_kept = passed and not problems
-        is_left = self.given_up is not None and self._shared is None
-        self.outcome = "discarded (test failed)"
-        try:
-            if is_kept and not is_left:
-                problems += self._keep(session)
-            elif isinstance(session, RecordSession):
-                discard_journal(session.path)
-        except MrtrCassetteError as error:
-            return [error.in_terms(self._settings.record.terms)]
-        if not is_kept:
-            return [*problems, f"{self.path} was not written"] if problems else []
-        played = session.outcome.played
-        if session.exchanges and is_left:
-            self.outcome = f"discarded (test {self.given_up})"
-        elif session.exchanges and not problems:
-            recorded = "same, kept" if self._is_same else "recorded"
-            self.outcome = None if self._shared else "added to" if played else recorded
-        elif not problems:
-            unused = "left empty" if session.base is None else "not used"
-            self.outcome = "replayed" if played else unused
-        return problems
-
-    def _keep(self, session: RecordSession | ClientStarts) -> list[str]:
-        """Publish a recording, or keep it until the end of the run; return losses as texts."""
-        lost = published = None
-        renews = self.age_days is not None
-        if isinstance(session, RecordSession):
-            session.published, lost = publish_journal(session.path, renews=renews)
-            published = session.published
-        elif session.exchanges and self._shared is None:
-            whole = load_cassette(session.path)
-            published = publish_recording(
-                *(self.path, whole, self._existing()),
-                renews=renews,
-                ignored_for=self._ignored_for(),
-            )
-        self._is_same = published is not None and published.is_same
-        if published is not None and self._shared is None:
-            self.redacted = published.redacted
-        if self._shared is not None and session.exchanges:
-            path_of(session.path).replace(self._shared.place)
-        return [f"the recording is not whole: {lost}"] if lost else []
+        return None
 
     @property
     def warnings(self) -> list[str]:
         """Texts about probable mistakes for which no test fails."""
-        told = []
-        if self.outcome == f"discarded (test {self.given_up})":
-            told.append(
-                f"{self.path} was not written: the test was {self.given_up}, and a test's own "
-                "cassette is written when it passes"
-            )
         if self.given_up is not None:
-            return told
+            return self._warnings_of_given_up()
+        texts = []
         if self.outcome == "not used":
-            told.append(f"{self.path} was not played: no client sent it a request")
+            texts.append(f"{self.path} was not played: no client sent it a request")
         if self.outcome == "left empty":
-            told.append(
+            texts.append(
                 f"nothing was recorded, and {self.path} not written: no client sent a request to "
                 "the url of the cassette"
             )
-        if self.outcome == "replayed" and self.age_days is not None:
-            told.append(
-                f"{self.path} is {self.age_days} days old; record it anew with "
-                f"{SUITE_TERMS['replace']}"
+        age_days = self.request.age_days
+        if self.outcome == "replayed" and age_days is not None:
+            texts.append(
+                f"{self.path} is {age_days} days old; record it anew with {SUITE_TERMS['replace']}"
             )
         if self.shown.unused_answers:
-            told.append(unused_text(self.shown.unused_answers))
-        return told
+            texts.append(unused_text(self.shown.unused_answers))
+        return texts
+
+    def _warnings_of_given_up(self) -> list[str]:
+        if self.outcome != f"discarded (test {self.given_up})":
+            return []
+        text = (
+            f"{self.path} was not written: the test was {self.given_up}, and a test's own "
+            "cassette is written when it passes"
+        )
+        return [text]
 
     def load_recorded(self) -> Cassette | None:
         """Return the cassette as it is by now, if there is any."""
-        if self._recording is not None:
-            return self._recording.recorded()
-        return load_cassette(self.path) if self._missing is None else None
+        return load_cassette(self.path)
 
     @property
     def upstream_output(self) -> str | None:
         """The output of the command that serves the upstream, or None."""
-        return (
-            None if self._command is None or self.is_stopped else self._command.output
-        )
+        return None
 
     def unreported_misses(self) -> str | None:
         """Return the misses that were not reported before as one text, or None."""
-        misses = self.shown.misses
-        texts = [*(miss.text for miss in misses), *self.shown.unrecorded]
-        first, self._reported = self._reported, len(texts)
-        unreported = texts[first:]
-        if not unreported:
+        misses = self.shown.misses[self._reported_misses :]
+        unrecorded = self.shown.unrecorded[self._reported_unrecorded :]
+        self._reported_misses += len(misses)
+        self._reported_unrecorded += len(unrecorded)
+        texts = [*(miss.text for miss in misses), *unrecorded]
+        if not texts:
             return None
         self.failed = True
-        head, what = "the live server asks something else", "could not be recorded"
+        requests = counted(len(texts), "request")
         if misses:
-            head = f"miss: {misses[first].reason}: {misses[first].request}"
-            what = "had no recorded answer"
-        count = len(unreported)
-        more = f", and {count - 1} more" if count > 1 else ""
-        end = f"{counted(count, 'request')} {what} on {self.path}"
-        if not misses:
-            end += f"; {SUITE_TERMS['replace']} records the whole cassette anew"
-        return "\n\n".join([f"{head}{more}", *unreported, end])
+            head = f"miss: {misses[0].reason}: {misses[0].request}"
+            end = f"{requests} had no recorded answer on {self.path}"
+        else:
+            head = "the live server asks something else"
+            end = (
+                f"{requests} could not be recorded on {self.path}; "
+                f"{SUITE_TERMS['replace']} records the whole cassette anew"
+            )
+        if len(texts) > 1:
+            head += f", and {len(texts) - 1} more"
+        return "\n\n".join([head, *texts, end])
+
+
+class ReplayUse(CassetteUse):
+    """A use in which the cassette is played."""
+
+    shown: Replay
+
+    def _start(self, running: ExitStack) -> Replay:
+        data = read_file(self.path)
+        is_piped = False
+        if b'"transport"' in data:
+            is_piped = load(data, str(self.path)).transport == "stdio"
+        opened: Any = replayed_by_client if is_piped else replaying
+        session: Session | ClientStarts
+        session = running.enter_context(in_thread(opened(self.path, self._options())))
+        if not is_piped:
+            running.enter_context(reached_without_proxy(session.url))
+        return Replay(session, self.request.mode, self.path, self._settings.answers)
+
+    def _options(self) -> ReplayOptions:
+        """Return the options, with the places of further cassettes for their names."""
+        options = self._settings.replay
+        beside = []
+        for name in options.beside:
+            file = name if name.endswith(".json") else f"{name}.json"
+            beside.append(str(self.path.parent / file))
+        return replace(options, beside=beside) if beside else options
+
+    def _concluded(self, problems: list[str], *, passed: bool) -> list[str]:  # noqa: ARG002
+        if not self.shown.played and not self.shown.misses:
+            self.outcome = "not used"
+        elif self.shown.problem is not None:
+            problems.insert(0, self.shown.problem)
+        return problems
+
+
+class _NoCassette:
+    """Stands for the replay of a cassette that is missing: a test may skip before it needs it."""
+
+    is_recording = False
+    outcome = RunOutcome()
+
+    def __init__(self, fail: Callable[[], NoReturn]) -> None:
+        self._fail = fail
+
+    def __getattr__(self, _name: str) -> NoReturn:
+        self._fail()
+
+
+class MissingUse(CassetteUse):
+    """A use of a cassette that doesn't exist in a mode that only plays."""
+
+    _is_needed = False
+
+    def _start(self, running: ExitStack) -> Replay:  # noqa: ARG002
+        missing = cast("Any", _NoCassette(self._fail))
+        return Replay(missing, self.request.mode, self.path, self._settings.answers)
+
+    @property
+    def _error(self) -> CassetteError:
+        mode = self.request.mode
+        default = " (mode none is the default under CI)" if mode == "none" else ""
+        return CassetteError(
+            self.path,
+            f"there is no such cassette, and in mode {mode} no new one is recorded",
+            hint=f"record it with {SUITE_TERMS['record']} where the server can be reached, and "
+            f"commit it{default}",
+        )
+
+    def _fail(self) -> NoReturn:
+        self._is_needed = True
+        self.request.fail(self._error)
+
+    def conclude(self, *, passed: bool, plays_all: bool = False) -> list[str]:  # noqa: ARG002
+        """Return why a test that passed should not have."""
+        self.outcome = "not used"
+        return [str(self._error)] if passed and self._is_needed else []
+
+    def load_recorded(self) -> None:
+        """Return None: there is none."""

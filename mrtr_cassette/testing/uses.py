@@ -1,4 +1,4 @@
-"""The cassettes that a test run uses, which test fails for what, and the pages of those that do."""
+"""The cassettes of a test run: open them, fail tests for them, write the pages of failed tests."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import unittest
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import mkstemp
@@ -19,9 +20,18 @@ from _pytest._code.code import ExceptionChainRepr, ReprEntryNative
 from mrtr_cassette.core.report.redactions import Redaction, redaction_lines
 from mrtr_cassette.core.report.runs import InteractionOutcome, ReplayReport
 from mrtr_cassette.errors import MrtrCassetteError, UsageError
-from mrtr_cassette.shell.files.cassettes import OPENED_VARIABLE, is_cassette
+from mrtr_cassette.shell.files.cassettes import (
+    OPENED_VARIABLE,
+    is_cassette,
+    journal_path,
+)
 from mrtr_cassette.shell.files.reports import write_page
-from mrtr_cassette.shell.runs.views import Mode, MrtrCassette
+from mrtr_cassette.shell.runs.views import (
+    Mode,
+    MrtrCassette,
+    days_too_old,
+    needs_upstream,
+)
 from mrtr_cassette.terms import SUITE_TERMS
 from mrtr_cassette.testing.settings import (
     MARKER,
@@ -34,7 +44,15 @@ from mrtr_cassette.testing.settings import (
     place_of_call,
     settings_of,
 )
-from mrtr_cassette.testing.suite_cassette import CassetteUse, Run, TestOutcome
+from mrtr_cassette.testing.suite_cassette import (
+    CassetteUse,
+    MissingUse,
+    ReplayUse,
+    Run,
+    Settings,
+    TestOutcome,
+    UseRequest,
+)
 
 _NO_FAILURES: Final = (pytest.skip.Exception, pytest.xfail.Exception, unittest.SkipTest)
 _PAGES: Final = "mrtr-view"
@@ -110,10 +128,7 @@ class Uses:
         self, request: pytest.FixtureRequest, places: Callable[[], list[Place]]
     ) -> CassetteUse:
         """Begin a use with what the ini file, the suite's own fixture and nearer places say."""
-        suite, items = (
-            request.getfixturevalue("mrtr_cassette_config"),
-            request.session.items,
-        )
+        items = request.session.items
         path = Path(request.node.path)
 
         def fail(error: MrtrCassetteError) -> NoReturn:
@@ -125,28 +140,54 @@ class Uses:
             ) from None
 
         try:
-            if not isinstance(suite, dict):
-                raise UsageError(
-                    f"the fixture mrtr_cassette_config returns {suite!r}, and not a dict"
-                )
-            own = Place("the fixture mrtr_cassette_config", suite)
-            test = _named_from(self._config.invocation_params.dir, request.node)
-            has_upstream = _has_upstream_fixture(request)
-            settings = settings_of(
-                [self._ini, own, *places()], test, has_upstream=has_upstream
-            )
+            settings = self._settings(request, places)
             path = cassette_path(request.node, settings.name)
-            sharers: list[str] | None = None
-            if request.scope != "function" or settings.name is not None:
-                self._sharers = self._sharers or cassettes_of(items)
-                its = [request.node.nodeid] if request.scope == "function" else []
-                sharers = self._sharers.get(path, []) + its
-            ask_upstream = partial(request.getfixturevalue, "mrtr_upstream")
-            use = CassetteUse(self._run, path, settings, ask_upstream, fail, sharers)
+            mode = self._run.mode
+            if settings.mode is not None and not self._run.is_mode_given:
+                mode = settings.mode
+            asked = UseRequest(
+                self._run,
+                path,
+                settings,
+                mode,
+                age_days=days_too_old(path, settings.max_age),
+                ask_upstream=partial(request.getfixturevalue, "mrtr_upstream"),
+                fail=fail,
+                sharers=self._sharers_of(request, path, settings),
+            )
+            use = _use_of(asked)
         except MrtrCassetteError as error:
             fail(error)
         self._uses[use] = (request.node, request.fixturename)
         return use
+
+    def _settings(
+        self, request: pytest.FixtureRequest, places: Callable[[], list[Place]]
+    ) -> Settings:
+        suite = request.getfixturevalue("mrtr_cassette_config")
+        if not isinstance(suite, dict):
+            raise UsageError(
+                f"the fixture mrtr_cassette_config returns {suite!r}, and not a dict"
+            )
+        config = Place("the fixture mrtr_cassette_config", suite)
+        test = _named_from(self._config.invocation_params.dir, request.node)
+        has_upstream = _has_upstream_fixture(request)
+        return settings_of(
+            [self._ini, config, *places()], test, has_upstream=has_upstream
+        )
+
+    def _sharers_of(
+        self, request: pytest.FixtureRequest, path: Path, settings: Settings
+    ) -> list[str] | None:
+        """Return the tests that share a cassette; None if it is a test's own."""
+        is_of_test = request.scope == "function"
+        if is_of_test and settings.name is None:
+            return None
+        self._sharers = self._sharers or cassettes_of(request.session.items)
+        sharers = list(self._sharers.get(path, []))
+        if is_of_test:
+            sharers.append(request.node.nodeid)
+        return sharers
 
     # What becomes of the tests
 
@@ -165,30 +206,30 @@ class Uses:
         )
         for use in self._used_by(item):
             use.failed = use.failed or report.failed
-            if is_skipped:
-                continue
-            cause = use.unreported_misses() or use.unreported_differences(
-                is_alone=False
-            )
-            if cause is not None:
-                _with_cause_first(report, cause)
-            sections = {
-                _PAGE_TITLE: self._page_of(use),
-                "mrtr-cassette: output of the upstream": use.upstream_output,
-            }
-            report.sections += [
-                (title, text) for title, text in sections.items() if text
-            ]
+            if not is_skipped:
+                self._explain(report, use)
         return report
+
+    def _explain(self, report: pytest.TestReport, use: CassetteUse) -> None:
+        """Add to the report of a failed test what its cassette has to do with it."""
+        cause = use.unreported_misses() or use.unreported_differences(is_alone=False)
+        if cause is not None:
+            _with_cause_first(report, cause)
+        page = self._page_of(use)
+        if page is not None:
+            report.sections.append((_PAGE_TITLE, page))
+        output = use.upstream_output
+        if output:
+            report.sections.append(("mrtr-cassette: output of the upstream", output))
 
     def _used_by(self, item: pytest.Item) -> list[CassetteUse]:
         chain = item.listchain()
         names = getattr(item, "fixturenames", ())
-        return [
-            use
-            for use, (node, fixture) in self._uses.items()
-            if node is item or (node in chain and fixture in names)
-        ]
+        found = []
+        for use, (node, fixture) in self._uses.items():
+            if node is item or (node in chain and fixture in names):
+                found.append(use)
+        return found
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
@@ -200,7 +241,8 @@ class Uses:
             node, _ = self._uses[use]
             if problem is None and node is item:
                 problem = use.unreported_differences(is_alone=_is_alone(item))
-            problems += [] if problem is None else [problem]
+            if problem is not None:
+                problems.append(problem)
         if problems:
             pytest.fail("\n\n".join(problems), pytrace=False)
 
@@ -215,6 +257,27 @@ class Uses:
             yield
         except BaseException as raised:  # noqa: BLE001  it is raised again
             error = raised
+        problems = self._misses_in(item)
+        is_failed = error is not None and not isinstance(error, _NO_FAILURES)
+        if error is not None and not is_failed:
+            is_xfail = isinstance(error, pytest.xfail.Exception)
+            self._give_up(item, "xfailed" if is_xfail else "skipped")
+        objections, warnings = self._conclude(
+            item, passed=not is_failed and not problems
+        )
+        problems += objections
+        if not problems:
+            for warning in warnings:
+                item.warn(MrtrCassetteWarning(warning))
+        if problems and not is_failed:
+            pytest.fail("\n\n".join(problems), pytrace=False)
+        if error is not None:
+            for problem in problems:
+                error.add_note(problem)
+            raise error
+
+    def _misses_in(self, item: pytest.Item) -> list[str]:
+        """Return the misses by the end of a test that were not reported, as texts."""
         problems = []
         for use in self._uses:
             use.test_ended(item.nodeid)
@@ -224,22 +287,7 @@ class Uses:
                 page = self._page_of(use)
                 if page is not None:
                     item.add_report_section("teardown", _PAGE_TITLE, page)
-        is_failed = error is not None and not isinstance(error, _NO_FAILURES)
-        if error is not None and not is_failed:
-            is_xfail = isinstance(error, pytest.xfail.Exception)
-            self._give_up(item, "xfailed" if is_xfail else "skipped")
-        objections, warnings = self._conclude(
-            item, passed=not is_failed and not problems
-        )
-        problems += objections
-        for warning in [] if problems else warnings:
-            item.warn(MrtrCassetteWarning(warning))
-        if problems and not is_failed:
-            pytest.fail("\n\n".join(problems), pytrace=False)
-        if error is not None:
-            for problem in problems:
-                error.add_note(problem)
-            raise error
+        return problems
 
     def _give_up(
         self, item: pytest.Item, outcome: Literal["skipped", "xfailed"]
@@ -254,7 +302,9 @@ class Uses:
         """Conclude the uses that are stopped; return what is wrong, and what to warn of."""
         problems: list[str] = []
         warnings: list[str] = []
-        for use in [use for use in self._uses if use.is_stopped]:
+        for use in tuple(self._uses):
+            if not use.is_stopped:
+                continue
             node, _ = self._uses.pop(use)
             # What tests share, the end of the run decides on: some may be run again.
             passes = node is not item or (passed and not use.failed)
@@ -311,23 +361,36 @@ class Uses:
                     self._outcomes, _narrowed_by(self._config)
                 )
             except MrtrCassetteError as error:
-                outcome, problem = (
-                    "discarded (not written)",
-                    error.in_terms(SUITE_TERMS),
-                )
+                outcome = "discarded (not written)"
+                problem = error.in_terms(SUITE_TERMS)
             self._count(outcome)
             self._note_redacted(shared.path, shared.redacted)
-            problems += [] if problem is None else [problem]
+            if problem is not None:
+                problems.append(problem)
         return problems
 
     def _page_of(self, use: CassetteUse) -> str | None:
         """Write the page of a failed test, if that is asked for; failing changes nothing."""
+        if not self._writes_pages:
+            return None
         try:
-            return (
-                _write_page(self._config.rootpath, use) if self._writes_pages else None
-            )
+            return _write_page(self._config.rootpath, use)
         except (MrtrCassetteError, OSError) as error:
             return f"could not be written: {error}"
+
+
+def _use_of(request: UseRequest) -> CassetteUse:
+    """Begin to record or replay a cassette, as the mode says."""
+    path = request.path
+    if needs_upstream(request.mode, path, is_old=request.age_days is not None):
+        # Whoever replays loads no client.
+        from mrtr_cassette.testing.suite_recording import RecordingUse, VerifyingUse
+
+        kind = VerifyingUse if request.mode == "verify" else RecordingUse
+        return kind(request)
+    if path.exists() or journal_path(path).exists():
+        return ReplayUse(request)
+    return MissingUse(request)
 
 
 def _shown_path(path: Path, config: pytest.Config) -> Path:
@@ -339,7 +402,7 @@ def _shown_path(path: Path, config: pytest.Config) -> Path:
 def _named_from(folder: Path, node: Any) -> str:
     """Return what pytest takes for a test, a class or a module, when it runs in a folder."""
     file, colons, rest = str(node.nodeid).partition("::")
-    root = node.config.rootpath
+    root: Path = node.config.rootpath
     if file in ("", ".") or folder == root:
         return f"{file}{colons}{rest}".removeprefix(".")
     return f"{os.path.relpath(root / file, folder)}{colons}{rest}"
@@ -365,11 +428,11 @@ def _is_alone(item: pytest.Item) -> bool:
     """Tell whether a test has no other fixture that may speak to a cassette until its teardown."""
     found = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})
     for name, definitions in found.items():
-        takes = [argument for each in definitions for argument in each.argnames]
-        if not name.startswith(MARKER) and any(
-            each.startswith(MARKER) for each in takes
-        ):
-            return False
+        if name.startswith(MARKER):
+            continue
+        for definition in definitions:
+            if any(argument.startswith(MARKER) for argument in definition.argnames):
+                return False
     return True
 
 
@@ -393,9 +456,9 @@ def _write_page(root: Path, use: CassetteUse) -> str | None:
     recording = use.load_recorded()
     if recording is None:
         return None
-    inner = (
-        use.path.relative_to(root) if use.path.is_relative_to(root) else use.path.name
-    )
+    inner = Path(use.path.name)
+    if use.path.is_relative_to(root):
+        inner = use.path.relative_to(root)
     page = (root / _PAGES / inner).with_suffix(".html")
     page.parent.mkdir(parents=True, exist_ok=True)
     # Nobody commits what every failing run writes.
@@ -409,16 +472,13 @@ def _replay_of(use: CassetteUse) -> ReplayReport | None:
     shown = use.shown
     if shown.is_recording:
         return None
-    unplayed = {each.number for each in shown.unplayed}
-    outcomes = (
-        InteractionOutcome(
-            each.number,
-            each.call,
-            "never played" if each.number in unplayed else "played",
-            int(each.number not in unplayed),
-        )
-        for each in shown.interactions
-    )
+    unplayed = {details.number for details in shown.unplayed}
+    outcomes = []
+    for details in shown.interactions:
+        outcome = InteractionOutcome(details.number, details.call, "played", 1)
+        if details.number in unplayed:
+            outcome = replace(outcome, outcome="never played", plays=0)
+        outcomes.append(outcome)
     return ReplayReport(str(use.path), tuple(outcomes), shown.misses)
 
 
@@ -473,13 +533,14 @@ class Orphans:
         noted = Path(os.environ.pop(OPENED_VARIABLE))
         used = set(noted.read_text(encoding="utf-8").splitlines())
         noted.unlink()
-        self._orphans = sorted(
-            path
-            for folder in used
-            if folder.endswith("/")
-            for path in Path(folder).rglob("*.json")
-            if path.is_file() and str(path.resolve()) not in used and is_cassette(path)
-        )
+        orphans = set()
+        for folder in used:
+            files = Path(folder).rglob("*.json") if folder.endswith("/") else ()
+            for path in files:
+                is_used = str(path.resolve()) in used
+                if path.is_file() and not is_used and is_cassette(path):
+                    orphans.add(path)
+        self._orphans = sorted(orphans)
         if self._fails and self._orphans and not exitstatus:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

@@ -356,9 +356,7 @@ def read_journal(path: Path) -> JournalContent:
     return decode_journal(data, str(path))
 
 
-def publish_journal(
-    output: Location, *, renews: bool = False
-) -> tuple[Publication | None, str | None]:
+def publish_journal(output: Location) -> tuple[Publication | None, str | None]:
     """Turn the journal of a recording into its cassette, and remove the journal, which else stays.
 
     Returns:
@@ -379,14 +377,27 @@ def publish_journal(
             output,
             _assembled(journal, output),
             journal.header.existing,
-            renews=renews,
             ignored_for=ignored_for,
-            hint="the recording is in the journal; make way for the cassette, "
-            f"and publish it with: {shell_command('publish_journal', path=str(output))}",
+            hint=hint_at_journal(output),
         )
         published = published._replace(exchanges=len(journal.exchanges))
     path.unlink()
     return published, journal.lost
+
+
+def recorded_in_journal(output: Location) -> tuple[Cassette | None, str | None]:
+    """Return what the journal of a recording becomes, if it has anything, and what was lost."""
+    journal = read_journal(journal_path(output))
+    recorded = _assembled(journal, output) if journal.exchanges else None
+    return recorded, journal.lost
+
+
+def hint_at_journal(output: Location) -> str:
+    """Return how to publish a journal that stays, as its cassette could not be written."""
+    return (
+        "the recording is in the journal; make way for the cassette, and publish it with: "
+        f"{shell_command('publish_journal', path=str(output))}"
+    )
 
 
 def recover_journal(output: Location) -> tuple[Publication | None, str | None] | None:

@@ -115,25 +115,30 @@ class Session:
     @property
     def outcome(self) -> RunOutcome:
         """What it came to so far."""
-        player = self.player
-        return RunOutcome(
-            misses=() if player is None else reports_of_misses(player, self.terms),
-            played=0 if player is None else player.plays,
-            unplayed=None if player is None else player.unplayed,
-            after_other_writes=() if player is None else [*player.after_other_writes],
+        outcome = RunOutcome(
             unreachable=self.unreachable,
             unrecorded=tuple(self.unrecorded),
             problem=self.problem,
             objection=self.objection,
-            unused=None if player is None else player.unused_options(),
+        )
+        player = self.player
+        if player is None:
+            return outcome
+        return replace(
+            outcome,
+            misses=reports_of_misses(player, self.terms),
+            played=player.plays,
+            unplayed=player.unplayed,
+            after_other_writes=[*player.after_other_writes],
+            unused=player.unused_options(),
         )
 
     @property
     def command(self) -> list[str]:
         """There is none."""
+        done = "recorded" if self.is_recording else "served"
         raise UsageError(
-            f"{self.path} is {'recorded' if self.is_recording else 'served'} over HTTP, "
-            "where there is no command",
+            f"{self.path} is {done} over HTTP, where there is no command",
             hint="have the client connect to `url`",
         )
 
@@ -341,28 +346,35 @@ class ExchangeRecording:
 
     def response_ended(self, end: End) -> None:
         """Show the end."""
-        self._show(Observation.response_ended, end=end)
-
-    def _show(
-        self, take: Callable[..., Due | None], *args: Any, end: End | None = None
-    ) -> None:
-        """Show the observation something, and write what is due."""
-        observation, session = self.observation, self.session
+        observation = self.observation
         if observation is None:
             return
-        now_ms = session.now_ms()
+        now_ms = self.session.now_ms()
         try:
-            due = take(observation, *args, now_ms, *(() if end is None else (end,)))
-            if due is not None:
-                self._sealed = session.write(due, observation)
-            for push in observation.take_pushed() if observation.pushed else ():
-                session.announcer.say(pushed_said, observation, push)
-            if end is not None:
-                session.exchanges += 1
-                if self._sealed is not None:
-                    self._tell(observation, self._sealed, end, now_ms)
+            self._write(observation, observation.response_ended(now_ms, end))
+            self.session.exchanges += 1
+            if self._sealed is not None:
+                self._tell(observation, self._sealed, end, now_ms)
         except Exception as error:  # noqa: BLE001
             self._failed(error)
+
+    def _show(self, take: Callable[..., Due | None], *args: Any) -> None:
+        """Show the observation something, and write what is due."""
+        observation = self.observation
+        if observation is None:
+            return
+        now_ms = self.session.now_ms()
+        try:
+            self._write(observation, take(observation, *args, now_ms))
+        except Exception as error:  # noqa: BLE001
+            self._failed(error)
+
+    def _write(self, observation: Observation, due: Due | None) -> None:
+        if due is not None:
+            self._sealed = self.session.write(due, observation)
+        if observation.pushed:
+            for push in observation.take_pushed():
+                self.session.announcer.say(pushed_said, observation, push)
 
     def _tell(
         self,
@@ -372,13 +384,17 @@ class ExchangeRecording:
         now_ms: float,
     ) -> None:
         """Say what came; a poll of a task has a line only where the state is another one."""
-        announcer, told = self.session.announcer, self.session.told_states
-        is_poll = observation.call.method == GET_TASK
-        state = polled_state(observation.response) if is_poll else None
-        if state is not None and told.get(state.id) == state.digest:
-            state, announcer = None, replace(announcer, log=None)
-        elif state is not None:
-            told[state.id] = state.digest
+        announcer = self.session.announcer
+        told = self.session.told_states
+        state = None
+        if observation.call.method == GET_TASK:
+            state = polled_state(observation.response)
+        if state is not None:
+            if told.get(state.id) == state.digest:
+                announcer = replace(announcer, log=None)
+                state = None
+            else:
+                told[state.id] = state.digest
         announcer.say(response_said, observation, exchange, end, now_ms, state)
 
     def _failed(self, error: Exception) -> None:
@@ -396,7 +412,7 @@ def check_output(output: Location, options: RecordOptions) -> Cassette | None:
         raise CassetteError(output, "the cassette exists", hint=hint)
     earlier = cassettes.load_cassette(output)
     kept = {True: "sealed", False: "readable"}
-    answers = kept[earlier.seals_answers], kept[options.seal_answers]
+    answers = (kept[earlier.seals_answers], kept[options.seal_answers])
     for what, option, before, now in (
         (
             "request states",
@@ -463,6 +479,20 @@ def _ignored(options: RecordOptions) -> tuple[tuple[str, tuple[str, ...]], ...]:
     return tuple([(rule.call, rule.pointers) for rule in rules])
 
 
+def _recorder(options: RecordOptions, rules: RedactionRules) -> Recorder:
+    redactor = Redactor(rules, keyed_hash(secrets.token_bytes(32)))
+    recorder = Recorder(
+        seals=options.request_state == "sealed",
+        redactor=redactor,
+        credentials=Credentials(redactor),
+        seals_answers=options.seal_answers,
+        kept_headers=options.kept_headers,
+        largest_body=options.max_body,
+    )
+    recorder.was_given(Given(secrets=options.secrets))
+    return recorder
+
+
 @contextmanager
 def journaling(
     output: Location,
@@ -496,18 +526,14 @@ def journaling(
         ignored=ignored,
     )
     journal = cassettes.Journal(output, header)
-    redactor = Redactor(rules, keyed_hash(secrets.token_bytes(32)))
-    recorder = Recorder(
-        seals=options.request_state == "sealed",
-        redactor=redactor,
-        credentials=Credentials(redactor),
-        seals_answers=options.seal_answers,
-        kept_headers=options.kept_headers,
-        largest_body=options.max_body,
-    )
-    recorder.was_given(Given(secrets=options.secrets))
+    recorder = _recorder(options, rules)
     session = RecordSession(
-        *(server.upstream, server.upstream, output, earlier, player, options.terms),
+        server.upstream,
+        server.upstream,
+        output,
+        earlier,
+        player,
+        options.terms,
         recorder=recorder,
         journal=journal,
         announcer=announcer,

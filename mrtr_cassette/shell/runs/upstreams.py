@@ -1,21 +1,15 @@
-"""Connect to upstreams by URL or command; start and stop those of test suites."""
+"""Connect to upstreams by URL or command; start commands and serve applications on a port."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 import os
-import shlex
 import socket
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import (
-    AbstractAsyncContextManager,
-    ExitStack,
-    asynccontextmanager,
-    suppress,
-)
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,7 +22,6 @@ from mrtr_cassette.core.cassette.transports import (
     recorded_path,
     started_here,
 )
-from mrtr_cassette.core.protocol.origins import lacks_scheme
 from mrtr_cassette.core.secrets.credentials import Given, WasGiven, shown_by
 from mrtr_cassette.core.secrets.rules import BUILT_IN, RedactionRules
 from mrtr_cassette.errors import UpstreamError, UsageError, printable, printable_lines
@@ -46,7 +39,6 @@ from mrtr_cassette.shell.http.transport import Upstream
 from mrtr_cassette.shell.pipes.commands import given_to, shown_command
 from mrtr_cassette.shell.pipes.processes import ProcessGroup, guarded
 from mrtr_cassette.shell.pipes.upstream import pipe_upstream
-from mrtr_cassette.shell.runs.running import in_thread
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -322,8 +314,8 @@ async def _serving_aiohttp(
 async def _serving_asgi(
     application: Callable[..., Awaitable[None]], listener: Any
 ) -> AsyncIterator[None]:
-    own = getattr(application, "__call__", None)  # noqa: B004  what an instance has of it
-    if not any(map(inspect.iscoroutinefunction, (application, own))):
+    method = getattr(application, "__call__", None)  # noqa: B004  what an instance has of it
+    if not any(map(inspect.iscoroutinefunction, (application, method))):
         raise UsageError(
             f"the upstream {application!r} is no URL, no command and no application",
             hint="an application is aiohttp's web.Application, or ASGI: called with scope, "
@@ -363,31 +355,6 @@ async def _serving_asgi(
         await task
 
 
-class Applications:
-    """Serves application objects until the end of the run.
-
-    Most can't be started a second time: the session manager of the Python SDK, for one.
-    """
-
-    def __init__(self) -> None:
-        self._served = ExitStack()
-        self._urls: dict[int, tuple[Any, str]] = {}
-
-    def url(self, application: Any, path: str) -> str:
-        """Serve an application, unless it is served already, and return where."""
-        # The object is kept, so that no other one can get its id.
-        if id(application) not in self._urls:
-            url = self._served.enter_context(
-                in_thread(serving_application(application))
-            )
-            self._urls[id(application)] = (application, url)
-        return self._urls[id(application)][1].removesuffix(ENDPOINT) + path
-
-    def close(self) -> None:
-        """Stop them all."""
-        self._served.close()
-
-
 def is_on_pipes(upstream: Any) -> bool:
     """Tell whether an upstream is a command whose server is on pipes: it takes no port.
 
@@ -399,33 +366,3 @@ def is_on_pipes(upstream: Any) -> bool:
     if not upstream or not all(isinstance(part, str) for part in upstream):
         raise UsageError(f"the upstream {upstream!r} is no command: a list of texts")
     return not any(PORT in part for part in upstream)
-
-
-def start_upstream(
-    upstream: Any, applications: Applications, cwd: Path, path: str, running: ExitStack
-) -> tuple[str, RunningCommand | None, Sequence[str] | None]:
-    """Start an upstream, where it has to be started; `running` stops a command.
-
-    Args:
-        path: where one that is started is called.
-
-    Returns:
-        its URL, its command, and the command's arguments; none for an application.
-
-    Raises:
-        UsageError: it is none of these, or a command that is no list.
-        UpstreamError: it does not start.
-    """
-    if isinstance(upstream, str):
-        if "://" not in upstream and not lacks_scheme(upstream):
-            raise UsageError(
-                f"the upstream {upstream!r} is no URL",
-                hint=f"a command is a list: {shlex.split(upstream)}",
-            )
-        return upstream, None, None
-    if isinstance(upstream, Sequence):
-        command = running.enter_context(
-            in_thread(running_command(upstream, cwd, path=path))
-        )
-        return command.url, command, upstream
-    return applications.url(upstream, path), None, ()

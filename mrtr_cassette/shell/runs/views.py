@@ -1,13 +1,18 @@
-"""The recording and the replay, as users see them."""
+"""Recordings and replays as users see them, and what each mode does with a cassette."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from mrtr_cassette.core.report.details import Interaction, details_of
 from mrtr_cassette.core.report.runs import CallResult, MissReport
+from mrtr_cassette.errors import CassetteError, MrtrCassetteError, shorten
+from mrtr_cassette.options import Existing, FilePath, RecordOptions
+from mrtr_cassette.shell.files.cassettes import load_cassette
 from mrtr_cassette.shell.files.stores import location, path_of
 from mrtr_cassette.shell.runs.sessions import Session
 
@@ -169,3 +174,72 @@ class Replay(MrtrCassette):
     def played(self) -> int:
         """How many requests got a recorded reply so far."""
         return self._session.outcome.played
+
+
+# What a mode does with a cassette
+
+
+def needs_upstream(mode: Mode, cassette: Path, *, is_old: bool) -> bool:
+    """Tell whether a mode calls the upstream of a cassette, which need not exist."""
+    if mode == "once":
+        return is_old or not cassette.exists()
+    if mode == "verify":
+        return cassette.exists()
+    return mode in ("append", "all")
+
+
+def existing_in(mode: Mode, *, is_old: bool) -> Existing:
+    """Return what becomes of an existing cassette when a mode records."""
+    if mode == "append":
+        return "append"
+    if mode == "all" or is_old:
+        return "replace"
+    return "keep"
+
+
+def options_for(
+    existing: Existing, options: RecordOptions, ignore_from: FilePath | None
+) -> RecordOptions:
+    """Turn the options for adding to a cassette into those for keeping or replacing one.
+
+    Args:
+        ignore_from: a file of places that don't count when a cassette is replaced.
+    """
+    if existing == "append":
+        return options
+    replaces = existing == "replace"
+    return replace(
+        options,
+        existing=existing,
+        ignore=options.ignore if replaces else (),
+        ignore_from=ignore_from if replaces else None,
+        repeat="auto",
+        history="auto",
+        reads=(),
+    )
+
+
+def days_too_old(cassette: Path, max_age: int) -> int | None:
+    """Return the age of a cassette in days; None if it is below the limit, or there is none.
+
+    Raises:
+        CassetteError: its date can't be read.
+    """
+    if not max_age or not cassette.exists():
+        return None
+    try:
+        date = load_cassette(cassette).recorded_at
+    except MrtrCassetteError:
+        return None  # whoever plays it will say so
+    try:
+        recorded = datetime.fromisoformat(date)
+    except ValueError:
+        raise CassetteError(
+            cassette,
+            f"/recording/recorded_at is {shorten(repr(date))}, which is no date",
+            hint="write one such as 2026-07-28T12:00:00+00:00, or leave out max_age",
+        ) from None
+    if recorded.tzinfo is None:
+        recorded = recorded.replace(tzinfo=UTC)
+    age = (datetime.now(UTC) - recorded).days
+    return age if age >= max_age else None

@@ -1,0 +1,368 @@
+"""Record a cassette for the tests of a suite, or hold their upstream to it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.compare.conversations import IgnoredFor, ignores_nothing
+from mrtr_cassette.core.protocol.origins import lacks_scheme
+from mrtr_cassette.errors import (
+    CassetteError,
+    MrtrCassetteError,
+    UpstreamError,
+    UsageError,
+    counted,
+)
+from mrtr_cassette.options import Existing, RecordOptions
+from mrtr_cassette.shell.files.cassettes import (
+    Publication,
+    discard_journal,
+    hint_at_journal,
+    load_cassette,
+    load_if_readable,
+    recorded_in_journal,
+)
+from mrtr_cassette.shell.files.disk import reason_of
+from mrtr_cassette.shell.files.ignored import ignoring
+from mrtr_cassette.shell.runs.piped import ClientStarts, recorded_by_client
+from mrtr_cassette.shell.runs.recording import recording
+from mrtr_cassette.shell.runs.running import in_thread, reached_without_proxy
+from mrtr_cassette.shell.runs.sessions import RecordSession, check_output, kept_as_in
+from mrtr_cassette.shell.runs.upstreams import (
+    RunningCommand,
+    is_on_pipes,
+    path_at,
+    running_command,
+)
+from mrtr_cassette.shell.runs.verifying import differences_of
+from mrtr_cassette.shell.runs.views import Recording, existing_in, options_for
+from mrtr_cassette.testing.suite_cassette import (
+    CassetteUse,
+    PendingCassette,
+    SharedRecording,
+)
+
+
+class RecordingUse(CassetteUse):
+    """A use in which the cassette is recorded, or added to."""
+
+    _purpose = "record {} from"
+
+    _shared: SharedRecording | None = None
+    _noted = 0
+    """How many exchanges were recorded by the tests that were noted."""
+    _command: RunningCommand | None = None
+    _session: RecordSession | ClientStarts
+
+    def _start(self, running: ExitStack) -> Recording:
+        request = self.request
+        if self._settings.replay.beside:
+            raise UsageError(
+                f"{self.path} is one of several cassettes, which are only played"
+            )
+        if self.path in request.run.recording:
+            raise UsageError(
+                f"{self.path} is being recorded by this test already",
+                hint="give one of the two fixtures another file",
+            )
+        upstream = self._upstream()
+        is_piped = is_on_pipes(upstream)
+        place = self._place(is_piped=is_piped)
+        options = self._options(place)
+        manager: Any
+        if is_piped:
+            manager = recorded_by_client(
+                upstream, place, options, request.run.cwd, named=self.path
+            )
+        else:
+            url, command = self._started(upstream, options, running)
+            manager = recording(
+                url, place, options, started=command, kept_for=self.path
+            )
+        self._session = running.enter_context(in_thread(manager))
+        if not is_piped:
+            running.enter_context(reached_without_proxy(self._session.url))
+        request.run.recording.add(self.path)
+        return Recording(self._session, request.mode, self.path, self._settings.answers)
+
+    # Where the upstream is
+
+    def _upstream(self) -> Any:
+        upstream = self._settings.upstream
+        if upstream is None:
+            upstream = self.request.ask_upstream()
+        if upstream is None:
+            raise UsageError(
+                f"there is nothing to {self._purpose.format(self.path)}",
+                hint="name an upstream in the marker, @pytest.mark.mrtr_cassette(upstream=...), or "
+                "override the fixture mrtr_upstream; it may be a URL, a command or an application",
+            )
+        return upstream
+
+    def _started(
+        self, upstream: Any, options: RecordOptions, running: ExitStack
+    ) -> tuple[str, Sequence[str] | None]:
+        """Start an upstream that has to be started; `running` stops a command.
+
+        Returns:
+            its URL, and its command: an empty one for an application, None for a URL.
+
+        Raises:
+            UsageError: it is none of these, or a command that is no list.
+            UpstreamError: it does not start.
+        """
+        if isinstance(upstream, str):
+            if "://" not in upstream and not lacks_scheme(upstream):
+                raise UsageError(
+                    f"the upstream {upstream!r} is no URL",
+                    hint=f"a command is a list: {shlex.split(upstream)}",
+                )
+            return upstream, None
+        run = self.request.run
+        path = path_at(options.upstream_path, load_if_readable(self.path))
+        try:
+            if not isinstance(upstream, Sequence):
+                return run.applications.url(upstream, path), ()
+            started = in_thread(running_command(upstream, run.cwd, path=path))
+            self._command = running.enter_context(started)
+        except UpstreamError as error:
+            if not self._renews:
+                raise
+            raise UpstreamError(f"{error}\n{self._reason_to_renew}") from None
+        return self._command.url, upstream
+
+    @property
+    def upstream_output(self) -> str | None:
+        """The output of the command that serves the upstream, or None."""
+        if self._command is None or self.is_stopped:
+            return None
+        return self._command.output
+
+    # Where the recording goes
+
+    @property
+    def _renews(self) -> bool:
+        return self.request.age_days is not None
+
+    @property
+    def _reason_to_renew(self) -> str:
+        request = self.request
+        return (
+            f"{self.path} is {request.age_days} days old, max_age is {self._settings.max_age}, so "
+            f"mode {request.mode} recorded it anew"
+        )
+
+    def _existing(self) -> Existing:
+        return existing_in(self.request.mode, is_old=self._renews)
+
+    def _pending(self) -> PendingCassette:
+        existing = self._existing()
+        ignored_for: IgnoredFor = ignores_nothing
+        if existing == "replace":
+            options = self._settings.verify
+            ignored_for = ignoring(options.ignore, options.ignore_from)
+        return PendingCassette(self.path, existing, self._renews, ignored_for)
+
+    def _place(self, *, is_piped: bool) -> Path:
+        """Return the place of the recording: the cassette's own, or one that becomes it later."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            reason = f"its folder can't be made: {reason_of(error)}"
+            raise CassetteError(self.path, reason) from None
+        earlier = None
+        if self._existing() == "append":
+            check_output(self.path, self._settings.record)
+            earlier = self.path
+        if self.request.sharers is not None:
+            self._shared = self._share(self.request.sharers)
+            if self._shared.place.exists():
+                earlier = self._shared.place
+        elif not is_piped:
+            return self.path
+        place = self._temporary_place()
+        if earlier is not None and earlier.exists():
+            place.write_bytes(earlier.read_bytes())
+        return place
+
+    def _temporary_place(self) -> Path:
+        return Path(mkdtemp(dir=self.request.run.folder)) / self.path.name
+
+    def _share(self, sharers: Sequence[str]) -> SharedRecording:
+        """Take part in a shared recording."""
+        run = self.request.run
+        if run.is_worker:
+            raise UsageError(
+                f"{self.path} is shared by tests, and only one process can record it",
+                hint="record it with pytest -n 0; with workers of pytest-xdist it is played",
+            )
+        shared = run.shared.get(self.path)
+        if shared is None:
+            shared = SharedRecording(self._pending(), self._temporary_place())
+            run.shared[self.path] = shared
+        shared.tests |= dict.fromkeys(sharers)
+        return shared
+
+    def _options(self, place: Path) -> RecordOptions:
+        """Return the options, with `existing` for the place of the recording."""
+        existing = self._existing()
+        if place != self.path:
+            existing = "append" if place.exists() else "keep"
+        ignore_from = self._settings.verify.ignore_from
+        return options_for(existing, self._settings.record, ignore_from)
+
+    def test_ended(self, test: str) -> None:
+        """Note a test that recorded something."""
+        if self._shared is not None:
+            exchanges = self._session.exchanges
+            if exchanges > self._noted:
+                self._shared.tests[test] = None
+            self._noted = exchanges
+
+    def load_recorded(self) -> Cassette | None:
+        """Return the cassette as it is by now, if there is any."""
+        return self._session.recorded()
+
+    # What becomes of it
+
+    def _concluded(self, problems: list[str], *, passed: bool) -> list[str]:
+        self.request.run.recording.discard(self.path)
+        problems = self._objections() + problems
+        self.outcome = "discarded (test failed)"
+        try:
+            if not passed or problems:
+                self._discard()
+                return [*problems, f"{self.path} was not written"] if problems else []
+            if self.given_up is not None and self._shared is None:
+                self._discard()
+                self.outcome = self._outcome(f"discarded (test {self.given_up})")
+                return []
+            published, lost = self._keep()
+        except MrtrCassetteError as error:
+            return [error.in_terms(self._settings.record.terms)]
+        if lost is not None:
+            return [f"the recording is not whole: {lost}"]
+        self.outcome = self._outcome(self._outcome_kept(published))
+        return []
+
+    def _objections(self) -> list[str]:
+        """Return why the recording is not good, as texts."""
+        problems = []
+        outcome = self._session.outcome
+        if outcome.problem is not None:
+            problems.append(f"the recording is not whole: {outcome.problem}")
+        if outcome.unreachable:
+            count = counted(outcome.unreachable, "request")
+            problem = f"the upstream did not answer {count}"
+            if self._renews:
+                problem = f"{problem}\n{self._reason_to_renew}"
+            problems.append(problem)
+        if outcome.objection is not None:
+            problems.append(
+                f"{outcome.objection}\nif that is meant: publish_anyway=True in the marker"
+            )
+        return problems
+
+    def _discard(self) -> None:
+        if isinstance(self._session, RecordSession):
+            discard_journal(self._session.path)
+
+    def _keep(self) -> tuple[Publication | None, str | None]:
+        """Publish a recording, or keep it until the end of the run; return also what was lost."""
+        session = self._session
+        recorded = None
+        lost = None
+        hint = None
+        if isinstance(session, RecordSession):
+            recorded, lost = recorded_in_journal(session.path)
+            hint = hint_at_journal(session.path)
+        elif session.exchanges:
+            recorded = load_cassette(session.path)
+        published = None
+        if recorded is not None and self._shared is not None:
+            self._shared.keep(recorded)
+        elif recorded is not None:
+            published = self._pending().publish(recorded, hint)
+            self.redacted = published.redacted
+        if isinstance(session, RecordSession):
+            session.published = published
+        self._discard()
+        return published, lost
+
+    def _outcome_kept(self, published: Publication | None) -> str | None:
+        """Return what became of a recording that is good; None if that comes later."""
+        if self._shared is not None:
+            return None
+        if self._session.outcome.played:
+            return "added to"
+        is_same = published is not None and published.is_same
+        return "same, kept" if is_same else "recorded"
+
+    def _outcome(self, of_recorded: str | None) -> str | None:
+        """Return what became of the cassette, given what becomes of recorded exchanges."""
+        session = self._session
+        if session.exchanges:
+            return of_recorded
+        if session.outcome.played:
+            return "replayed"
+        return "left empty" if session.base is None else "not used"
+
+
+class VerifyingUse(RecordingUse):
+    """A use in which the upstream is called, and held to the cassette, which stays."""
+
+    _purpose = "hold to {}"
+    _differs = False
+
+    def _place(self, *, is_piped: bool) -> Path:  # noqa: ARG002
+        return self._temporary_place()
+
+    def _options(self, place: Path) -> RecordOptions:  # noqa: ARG002
+        options = kept_as_in(load_cassette(self.path), self._settings.record)
+        return options_for("keep", options, None)
+
+    def _concluded(self, problems: list[str], *, passed: bool) -> list[str]:
+        self.request.run.recording.discard(self.path)
+        problems = self._objections()
+        if self._differs:
+            self.outcome = "different"
+            return []
+        if not passed or problems or self.given_up is not None:
+            self.outcome = f"not compared (test {self.given_up or 'failed'})"
+            return problems if passed else []
+        # What a test leaves out of a shared cassette, another one may do.
+        differences = self._differences(is_part=self.request.sharers is not None)
+        if differences is None:
+            self.outcome = "the same"
+            return []
+        self.outcome = "different"
+        return [differences]
+
+    def unreported_differences(self, *, is_alone: bool) -> str | None:
+        """Return what differs by the end of a test's call, once; or None.
+
+        Where nothing but the test itself speaks to the cassette, it has made all its calls.
+        """
+        if self._differs or self._objections():
+            return None
+        is_part = self.request.sharers is not None or not is_alone
+        differences = self._differences(is_part=is_part, is_open=True)
+        self._differs = differences is not None
+        return differences
+
+    def _differences(self, *, is_part: bool, is_open: bool = False) -> str | None:
+        """Return where what happened differs; of a part, without missing calls."""
+        repeated = self._session.recorded()
+        options = self._settings.verify
+        try:
+            return differences_of(
+                self.path, repeated, options, is_part=is_part, is_open=is_open
+            )
+        except MrtrCassetteError as error:
+            return error.in_terms(options.terms)
