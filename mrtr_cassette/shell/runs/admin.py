@@ -44,7 +44,7 @@ class Metrics:
     """The numbers of one run, counted from its events and its requests."""
 
     def __init__(self) -> None:
-        # An optional dependency, which costs nothing where nobody asks for the port.
+        # An optional dependency, which costs nothing if nobody asks for the port.
         from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
         self._registry = CollectorRegistry()
@@ -139,9 +139,9 @@ class Admin:
 
     def listeners(self, on_event: OnEvent | None) -> tuple[OnEvent, ...]:
         """Return the listeners of events, the metrics among them."""
-        return heard_by(
-            None if self._metrics is None else self._metrics.event, on_event
-        )
+        if self._metrics is None:
+            return heard_by(on_event)
+        return heard_by(self._metrics.event, on_event)
 
     @asynccontextmanager
     async def serving(

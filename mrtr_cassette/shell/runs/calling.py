@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -50,7 +50,7 @@ from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.report.events import call_ended_event, recording_said, task_said
 from mrtr_cassette.core.report.runs import CallResult, UnansweredError
-from mrtr_cassette.core.secrets.credentials import Credentials, Given
+from mrtr_cassette.core.secrets.credentials import Credentials, Given, WasGiven
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import BUILT_IN
 from mrtr_cassette.core.wire.http import Request
@@ -95,47 +95,67 @@ class _Reached(NamedTuple):
 
 
 @asynccontextmanager
-async def _reached(
-    upstream: str | Sequence[str],
-    options: CallOptions,
-    announcer: Announcer,
-    cassette: Location | None,
-    recorder: Recorder,
+async def _reached_directly(
+    upstream: str | Sequence[str], options: CallOptions, was_given: WasGiven
 ) -> AsyncIterator[_Reached]:
-    """Connect to the server, through the recording proxy if the call is recorded."""
-    async with AsyncExitStack() as stack:
-        options.check_secrets()
-        recorder.was_given(Given(secrets=options.secrets))
-        if cassette is None:
-            target = await stack.enter_async_context(
-                reaching(upstream, options, BUILT_IN)
-            )
-            client = await stack.enter_async_context(
-                target.connecting(recorder.was_given)
-            )
-            is_started = target.recorded_as != target.name
-            shown = target.command if is_started and target.command else target.origin
-            server = LiveServer(client, shown, target.given.headers)
-            stack.push_async_callback(server.close)
+    reached = reaching(upstream, options, BUILT_IN)
+    async with reached as target, target.connecting(was_given) as client:
+        is_started = target.recorded_as != target.name
+        shown = target.origin
+        if is_started and target.command:
+            shown = target.command
+        server = LiveServer(client, shown, target.given.headers)
+        try:
             yield _Reached(server, target.path, is_started)
-            return
-        common = ("headers", "ca_file", "insecure", "max_body", "existing", "terms")
-        kept = (*common, "redact_env", "redact_values", "upstream_path")
-        recorded = RecordOptions(**{name: getattr(options, name) for name in kept})
-        session = await stack.enter_async_context(
-            recording(upstream, cassette, recorded)
-        )
-        recorder.was_given(session.given)
+        finally:
+            await server.close()
+
+
+@asynccontextmanager
+async def _reached_by_proxy(
+    upstream: str | Sequence[str],
+    options: RecordOptions,
+    cassette: Location,
+    announcer: Announcer,
+    was_given: WasGiven,
+) -> AsyncIterator[_Reached]:
+    """Connect to the server through the recording proxy.
+
+    Raises:
+        CassetteError: at the end, as the recording is not whole.
+    """
+    async with recording(upstream, cassette, options) as session:
+        was_given(session.given)
         url = URL(session.url)
-        proxy = await stack.enter_async_context(connecting(url.origin(), None))
-        server = LiveServer(proxy, session.shown_url)
-        stack.push_async_callback(server.close)
-        yield _Reached(server, url.raw_path_qs, session.is_started, session)
+        async with connecting(url.origin(), None) as proxy:
+            server = LiveServer(proxy, session.shown_url)
+            try:
+                yield _Reached(server, url.raw_path_qs, session.is_started, session)
+            finally:
+                await server.close()
     announcer.say(recording_said, session.report)
     if session.problem is not None:
         raise CassetteError(
             session.path, f"the recording is not whole: {session.problem}"
         )
+
+
+_KEPT_OPTIONS = (
+    "headers",
+    "ca_file",
+    "insecure",
+    "max_body",
+    "existing",
+    "terms",
+    "redact_env",
+    "redact_values",
+    "upstream_path",
+)
+"""The options of a call that are those of its recording."""
+
+
+def _recording_options(options: CallOptions) -> RecordOptions:
+    return RecordOptions(**{name: getattr(options, name) for name in _KEPT_OPTIONS})
 
 
 async def call(
@@ -154,55 +174,67 @@ async def call(
         UsageError: the tool is unknown, its arguments don't fit, or the endpoint's URL is none.
         CassetteError: the cassette can't be written, or exists.
     """
-    async with AsyncExitStack() as stack:
-        endpoint = await stack.enter_async_context(
-            answers_endpoint(
-                sources.file.rest, options.ca_path, verifies=not options.insecure
-            )
+    options.check_secrets()
+    # What is said of the call has no credentials either.
+    redactor = Redactor(BUILT_IN, lambda _rule, _secret: "1")
+    known = Credentials(redactor, seals_sessions=False)
+    recorder = Recorder(seals=False, credentials=known)
+    recorder.was_given(Given(secrets=options.secrets))
+    opened = answers_endpoint(
+        sources.file.rest, options.ca_path, verifies=not options.insecure
+    )
+    if cassette is None:
+        reached_by = _reached_directly(upstream, options, recorder.was_given)
+    else:
+        recorded = _recording_options(options)
+        reached_by = _reached_by_proxy(
+            upstream, recorded, cassette, announcer, recorder.was_given
         )
-        those = Answerers(announcer, endpoint, ask_person)
-        # What is said of the call has no credentials either.
-        known = Credentials(
-            Redactor(BUILT_IN, lambda _rule, _secret: "1"), seals_sessions=False
-        )
-        recorder = Recorder(seals=False, credentials=known)
-        reaching = _reached(upstream, options, announcer, cassette, recorder)
-        reached = await stack.enter_async_context(reaching)
-        client = OwnClient(reached.path, sources.kinds, __version__)
-        rounds = Rounds(sources)
+    async with opened as endpoint, reached_by as reached:
         caller = _Caller(
-            reached.server, reached, client, rounds, those, ServerSession(recorder)
+            reached,
+            OwnClient(reached.path, sources.kinds, __version__),
+            Rounds(sources),
+            Answerers(announcer, endpoint, ask_person),
+            ServerSession(recorder),
         )
-        problem = exchange = None
-        try:
-            async with asyncio.timeout(options.timeout):
-                exchange = await caller.run(wanted)
-        except TimeoutError:
-            problem = f"the call took more than {options.timeout} s"
-        except (UpstreamError, BodyTooLargeError) as error:
-            problem = error.in_terms(options.terms)
-        problem = problem or caller.problem
-        if rounds.overrun:
-            problem = f"the server asked more than {MOST_ROUNDS} times"
-        ended: Mapping[str, Any] = {}
-        if exchange is not None and not problem:
-            ended = outcome_of(wanted.method, exchange)
-        result = _result_of(wanted, rounds, sources, ended, problem)
+        ended = await _ended(caller, wanted, options)
+        result = _result_of(wanted, caller.rounds, ended, caller.problem)
         announcer.tell(call_ended_event, result)
         return result
+
+
+async def _ended(
+    caller: _Caller, wanted: Wanted, options: CallOptions
+) -> Mapping[str, Any]:
+    """Make the call; return the members of its last response, none if there was a problem."""
+    exchange = None
+    try:
+        async with asyncio.timeout(options.timeout):
+            exchange = await caller.run(wanted)
+    except TimeoutError:
+        caller.problem = f"the call took more than {options.timeout} s"
+    except (UpstreamError, BodyTooLargeError) as error:
+        caller.problem = error.in_terms(options.terms)
+    if caller.rounds.overrun:
+        caller.problem = f"the server asked more than {MOST_ROUNDS} times"
+    if exchange is None or caller.problem:
+        return {}
+    return outcome_of(wanted.method, exchange)
 
 
 def _result_of(
     wanted: Wanted,
     rounds: Rounds,
-    sources: AnswerSources,
     ended: Mapping[str, Any],
     problem: str | None,
 ) -> CallResult:
     """Return how a call ended, from the members of its last response."""
+    unused: Sequence[str] = ()
     has_asked = bool(rounds.turns) or rounds.unanswered is not None
     # Of a call that failed before any question nobody knows what it would have asked.
-    knows_unused = has_asked or "result" in ended
+    if has_asked or "result" in ended:
+        unused = rounds.sources.given.unused
     return CallResult(
         wanted.method,
         wanted.name,
@@ -211,7 +243,7 @@ def _result_of(
         ended.get("error"),
         rounds.unanswered,
         problem,
-        tuple(sources.given.unused) if knows_unused else (),
+        tuple(unused),
     )
 
 
@@ -219,7 +251,6 @@ def _result_of(
 class _Caller:
     """One call under way."""
 
-    server: LiveServer
     reached: _Reached
     client: OwnClient
     rounds: Rounds
@@ -228,15 +259,18 @@ class _Caller:
     problem: str | None = None
     _told: str = ""
 
+    @property
+    def server(self) -> LiveServer:
+        return self.reached.server
+
     async def run(self, wanted: Wanted) -> RecordedExchange | None:
         await self._open()
-        schema = (
-            await self._schema_of(wanted.name) if wanted.method == CALL_TOOL else None
-        )
+        schema = None
+        if wanted.method == CALL_TOOL:
+            schema = await self._schema_of(wanted.name)
         request = self.client.call(wanted.method, wanted.params(schema), schema)
-        exchange = await self._exchange(
-            request, partial(self.answerers.answer, self.rounds)
-        )
+        supply = partial(self.answerers.answer, self.rounds)
+        exchange = await self._exchange(request, supply)
         if exchange is not None:
             self.problem = fault_of(wanted.method, exchange)
         if self.client.era == "legacy" and self.session.id:
@@ -244,8 +278,10 @@ class _Caller:
         return exchange
 
     def _tell(self, state: TaskState) -> None:
-        """Say how the task gets on, where that is news."""
-        if state.digest != self._told and not (state.is_over or state.input_requests):
+        """Report the task's progress when it changed."""
+        if state.is_over or state.input_requests:
+            return
+        if state.digest != self._told:
             self._told = state.digest
             self.answerers.announcer.say(task_said, state)
 
@@ -264,11 +300,13 @@ class _Caller:
     def _check_reached(self, exchange: RecordedExchange | None = None) -> None:
         """Refuse a response that the recording proxy gave for a missing upstream."""
         recorded = self.reached.recorded
-        if recorded is not None and recorded.unreachable:
-            error = {} if exchange is None else exchange.rpc_members.get("error") or {}
-            raise UpstreamError(
-                str(error.get("message", "the upstream gave no response"))
-            )
+        if recorded is None or not recorded.unreachable:
+            return
+        error = None
+        if exchange is not None:
+            error = exchange.rpc_members.get("error")
+        text = (error or {}).get("message", "the upstream gave no response")
+        raise UpstreamError(str(text))
 
     async def _open(self) -> None:
         discovered = await self._exchange(self.client.discover())
@@ -278,8 +316,10 @@ class _Caller:
             return
         request = self.client.initialize()
         opened = await self._exchange(request)
-        initialized = None if opened is None else self.client.initialized(opened)
-        if opened is None or initialized is None:
+        initialized = None
+        if opened is not None:
+            initialized = self.client.initialized(opened)
+        if initialized is None:
             raise self._why_not_opened(request, opened)
         await self._exchange(initialized)
         listening = Conversation(
@@ -313,7 +353,9 @@ class _Caller:
     async def _supply_outside(self, ask: LiveAsk) -> Answered | None:
         quiet = replace(self.answerers, announcer=Announcer())
         reply = await quiet.answer(Rounds(self.rounds.sources), ask)
-        return refused(ask.push) if reply is None and ask.push is not None else reply
+        if reply is None and ask.push is not None:
+            return refused(ask.push)
+        return reply
 
 
 def answered_call(
@@ -334,23 +376,25 @@ def answered_call(
     """
     options = options or CallOptions()
     if not method_of(method).named_by:
-        named = ", ".join(name for name, each in METHODS.items() if each.named_by)
-        raise UsageError(f"the method {method!r} is not one of {named}")
+        named = [name for name, known in METHODS.items() if known.named_by]
+        raise UsageError(f"the method {method!r} is not one of {', '.join(named)}")
     wanted = Wanted(method, name, _pairs_of(arguments or {}, "arguments"))
-    if isinstance(answers, str | os.PathLike):
-        sources = AnswerSources(file=load_answers(Path(answers)))
-    else:
-        pairs = _pairs_of({} if answers is None else answers, "answers")
-        sources = AnswerSources(GivenAnswers(pairs))
-    cassette, announcer = (
-        None if path is None else location(path),
-        Announcer(options.log),
-    )
+    sources = _sources_of(answers)
+    announcer = Announcer(options.log)
+    cassette = None if path is None else location(path)
     calling = call(upstream, wanted, sources, options, announcer, cassette=cassette)
     result = result_in_thread(calling)
     if result.unanswered is not None:
         raise UnansweredError(result)
     return result
+
+
+def _sources_of(answers: Answers) -> AnswerSources:
+    if isinstance(answers, str | os.PathLike):
+        return AnswerSources(file=load_answers(Path(answers)))
+    if answers is None:
+        answers = {}
+    return AnswerSources(GivenAnswers(_pairs_of(answers, "answers")))
 
 
 def _pairs_of(values: Any, what: str) -> tuple[WrittenPair, ...]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from mrtr_cassette.core.drive.conversation import Answered, Conversation, LiveAsk
-from mrtr_cassette.core.drive.live_session import resumption
+from mrtr_cassette.core.drive.live_session import RequestOwner, resumption
 from mrtr_cassette.core.protocol.jsonrpc import Message
 from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.record.pushes import OpenPush
@@ -44,6 +44,17 @@ _REFUSED: Final = 400
 
 
 @dataclass(eq=False, slots=True)
+class _UnderWay:
+    """A request whose response is being read."""
+
+    steps: Conversation
+    reading: asyncio.Task[None]
+    supply: Supply | None
+    refusal: UpstreamError | None = None
+    """The server refused a posted answer for which it waits."""
+
+
+@dataclass(eq=False, slots=True)
 class LiveServer:
     """A live server."""
 
@@ -52,16 +63,9 @@ class LiveServer:
     headers: Headers = ()
     call_s: float | None = None
     head_s: float = _HEAD_S
-    _under_way: list[tuple[Conversation, asyncio.Task[None], Supply | None]] = field(
-        default_factory=list, init=False
-    )
-    """Exchanges: their conversations, and the tasks that read their responses."""
+    _under_way: list[_UnderWay] = field(default_factory=list, init=False)
     _beside: set[asyncio.Task[None]] = field(default_factory=set, init=False)
     """What reads listening streams, and the responses to posted answers."""
-    _refusals: dict[Conversation, UpstreamError] = field(
-        default_factory=dict, init=False
-    )
-    """Conversations whose posted answer the server refused."""
     _answering: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
     _posts: set[asyncio.Task[None]] = field(default_factory=set, init=False)
     """What posts answers; the server has taken them when these have ended."""
@@ -82,22 +86,28 @@ class LiveServer:
             UpstreamError: it did not end in time.
             BodyTooLargeError: a response is larger than what is kept.
         """
-        what = "nothing whole"
+        missing = "nothing whole"
         try:
             async with asyncio.timeout(self.call_s):
                 try:
                     await self._follow(steps, supply, told)
                 except asyncio.CancelledError:
-                    what = what if steps.task is None else "its task did not end"
-                    if (observation := steps.leave()) is not None:
-                        # The server is told that nobody waits for its task any more.
-                        with suppress(OSError, MrtrCassetteError):
-                            async with asyncio.timeout(_LEAVING_S):
-                                await self._read(observation, steps)
+                    if steps.task is not None:
+                        missing = "its task did not end"
+                    await self._leave(steps)
                     raise
         except TimeoutError:
-            reason = ValueError(f"{what} within {self.call_s:g} s")
+            reason = ValueError(f"{missing} within {self.call_s:g} s")
             raise UpstreamError(no_response(self.shown_as, reason)) from None
+
+    async def _leave(self, steps: Conversation) -> None:
+        """Tell the server that nobody waits for its task any more."""
+        observation = steps.leave()
+        if observation is None:
+            return
+        with suppress(OSError, MrtrCassetteError):
+            async with asyncio.timeout(_LEAVING_S):
+                await self._read(observation, steps)
 
     async def _follow(
         self, steps: Conversation, supply: Supply | None, told: Told | None
@@ -105,25 +115,29 @@ class LiveServer:
         while True:
             if steps.wait_s:
                 await asyncio.sleep(steps.wait_s)
-            if (observation := steps.next()) is None:
+            observation = steps.next()
+            if observation is None:
                 return
             await self._exchanged(observation, steps, supply)
             steps.responded(observation)
             if told is not None and steps.task is not None:
                 told(steps.task)
-            if supply is not None and (ask := steps.unanswered) is not None:
-                answer = await supply(ask)
-                if answer is not None:
-                    steps.answer(answer)
-                else:
-                    # The ask stands while the call is cancelled.
-                    supply = None
+            ask = steps.unanswered
+            if supply is None or ask is None:
+                continue
+            answer = await supply(ask)
+            if answer is not None:
+                steps.answer(answer)
+            else:
+                # The ask stays open while the call is cancelled.
+                supply = None
 
     async def _exchanged(
         self, observation: Observation, steps: Conversation, supply: Supply | None
     ) -> None:
         """Send a request, and read its response until that is of no interest any more."""
-        reading = self._begin(observation, steps, supply)
+        under_way = self._begin(observation, steps, supply)
+        reading = under_way.reading
         try:
             if steps.leaving.may_be_at_once:
                 await asyncio.wait({reading}, timeout=self.head_s)
@@ -131,7 +145,7 @@ class LiveServer:
             await asyncio.wait({reading})
         finally:
             reading.cancel()
-        error: BaseException | None = self._refusals.pop(steps, None)
+        error: BaseException | None = under_way.refusal
         if not reading.cancelled():
             error = reading.exception()
         if isinstance(error, OSError):
@@ -151,7 +165,7 @@ class LiveServer:
         if observation is None:
             return None
         begun = asyncio.Event()
-        reading = self._begin(observation, steps, supply, begun)
+        reading = self._begin(observation, steps, supply, begun).reading
         self._keep(reading)
         waiting = asyncio.ensure_future(begun.wait())
         either: set[asyncio.Future[Any]] = {reading, waiting}
@@ -204,12 +218,12 @@ class LiveServer:
         steps: Conversation,
         supply: Supply | None,
         begun: asyncio.Event | None = None,
-    ) -> asyncio.Task[None]:
+    ) -> _UnderWay:
         reading = asyncio.ensure_future(self._read(observation, steps, begun))
-        exchange = (steps, reading, supply)
-        self._under_way.append(exchange)
-        reading.add_done_callback(lambda _: self._under_way.remove(exchange))
-        return reading
+        under_way = _UnderWay(steps, reading, supply)
+        self._under_way.append(under_way)
+        reading.add_done_callback(lambda _: self._under_way.remove(under_way))
+        return under_way
 
     async def _read(
         self,
@@ -225,8 +239,8 @@ class LiveServer:
                 begun.set()
             self._came(observation, steps)
             await self._show(response, observation, steps)
-        while (rest := resumption(observation)) is not None:
-            request, after_s = rest
+        while (resumed := resumption(observation)) is not None:
+            request, after_s = resumed
             await asyncio.sleep(after_s)
             with closing(await self._sent(request)) as response:
                 if not is_event_stream(passed_headers(response.headers)):
@@ -262,9 +276,9 @@ class LiveServer:
 
     def _stop_reading(self) -> None:
         """Leave the responses that are of no interest any more."""
-        for steps, reading, _ in self._under_way:
-            if steps.is_over:
-                reading.cancel()
+        for under_way in self._under_way:
+            if under_way.steps.is_over:
+                under_way.reading.cancel()
 
     async def _pushed(self, push: OpenPush, steps: Conversation) -> None:
         async with self._answering:
@@ -299,18 +313,24 @@ class LiveServer:
         except OSError as error:
             problem = no_response(self.shown_as, error)
         owner = steps.session.responded(posted)
-        for conversation, reading, _ in self._under_way:
-            if (
-                problem is not None
-                and conversation is owner
-                and reading not in self._beside
-            ):
-                self._refusals[conversation] = UpstreamError(problem)
-                reading.cancel()
+        if problem is not None and owner is not None:
+            self._fail(owner, UpstreamError(problem))
+
+    def _fail(self, owner: RequestOwner, refusal: UpstreamError) -> None:
+        """Let a call fail whose response waits for the refused answer."""
+        for under_way in self._under_way:
+            is_beside = under_way.reading in self._beside
+            if under_way.steps is owner and not is_beside:
+                under_way.refusal = refusal
+                under_way.reading.cancel()
 
     async def _supplied(self) -> Observation | None:
-        for steps, _, supply in self._under_way:
-            if supply is not None and (ask := steps.unanswered) is not None:
-                answer = await supply(ask)
-                return None if answer is None else steps.answer(answer)
+        """Get an answer for the first conversation that waits for one, and take it."""
+        for under_way in self._under_way:
+            ask = under_way.steps.unanswered
+            if under_way.supply is not None and ask is not None:
+                answer = await under_way.supply(ask)
+                if answer is None:
+                    return None
+                return under_way.steps.answer(answer)
         return None

@@ -22,10 +22,10 @@ from mrtr_cassette.core.cassette.recorded import (
 )
 from mrtr_cassette.core.cassette.texts import combine_cassettes
 from mrtr_cassette.core.cassette.transports import origin_of, over_http
-from mrtr_cassette.core.replay.diagnosis import Miss
+from mrtr_cassette.core.replay.diagnosis import Harmless, Miss
 from mrtr_cassette.core.replay.order import History, Repeat
 from mrtr_cassette.core.replay.player import Play, Player
-from mrtr_cassette.core.replay.reply import Delivery, Refusal
+from mrtr_cassette.core.replay.reply import Delivery, Refusal, Sending
 from mrtr_cassette.core.report.events import (
     asked_by_push_event,
     harmless_event,
@@ -73,28 +73,34 @@ async def replaying(
     announcer = Announcer(options.log, admin.listeners(on_event), options.terms)
     cassette, server = load_server(path, over_http, options, announcer, clock)
     player = server.player
-    try:
-        upstream = urlsplit(cassette.upstream)
-    except ValueError as error:
-        raise damaged(cassette.path, "/upstream", f"no URL: {error}") from None
-    query = f"?{upstream.query}" if upstream.query else ""
+    place = _place_of(cassette)
+    origin = origin_of(cassette)
+    for entry in player.entries:
+        if entry.exchange.response is not None:
+            origin.learn(entry.matched.request, entry.exchange.response)
     with listening(options) as listener:
-        # What stands in the cassette may be anything; what is no URL is percent-encoded.
-        url = listener.url(quote(f"{upstream.path or '/'}{query}", safe=punctuation))
-        origin = origin_of(cassette)
-        for entry in player.entries:
-            if entry.exchange.response is not None:
-                origin.learn(entry.matched.request, entry.exchange.response)
-        own = OwnOrigin(server.handle, origin, listener.url(""))
-        async with admin.serving(
-            own.handle, listener, announcer, drain_s=drain_s
-        ) as admin_url:
+        url = listener.url(place)
+        served = OwnOrigin(server.handle, origin, listener.url(""))
+        serving = admin.serving(served.handle, listener, announcer, drain_s=drain_s)
+        async with serving as admin_url:
             shown = player.redacted(url)
             session = ReplaySession(
                 url, shown, path, cassette, player, options.terms, admin_url
             )
-            session.elsewhere = own.elsewhere
+            session.elsewhere = served.elsewhere
             yield session
+
+
+def _place_of(cassette: Cassette) -> str:
+    """Return path and query of the recorded server, percent-encoded where that is needed."""
+    try:
+        upstream = urlsplit(cassette.upstream)
+    except ValueError as error:
+        raise damaged(cassette.path, "/upstream", f"no URL: {error}") from None
+    place = upstream.path or "/"
+    if upstream.query:
+        place = f"{place}?{upstream.query}"
+    return quote(place, safe=punctuation)
 
 
 def load_server(
@@ -111,13 +117,17 @@ def load_server(
     """
     paced = options.pace == "recorded"
     with cassettes.without_collection():
-        paths = [path, *map(location, options.beside)]
-        cassette = over(combine_cassettes([*map(cassettes.load_cassette, paths)]))
+        loaded = [cassettes.load_cassette(path)]
+        for beside in options.beside:
+            loaded.append(cassettes.load_cassette(location(beside)))
+        cassette = over(combine_cassettes(loaded))
         player = player_of(cassette, options, paced=paced, stateless=options.stateless)
         player.poll_interval = options.poll_interval
         player.adds_to = str(path)
-    asks = pushed_asks(cassette.interactions) if announcer.listeners else {}
-    return cassette, ReplayServer(player, announcer, paced, clock, asks)
+    server = ReplayServer(player, announcer, paced, clock)
+    if announcer.listeners:
+        server.pushed_asks = pushed_asks(cassette.interactions)
+    return cassette, server
 
 
 def player_of(
@@ -142,8 +152,8 @@ class ReplayServer:
 
     Attributes:
         paced: event streams keep the recorded rhythm.
-        pushed_asks: what was pushed, by the exchange in whose response it stands; none where nobody
-            wants to be told.
+        pushed_asks: what was pushed, by the exchange in whose response it is; empty if nobody wants
+            to be told.
         arrival: set when the next request has got its reply; None while nobody waits for one.
         silence_s: seconds without a request after which a notification is waited for no more.
     """
@@ -167,13 +177,16 @@ class ReplayServer:
         elif isinstance(decision, Miss):
             await self._miss(request, decision, downstream)
         else:
-            self.announcer.tell(harmless_event, decision)
-            if decision.body and self.player.respond_on_stream(request, decision.body):
-                await self.accept(downstream)
-            else:
-                await downstream.send_whole(
-                    decision.status, decision.headers, decision.body
-                )
+            await self._harmless(request, decision, downstream)
+
+    async def _harmless(
+        self, request: Request, reply: Harmless, downstream: Downstream
+    ) -> None:
+        self.announcer.tell(harmless_event, reply)
+        if reply.body and self.player.respond_on_stream(request, reply.body):
+            await self.accept(downstream)
+        else:
+            await downstream.send_whole(reply.status, reply.headers, reply.body)
 
     async def play(self, play: Play, downstream: Downstream) -> None:
         """Answer a request with what was recorded for it."""
@@ -198,13 +211,14 @@ class ReplayServer:
         is_accepted = delivery.reply.end is End.COMPLETE
         if play.patience_s is not None and is_accepted:
             # The connection on which the call was accepted is free for the next request.
-            waiting = asyncio.create_task(self._respond_on_stream(play))
+            responding = self._respond_on_stream(play, play.patience_s)
+            waiting = asyncio.create_task(responding)
             self._waiting.add(waiting)
             waiting.add_done_callback(self._waiting.discard)
 
-    async def _respond_on_stream(self, play: Play) -> None:
+    async def _respond_on_stream(self, play: Play, patience_s: float) -> None:
         """Give an accepted call without a recorded response its miss in the end, over HTTP+SSE."""
-        body = await self._miss_in_the_end(play, play.patience_s or 0.0)
+        body = await self._miss_in_the_end(play, patience_s)
         if body is not None and self.player.respond_on_stream(play.request, body):
             self._wake()
 
@@ -215,9 +229,9 @@ class ReplayServer:
         """
         await self.clock.sleep(patience_s)
         miss = self.player.waited_in_vain(play)
-        return (
-            None if miss is None else error_body(self._tell_miss(miss), play.caller_id)
-        )
+        if miss is None:
+            return None
+        return error_body(self._tell_miss(miss), play.caller_id)
 
     async def _hold_open(self, play: Play, downstream: Downstream) -> None:
         """Wait for a client to leave; a call without a recorded response gets a miss in the end."""
@@ -287,9 +301,9 @@ class ReplayServer:
     async def _send(self, delivery: Delivery, downstream: Downstream) -> End:
         """Send a response as it becomes due; return how it ends."""
         started = self.clock.now()
-        asks = self.pushed_asks.get(delivery.entry.exchange, ())
         downstream.begin(delivery.reply.status, delivery.headers)
-        is_head_sent = is_event_sent = False
+        is_head_sent = False
+        is_event_sent = False
         while not isinstance(step := delivery.next(), End):
             if step is None or (self.paced and not is_head_sent):
                 # The head does not wait for the first part.
@@ -298,7 +312,8 @@ class ReplayServer:
             if step is None:
                 await self._arrival(delivery)
                 is_event_sent = False
-            elif isinstance(step, Refusal):
+                continue
+            if isinstance(step, Refusal):
                 body = error_body(self._report(step.miss), step.id)
                 await self._send_message(
                     body, delivery, downstream, is_last=step.is_last
@@ -309,18 +324,25 @@ class ReplayServer:
                     await self.clock.sleep(max(0.0, step.at_ms / 1000 - elapsed))
                 elif step.responds and is_event_sent:
                     await self.clock.sleep(_APART_S)
+                await self._send_part(step, delivery, downstream)
                 is_event_sent = True
-                await downstream.send(step.raw, is_last=step.is_last)
-                # A response may wait for it.
-                self._wake()
-                for ask in [each for each in asks if each.request.piece in step.pieces]:
-                    self.announcer.tell(asked_by_push_event, ask)
-            if step is not None and step.is_last:
+            if step.is_last:
                 return End.COMPLETE
         await downstream.send(is_last=step is End.COMPLETE)
         if step is End.BROKEN:
             downstream.break_off()
         return step
+
+    async def _send_part(
+        self, part: Sending, delivery: Delivery, downstream: Downstream
+    ) -> None:
+        """Send a part of a response, and tell of what it asks."""
+        await downstream.send(part.raw, is_last=part.is_last)
+        # A response may wait for it.
+        self._wake()
+        for ask in self.pushed_asks.get(delivery.entry.exchange, ()):
+            if ask.request.piece in part.pieces:
+                self.announcer.tell(asked_by_push_event, ask)
 
     async def _send_message(
         self,
@@ -331,12 +353,10 @@ class ReplayServer:
         is_last: bool,
     ) -> None:
         """Send a message of our own on a stream of events or lines."""
-        framing = (
-            b"%b\n"
-            if delivery.entry.matched.request.is_line
-            else b"event: message\ndata: %b\n\n"
-        )
-        await downstream.send(framing % message, is_last=is_last)
+        framed = b"event: message\ndata: " + message + b"\n\n"
+        if delivery.entry.matched.request.is_line:
+            framed = message + b"\n"
+        await downstream.send(framed, is_last=is_last)
 
     async def _arrival(self, delivery: Delivery) -> None:
         """Wait until a request has come, or an event was sent, as a part may wait for it.
@@ -346,10 +366,13 @@ class ReplayServer:
         """
         if self.arrival is None:
             self.arrival = asyncio.Event()
-        notification, is_behind = delivery.missing_notification, delivery.is_behind
-        is_bounded = is_behind or notification is not None
+        notification = delivery.missing_notification
+        is_behind = delivery.is_behind
+        seconds = None
+        if is_behind or notification is not None:
+            seconds = self.silence_s
         try:
-            async with asyncio.timeout(self.silence_s if is_bounded else None):
+            async with asyncio.timeout(seconds):
                 await self.arrival.wait()
         except TimeoutError:
             if notification is not None:

@@ -83,10 +83,13 @@ def check_selection(paths: Sequence[Location], only: Collection[str]) -> None:
     Raises:
         UsageError: it fits none.
     """
+    if not only:
+        return
     interactions: list[RecordedInteraction] = []
-    for path in paths if only else ():
+    for path in paths:
         cassette = load_if_readable(path)
-        interactions += cassette.interactions if cassette else ()
+        if cassette is not None:
+            interactions += cassette.interactions
     if interactions:
         check_patterns(interactions, tuple(only))
 
@@ -101,36 +104,44 @@ async def verify_cassette(
         CassetteError: the cassette can't be read, or not be sent over the server's transport.
         UpstreamError: the command can't be run, or does not listen.
     """
-    return await _held(load(read_file(path), str(path)), upstream, options)
+    cassette = load(read_file(path), str(path))
+    return await _verify(cassette, upstream, options)
 
 
-async def _held(
+async def _verify(
     cassette: Cassette,
     upstream: str | Sequence[str],
     options: VerifyOptions,
     accepts: Accepts | None = None,
 ) -> Verification:
+    """Repeat a cassette's conversations with a live server, and compare."""
     options.check_secrets()
     found = _Found(read_rules(options.ignore, options.ignore_from, options.learn))
     recorded = rejoined(_as_sent(cassette, upstream))
     is_old = is_over_old_transport(cassette)
-    can_be_taken = _takes_changes(cassette, upstream)
+    is_piped = is_old or is_on_pipes(upstream)
+    redaction = cassette.redaction or BUILT_IN
     shown = ""
-    for plan in _plans(
-        recorded, upstream, options, is_piped=is_old or is_on_pipes(upstream)
-    ):
-        reached = reaching(upstream, options, cassette.redaction or BUILT_IN, cassette)
+    for plan in _plans(recorded, upstream, options, is_piped=is_piped):
+        reached = reaching(upstream, options, redaction, cassette)
         async with reached as target, AsyncExitStack() as stack:
             shown = target.command or target.name
             part = replace(recorded, interactions=_interactions_of(plan))
             verifier = _verifier(part, target, options, found.rules, accepts)
-            server = _over_lines(target) if is_old else target
+            if is_old:
+                server = _over_lines(target)
+            else:
+                server = target
             run = _Run(verifier, server, options, stack, found)
-            found.verified += await run.all(plan)
+            found.verified += await run.repeat_all(plan)
             _check_path(found.verified, target, shown)
     if options.learn is not None:
         _keep_learned(Path(options.learn), found.places)
     verified = tuple(sorted(found.verified, key=lambda interaction: interaction.number))
+    proposed: Sequence[Proposal] = ()
+    # What came over another transport can't be in the cassette.
+    if _takes_changes(cassette, upstream):
+        proposed = proposals(cassette, verified)
     return Verification(
         cassette.path,
         shown,
@@ -138,31 +149,36 @@ async def _held(
         frozenset(options.fail_on),
         tuple(found.places),
         untried=tuple(found.untried),
-        # What came over another transport can't stand in the cassette.
-        proposed=tuple(proposals(cassette, verified)) if can_be_taken else (),
+        proposed=tuple(proposed),
         varying=tuple(found.varying),
     )
 
 
 def _takes_changes(cassette: Cassette, upstream: str | Sequence[str]) -> bool:
-    """Tell whether responses of a live server can stand in a cassette.
+    """Tell whether responses of a live server can become part of a cassette.
 
     A session over HTTP has streams and an end that pipes have not.
     """
-    if is_on_pipes(upstream) is (cassette.transport == "stdio"):
+    is_piped = is_on_pipes(upstream)
+    if is_piped is (cassette.transport == "stdio"):
         return True
-    exchanges = [
-        each for interaction in cassette.interactions for each in interaction.own
-    ]
-    has_session = any(session_of(exchange.request) for exchange in exchanges)
-    return is_on_pipes(upstream) and not has_session
+    return is_piped and not _has_session(cassette)
+
+
+def _has_session(cassette: Cassette) -> bool:
+    for interaction in cassette.interactions:
+        if any(session_of(exchange.request) for exchange in interaction.own):
+            return True
+    return False
 
 
 def _as_sent(cassette: Cassette, upstream: str | Sequence[str]) -> Cassette:
     """Return a cassette as one of the transport of a live server."""
     if is_over_old_transport(cassette):
         return over_lines(cassette)
-    return over_pipes(cassette) if is_on_pipes(upstream) else over_http(cassette)
+    if is_on_pipes(upstream):
+        return over_pipes(cassette)
+    return over_http(cassette)
 
 
 def _plans(
@@ -187,13 +203,17 @@ def _check_path(
     verified: Sequence[VerifiedInteraction], target: Target, shown: str
 ) -> None:
     """Make sure that the server has something at the path: that not all is 404."""
-    sent = [interaction for interaction in verified if interaction.verdict != "skipped"]
-    last = [
-        interaction.pairs[-1].live.response for interaction in sent if interaction.pairs
-    ]
-    statuses = {response.status for response in last if response is not None}
-    are_unreached = all(interaction.verdict == "not-reached" for interaction in sent)
-    if are_unreached and statuses == {NOT_FOUND}:
+    statuses = set()
+    for interaction in verified:
+        if interaction.verdict == "skipped":
+            continue
+        if interaction.verdict != "not-reached":
+            return
+        if interaction.pairs:
+            response = interaction.pairs[-1].live.response
+            if response is not None:
+                statuses.add(response.status)
+    if statuses == {NOT_FOUND}:
         raise nothing_at(target.path, shown, is_started=target.command is not None)
 
 
@@ -221,9 +241,10 @@ def _over_lines(target: Target) -> Target:
     """Return how a server that may speak HTTP+SSE is reached by lines."""
     if target.is_on_pipes:
         return target
-    connecting, headers = target.connecting, target.given.headers
-    connected = over_old_transport(connecting, target.path, target.origin, headers)
-    return replace(target, connecting=connected, is_on_pipes=True)
+    connecting = over_old_transport(
+        target.connecting, target.path, target.origin, target.given.headers
+    )
+    return replace(target, connecting=connecting, is_on_pipes=True)
 
 
 def _keep_learned(path: Path, places: Sequence[tuple[str, Learned]]) -> None:
@@ -247,18 +268,22 @@ def _keep_learned(path: Path, places: Sequence[tuple[str, Learned]]) -> None:
 
 @dataclass(eq=False, slots=True)
 class _Found:
-    """What the runs of one verification share: rules, and what came of it so far."""
+    """What a verification has found so far; all its runs add to it."""
 
     rules: list[IgnoredPlaces]
+    """The places that don't count, with those that were learned."""
     verified: list[VerifiedInteraction] = field(default_factory=list)
     places: list[tuple[str, Learned]] = field(default_factory=list)
+    """What was learned, with the call's name."""
     untried: dict[str, None] = field(default_factory=dict)
+    """The calls that were not made once more, as they may change something."""
     varying: dict[str, None] = field(default_factory=dict)
+    """Pointers at which two calls differed."""
 
 
 @dataclass(eq=False, slots=True)
 class _Run:
-    """A run of the recorder and its live server, while they are compared."""
+    """Repeats what one run of the recorder recorded, with a live server."""
 
     verifier: Verifier
     target: Target
@@ -266,54 +291,64 @@ class _Run:
     stack: AsyncExitStack
     found: _Found
     servers: dict[str, LiveServer] = field(default_factory=dict, init=False)
+    """By session; over HTTP one server has them all."""
     listening: list[Repeated] = field(default_factory=list, init=False)
 
-    async def _server(self, each: Planned) -> LiveServer:
-        key = each.session if self.target.is_on_pipes else ""
+    async def _server(self, call: Planned) -> LiveServer:
+        target = self.target
+        key = call.session if target.is_on_pipes else ""
         if key not in self.servers:
-            connected = self.target.connecting(self.verifier.was_given)
+            connected = target.connecting(self.verifier.was_given)
             upstream = await self.stack.enter_async_context(connected)
-            target, seconds = self.target, float(self.options.timeout)
+            seconds = float(self.options.timeout)
             server = LiveServer(upstream, target.origin, target.given.headers, seconds)
             self.stack.push_async_callback(server.close)
             self.servers[key] = server
         return self.servers[key]
 
-    async def all(self, plan: Sequence[Planned]) -> list[VerifiedInteraction]:
+    async def repeat_all(self, plan: Sequence[Planned]) -> list[VerifiedInteraction]:
         """Repeat the conversations of the run, and return what came of those that are compared."""
-        repeated = [await self.one(each) for each in plan]
+        verified = []
+        for call in plan:
+            interaction = await self._repeat(call)
+            if interaction is not None:
+                verified.append(interaction)
         for server in self.servers.values():
             await server.close()
-        verified = [each for each in repeated if each is not None]
-        verified += [self.verifier.ended(each) for each in self.listening]
-        return [each for each in verified if not each.planned.is_brought]
+        for repeated in self.listening:
+            verified.append(self.verifier.ended(repeated))
+        return [
+            interaction
+            for interaction in verified
+            if not interaction.planned.is_brought
+        ]
 
-    async def one(self, each: Planned) -> VerifiedInteraction | None:
+    async def _repeat(self, call: Planned) -> VerifiedInteraction | None:
         """Repeat one conversation; a listening stream is verified at the end."""
         try:
-            server = await self._server(each)
-            if not await server.asked(partial(self.verifier.awaits, each)):
-                self.verifier.give_up(each)
-            tools = self.verifier.tools_for(each)
+            server = await self._server(call)
+            if not await server.asked(partial(self.verifier.awaits, call)):
+                self.verifier.give_up(call)
+            tools = self.verifier.tools_for(call)
             if tools is not None:
                 await server.follow(tools)
-            repeated = self.verifier.begin(each)
+            repeated = self.verifier.begin(call)
             if isinstance(repeated, VerifiedInteraction):
                 return repeated
-            if each.part == "listening":
+            if call.part == "listening":
                 repeated.stream = await server.listen(repeated.conversation)
                 self.listening.append(repeated)
                 return None
             await server.follow(repeated.conversation)
-            await server.asked(partial(self.verifier.awaits_more, each))
+            await server.asked(partial(self.verifier.awaits_more, call))
             verified = self.verifier.ended(repeated)
-            if each.is_brought or verified.verdict in ("skipped", "not-reached"):
+            if call.is_brought or verified.verdict in ("skipped", "not-reached"):
                 return verified
-            return await self._called_again(server, verified)
+            return await self._look_closer(server, verified)
         except (UpstreamError, BodyTooLargeError, CassetteError) as error:
-            return self.verifier.failed(each, str(error))
+            return self.verifier.failed(call, str(error))
 
-    async def _called_again(
+    async def _look_closer(
         self, server: LiveServer, first: VerifiedInteraction
     ) -> VerifiedInteraction:
         """Find what differs by itself; a call that changes nothing is made once more for that."""
@@ -330,37 +365,40 @@ class _Run:
         elif learns and first.planned.call.method == CALL_TOOL:
             self.found.untried[call_name(first.planned.call)] = None
         places = learned(first, again, ignored_in(self.found.rules, first.planned.call))
-        return self._learned(first, places) if learns else self._noted(first, places)
+        if learns:
+            return self._learned(first, places)
+        self._note(first, places)
+        return first
 
-    def _noted(
-        self, first: VerifiedInteraction, places: Sequence[Learned]
-    ) -> VerifiedInteraction:
+    def _note(self, first: VerifiedInteraction, places: Sequence[Learned]) -> None:
         """Note where two calls differ, of what differs from the recording."""
         differing = {change.pointer for _, change in first.changes}
         for place in places:
             is_varying = place.is_unstable and place.reason is None
             if is_varying and place.pointer.partition(WORD)[0] in differing:
                 self.found.varying[place.pointer] = None
-        return first
 
     def _learned(
         self, first: VerifiedInteraction, places: Sequence[Learned]
     ) -> VerifiedInteraction:
         """Leave out from now on what has been learned."""
         name = call_name(first.planned.call)
-        known = self.found.places
-        known += [(name, place) for place in places if (name, place) not in known]
-        pointers = tuple(place.pointer for place in places if place.reason is None)
-        refused = [
-            place.reason for place in places if place.is_unstable and place.reason
-        ]
+        pointers = []
+        refused = None
+        for place in places:
+            if (name, place) not in self.found.places:
+                self.found.places.append((name, place))
+            if place.reason is None:
+                pointers.append(place.pointer)
+            elif place.is_unstable:
+                refused = refused or place.reason
         if pointers:
-            self.found.rules.append(IgnoredPlaces(name, pointers))
+            self.found.rules.append(IgnoredPlaces(name, tuple(pointers)))
             # What has been learned doesn't count in this conversation either.
             first = self.verifier.verified_again(first)
-        return (
-            replace(first, verdict="unstable", reason=refused[0]) if refused else first
-        )
+        if refused:
+            return replace(first, verdict="unstable", reason=refused)
+        return first
 
 
 def differences_of(
@@ -383,24 +421,31 @@ def differences_of(
         UsageError: what is ignored can't be read.
     """
     recorded = load_cassette(path)
-    made = replace(repeated or replace(recorded, interactions=()), path="this run")
+    if repeated is None:
+        repeated = replace(recorded, interactions=())
+    made = replace(repeated, path="this run")
     rules = read_rules(options.ignore, options.ignore_from, options.learn)
-    ignored_for = partial(ignored_in, rules)
-    comparison = held_to(recorded, made, ignored_for, is_part=is_part)
-    differing = [each for each in comparison.interactions if each.mark != "="]
-    if is_open:
-        calls = {each.number for each in recorded.interactions if _is_request(each)}
-        differing = [
-            each for each in differing if each.mark != "-" or each.recorded in calls
-        ]
-    verdicts = {each.verdict for each in differing}
-    fails = verdicts.intersection(options.fail_on) if options.fail_on else verdicts
-    return held_text(comparison, options.terms) if fails else None
+    comparison = held_to(recorded, made, partial(ignored_in, rules), is_part=is_part)
+    not_due = _numbers_without_request(recorded) if is_open else set()
+    verdicts = set()
+    for compared in comparison.interactions:
+        is_missing = compared.mark == "-"
+        if compared.mark == "=" or (is_missing and compared.recorded in not_due):
+            continue
+        verdicts.add(compared.verdict)
+    if options.fail_on:
+        verdicts.intersection_update(options.fail_on)
+    return held_text(comparison, options.terms) if verdicts else None
 
 
-def _is_request(interaction: RecordedInteraction) -> bool:
-    message = interaction.exchanges[0].call.message
-    return message is not None and message.kind is Kind.REQUEST
+def _numbers_without_request(cassette: Cassette) -> set[int]:
+    """Return the numbers of the interactions that begin with no JSON-RPC request."""
+    numbers = set()
+    for interaction in cassette.interactions:
+        message = interaction.exchanges[0].call.message
+        if message is None or message.kind is not Kind.REQUEST:
+            numbers.add(interaction.number)
+    return numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -439,9 +484,11 @@ async def update_cassette(
             hint="verify it over that one, or record it again",
         )
     accepts = accepting(cassette, choose)
-    verification = await _held(cassette, upstream, options, accepts)
+    verification = await _verify(cassette, upstream, options, accepts)
     proposed = verification.proposed
-    chosen = tuple(choose(proposed)) if proposed else ()
+    chosen: tuple[Proposal, ...] = ()
+    if proposed:
+        chosen = tuple(choose(proposed))
     if chosen:
         if read_file(path) != data:
             raise CassetteError(
