@@ -18,7 +18,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.transports import over_pipes
@@ -73,6 +73,8 @@ from mrtr_cassette.shell.runs.sessions import (
 if TYPE_CHECKING:
     from mrtr_cassette.shell.pipes.processes import ServerProcess
 
+T = TypeVar("T")
+
 _PREDECESSOR_S: Final = 5.0
 """Seconds to wait for the end of a recorder that the same client started before."""
 _WITHIN_S: Final = 10.0
@@ -109,9 +111,9 @@ class StartingClient:
     def _is_recent(self, path: Path) -> bool:
         if not path.exists():
             return False
-        return (
-            self.within_s is None or time.time() - path.stat().st_mtime < self.within_s
-        )
+        if self.within_s is None:
+            return True
+        return time.time() - path.stat().st_mtime < self.within_s
 
     def continues(self, cassette: Location) -> bool:
         """Tell whether this start belongs to a cassette that the last one recorded."""
@@ -191,18 +193,20 @@ def client_sha256() -> str | None:
             parent, started, command = look_up(number)
         except (OSError, ValueError, IndexError, subprocess.CalledProcessError):
             return None
-        name = command.strip().partition(" ")[0].rpartition("/")[2].removeprefix("-")
-        if name in _SHELLS:
-            # In a script, other commands come before or after.
-            passes_on = command.count(arguments) == 1 and command.rstrip().endswith(
-                arguments
-            )
-            if not passes_on:
+        program = command.strip().partition(" ")[0].rpartition("/")[2].removeprefix("-")
+        if program in _SHELLS:
+            if not _has_only(arguments, command):
                 return None
-        elif name not in _WRAPPERS or arguments not in command:
+        elif program not in _WRAPPERS or arguments not in command:
             return sha256_of(f"{number} {started}")
         number = parent
     return None
+
+
+def _has_only(arguments: str, command: str) -> bool:
+    """Tell whether a shell runs nothing but our command, which has these arguments."""
+    # In a script, other commands come before or after.
+    return command.count(arguments) == 1 and command.rstrip().endswith(arguments)
 
 
 def _from_proc(number: int) -> tuple[int, str, str]:
@@ -215,14 +219,14 @@ def _from_proc(number: int) -> tuple[int, str, str]:
 
 
 def _from_ps(number: int) -> tuple[int, str, str]:
-    shown = subprocess.run(  # noqa: S603
+    listed = subprocess.run(  # noqa: S603
         ["/bin/ps", "-o", "ppid=,lstart=,command=", "-p", str(number)],
         capture_output=True,
         text=True,
         check=True,
         env={**os.environ, "LC_ALL": "C"},
-    ).stdout
-    parent, *started, command = shown.split(None, 6)
+    )
+    parent, *started, command = listed.stdout.split(None, 6)
     return int(parent), " ".join(started), command
 
 
@@ -267,10 +271,7 @@ async def record_pipe(
             options = replace(options, existing="append")
     with cassettes.without_collection():
         earlier = check_output(output, options)
-    rules = rules_of_both(earlier, options.redaction)
-    shown = shown_by(rules, Given(secrets=options.secrets))(
-        shown_command(command, rules)
-    )
+    shown = _shown(command, earlier, options)
     player = None
     if plays and earlier is not None:
         _check_transport(earlier, named)
@@ -278,25 +279,36 @@ async def record_pipe(
         player = player_of(over_pipes(earlier), options, given_to(command), strict=True)
         player.recording = replace(player.recording, upstream=shown)
     announcer = Announcer(options.log, heard_by(on_event), options.terms)
-    server = RecordedServer(
-        shown, "stdio", client.sha256 if client is not None else None
-    )
+    client_name = None if client is None else client.sha256
+    server = RecordedServer(shown, "stdio", client_name)
+    process = _ServerCommand(command, cwd)
     async with told_to_end() as told:
         with journaling(output, options, announcer, earlier, player, server) as session:
             began(session)
-            if earlier is not None and player is not None:
-                code = await _append(
-                    session, earlier, player, command, cwd, told, options=options
-                )
+            if player is None:
+                code = await _record(session, process, told)
             else:
-                code = await _record(session, command, cwd, told)
-    if (
-        client is not None
-        and session.published is not None
-        and session.published.is_same
-    ):
+                code = await _append(session, player, process, told, options)
+    is_same = session.published is not None and session.published.is_same
+    if client is not None and is_same:
         client.note("kept", output)
     return session, code
+
+
+class _ServerCommand(NamedTuple):
+    """Starts a server, in a folder or in our own."""
+
+    arguments: Sequence[str]
+    cwd: Path | None
+
+
+def _shown(
+    command: Sequence[str], earlier: Cassette | None, options: RecordOptions
+) -> str:
+    """Return the command without secrets."""
+    rules = rules_of_both(earlier, options.redaction)
+    without_secrets = shown_by(rules, Given(secrets=options.secrets))
+    return without_secrets(shown_command(command, rules))
 
 
 def _check_transport(earlier: Cassette, named: str) -> None:
@@ -314,12 +326,9 @@ def _check_transport(earlier: Cassette, named: str) -> None:
 
 async def _append(
     session: RecordSession,
-    earlier: Cassette,
     player: Player,
-    command: Sequence[str],
-    cwd: Path | None,
+    process: _ServerCommand,
     told: asyncio.Event,
-    *,
     options: RecordOptions,
 ) -> int:
     """Play a cassette, and record what it lacks; return the server's exit code, if it has one."""
@@ -327,8 +336,14 @@ async def _append(
     from mrtr_cassette.shell.pipes.upstream import pipe_upstream
     from mrtr_cassette.shell.runs.recording import Appender, Relay
 
-    longest = session.recorder.largest_body
-    upstream = pipe_upstream(command, longest, session.recorder.was_given, told, cwd)
+    earlier = session.base
+    if earlier is None:
+        raise AssertionError("unreachable because a player plays a cassette")
+    recorder = session.recorder
+    longest = recorder.largest_body
+    upstream = pipe_upstream(
+        process.arguments, longest, recorder.was_given, told, process.cwd
+    )
     async with session.finishing(), upstream as live:
         relay = Relay(live, session.url, (), session)
         ignored_for = ignoring(options.ignore, options.ignore_from)
@@ -340,18 +355,17 @@ async def _append(
 
 
 async def _record(
-    session: RecordSession,
-    command: Sequence[str],
-    cwd: Path | None,
-    told: asyncio.Event,
+    session: RecordSession, process: _ServerCommand, told: asyncio.Event
 ) -> int:
     """Record all that passes; return the server's exit code."""
     from mrtr_cassette.shell.pipes.processes import server_process
 
-    with server_process(command, session.recorder.was_given, cwd) as server:
+    was_given = session.recorder.was_given
+    with server_process(process.arguments, was_given, process.cwd) as server:
         code = await _PipedRecorder(session, server).run(told)
     if not session.outcomes.errors and not session.outcomes.has_success:
-        session.failure = f"{command[0]!r} ended with {code} and answered nothing"
+        program = process.arguments[0]
+        session.failure = f"{program!r} ended with {code} and answered nothing"
     return code
 
 
@@ -528,40 +542,23 @@ class ClientStarts:
     @property
     def outcome(self) -> RunOutcome:
         """What all starts came to so far."""
+        combined = RunOutcome()
+        if self.base is not None:
+            interactions = len(self.base.interactions)
+            combined = RunOutcome(unplayed=range(1, interactions + 1))
         starts = self._starts() if self._last is None else self._last
-        unplayed = set(
-            range(1, 1 + (0 if self.base is None else len(self.base.interactions)))
-        )
-        unused: set[tuple[str, str]] | None = None
-        after_other_writes: set[int] = set()
         for start in starts:
-            after_other_writes.update(start.after_other_writes)
-            if start.unplayed is not None:
-                unplayed.intersection_update(start.unplayed)
-            if start.unused is not None:
-                unused = set(start.unused).intersection(
-                    start.unused if unused is None else unused
-                )
-        return RunOutcome(
-            misses=[miss for start in starts for miss in start.misses],
-            played=sum(start.played for start in starts),
-            unplayed=sorted(unplayed),
-            after_other_writes=sorted(after_other_writes),
-            unreachable=sum(start.unreachable for start in starts),
-            unrecorded=[text for start in starts for text in start.unrecorded],
-            problem=next((start.problem for start in starts if start.problem), None),
-            objection=next(
-                (start.objection for start in starts if start.objection), None
-            ),
-            unused=None if unused is None else sorted(unused),
-        )
+            combined = _both(combined, start)
+        if combined.unplayed is None:
+            return replace(combined, unplayed=())
+        return combined
 
     def _starts(self) -> list[RunOutcome]:
-        # The last word of each process counts.
-        told = dict(
-            json.loads(line) for line in self._outcomes.read_bytes().splitlines()
-        )
-        return [_outcome_from(data) for data in told.values()]
+        last = {}
+        for line in self._outcomes.read_bytes().splitlines():
+            process, outcome = json.loads(line)
+            last[process] = outcome
+        return [_outcome_from(outcome) for outcome in last.values()]
 
     def recorded(self) -> Cassette | None:
         """Return the cassette as it is by now."""
@@ -586,6 +583,33 @@ class ClientStarts:
         self._last = starts
 
 
+def _both(first: RunOutcome, second: RunOutcome) -> RunOutcome:
+    """Return what two starts came to together."""
+    after_other_writes = {*first.after_other_writes, *second.after_other_writes}
+    unused = _common(first.unused, second.unused)
+    return RunOutcome(
+        misses=[*first.misses, *second.misses],
+        played=first.played + second.played,
+        unplayed=_common(first.unplayed, second.unplayed),
+        after_other_writes=sorted(after_other_writes),
+        unreachable=first.unreachable + second.unreachable,
+        unrecorded=[*first.unrecorded, *second.unrecorded],
+        problem=first.problem or second.problem,
+        objection=first.objection or second.objection,
+        unused=None if unused is None else sorted(unused),
+    )
+
+
+def _common(
+    first: Sequence[T] | None, second: Sequence[T] | None
+) -> Sequence[T] | None:
+    """Return what is in both; None stands for all that there is."""
+    if first is None or second is None:
+        return second if first is None else first
+    kept = set(second)
+    return [item for item in first if item in kept]
+
+
 def _highest_number(cassette: Cassette | None) -> int:
     return 0 if cassette is None else cassette.highest_number
 
@@ -600,9 +624,8 @@ def _outcome_from(data: dict[str, Any]) -> RunOutcome:
 def _miss_from(data: dict[str, Any]) -> MissReport:
     data["questions"] = tuple(data["questions"])
     data["fixes"] = tuple(data["fixes"])
-    data["differences"] = tuple(
-        Difference(*difference) for difference in data["differences"]
-    )
+    differences = [Difference(*difference) for difference in data["differences"]]
+    data["differences"] = tuple(differences)
     if data["nearest"] is not None:
         data["nearest"] = Nearest(*data["nearest"])
     return MissReport(**data)
@@ -655,17 +678,19 @@ async def _started(
     path: Location, base: Cassette | None, options: Options, work: Mapping[str, object]
 ) -> AsyncIterator[ClientStarts]:
     place = path.absolute()
-    names = [option.name for option in fields(options) if option.name != "log"]
+    values = {}
+    for option in fields(options):
+        if option.name != "log":
+            values[option.name] = getattr(options, option.name)
     whole = {
         **work,
         "place": place if isinstance(place, StoreFile) else [place],
-        "options": {name: getattr(options, name) for name in names},
+        "options": values,
     }
     with tempfile.TemporaryDirectory(prefix="mrtr-cassette-") as name:
         folder = Path(name)
-        (folder / _WORK).write_text(
-            json.dumps(whole, default=os.fspath), encoding="utf-8"
-        )
+        text = json.dumps(whole, default=os.fspath)
+        (folder / _WORK).write_text(text, encoding="utf-8")
         starts = ClientStarts(path, base, folder, is_recording=bool(work))
         try:
             yield starts
@@ -679,13 +704,9 @@ async def _started(
 async def _work_of(folder: Path) -> int:
     """Record or replay, write the outcomes to the file as they change; return the code."""
     work = json.loads((folder / _WORK).read_bytes())
-    place = work["place"]
-    path = Path(place[0]) if len(place) == 1 else StoreFile(place[0], Path(place[1]))
     outcomes = os.open(folder / _OUTCOMES, os.O_RDWR | os.O_APPEND)
     # It is let go of when this process ends, whatever ends it.
     fcntl.flock(outcomes, fcntl.LOCK_SH)
-    sessions: list[Session] = []
-    session: Session
 
     def tell(outcome: RunOutcome) -> None:
         line = json.dumps([os.getpid(), asdict(outcome)]) + "\n"
@@ -693,27 +714,8 @@ async def _work_of(folder: Path) -> int:
         with suppress(OSError):
             os.write(outcomes, line.encode())
 
-    def on_event(event: dict[str, object]) -> None:
-        if event["event"] == "missed":
-            tell(sessions[0].outcome)
-
     try:
-        if "server" not in work:
-            options = ReplayOptions(**work["options"])
-            session, code = await replay_pipe(
-                path, options, on_event, began=sessions.append
-            )
-        else:
-            session, code = await record_pipe(
-                work["server"],
-                path,
-                RecordOptions(**work["options"]),
-                on_event,
-                cwd=work["cwd"],
-                client=StartingClient(work["client"], None, folder),
-                named=work["named"],
-                began=sessions.append,
-            )
+        session, code = await _do(work, folder, tell)
     except MrtrCassetteError as error:
         problem = error.in_terms(work["options"]["terms"])
         tell(RunOutcome(problem=problem))
@@ -721,6 +723,39 @@ async def _work_of(folder: Path) -> int:
         return error.exit_code
     tell(session.outcome)
     return code
+
+
+async def _do(
+    work: dict[str, Any], folder: Path, tell: Callable[[RunOutcome], None]
+) -> tuple[Session, int]:
+    """Record or replay; tell the outcome at each miss."""
+    sessions: list[Session] = []
+
+    def on_event(event: dict[str, object]) -> None:
+        if event["event"] == "missed":
+            tell(sessions[0].outcome)
+
+    path = _place_from(work["place"])
+    if "server" not in work:
+        options = ReplayOptions(**work["options"])
+        return await replay_pipe(path, options, on_event, began=sessions.append)
+    return await record_pipe(
+        work["server"],
+        path,
+        RecordOptions(**work["options"]),
+        on_event,
+        cwd=work["cwd"],
+        client=StartingClient(work["client"], None, folder),
+        named=work["named"],
+        began=sessions.append,
+    )
+
+
+def _place_from(parts: Sequence[str]) -> Location:
+    if len(parts) == 1:
+        return Path(parts[0])
+    url, folder = parts
+    return StoreFile(url, Path(folder))
 
 
 if __name__ == "__main__":
