@@ -70,17 +70,16 @@ def record(
     from mrtr_cassette.shell.runs.recording import recording
 
     checked = options_from(RecordOptions, options, "record")
-    if not stdio:
-        opened = partial(recording, upstream, location(path), checked)
-        return Proxy(opened, Recording, _check_recording)
-    if isinstance(upstream, str):
-        raise UsageError(
-            f"the upstream {upstream!r} is no command",
-            hint="with stdio=True it is the server's program and arguments",
-        )
-    _refuse_with_pipes(checked, "admin_port", "answers")
-    started = partial(recorded_by_client, upstream, location(path), checked)
-    return Proxy(started, Recording, _check_recording)
+    opened: Callable[[], Any] = partial(recording, upstream, location(path), checked)
+    if stdio:
+        if isinstance(upstream, str):
+            raise UsageError(
+                f"the upstream {upstream!r} is no command",
+                hint="with stdio=True it is the server's program and arguments",
+            )
+        _refuse_with_pipes(checked, "admin_port", "answers")
+        opened = partial(recorded_by_client, upstream, location(path), checked)
+    return Proxy(opened, Recording, _check_recording)
 
 
 def replay(
@@ -191,9 +190,8 @@ def diff(
 
     ignored_for = ignoring(ignore, ignore_from)
     with cassettes.without_collection():
-        old, new = (
-            cassettes.load_if_any(location(path)) for path in (recorded, received)
-        )
+        old = cassettes.load_if_any(location(recorded))
+        new = cassettes.load_if_any(location(received))
         return compared(old, new, ignored_for)
 
 
@@ -215,7 +213,7 @@ def merge(
     """
     if existing not in ("keep", "replace"):
         raise UsageError(f"existing is {existing!r}, and not one of keep, replace")
-    files = [location(each) for each in recordings]
+    files = [location(recording) for recording in recordings]
     return merge_files(files, location(path), replaces=existing == "replace")[1]
 
 

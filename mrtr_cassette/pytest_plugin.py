@@ -82,7 +82,8 @@ def pytest_configure(config: pytest.Config) -> None:
         "mrtr_cassette(name, upstream=..., ignore=[...], redact=[...], ...): the cassette of a "
         "test; every argument is optional, and every option of recording and replaying is one.",
     )
-    config.stash[_RUN] = run = SuiteRun(config)
+    run = SuiteRun(config)
+    config.stash[_RUN] = run
     config.pluginmanager.register(run, "mrtr-cassette-run")
     orphans = config.getoption("mrtr_orphans")
     if orphans:
@@ -112,7 +113,7 @@ def _mode(config: pytest.Config) -> tuple[Mode, bool]:
 
 
 class SuiteRun:
-    """What one run of pytest keeps, also where workers of pytest-xdist run its tests."""
+    """The state of one run of pytest, in workers of pytest-xdist too."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
@@ -128,30 +129,33 @@ class SuiteRun:
         if self._uses is None:
             from mrtr_cassette.testing.uses import Uses
 
-            values = {name: self.config.getini(_INI + name) for name in _INI_OPTIONS}
-            ini = {name: value for name, value in values.items() if value is not None}
-            counts = (self.counts, self.reads)
+            ini = {}
+            for name in _INI_OPTIONS:
+                value = self.config.getini(_INI + name)
+                if value is not None:
+                    ini[name] = value
             self._uses = Uses(
-                self.config, self.mode, *counts, ini, is_mode_given=self.is_mode_given
+                self.config,
+                self.mode,
+                self.counts,
+                self.reads,
+                ini,
+                is_mode_given=self.is_mode_given,
             )
         return self._uses
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Follow the tests from the first one on, if any of them uses a cassette."""
         for item in session.items:
-            if any(
-                name.startswith("mrtr_cassette")
-                for name in getattr(item, "fixturenames", ())
-            ):
-                self.uses()
-                return
+            for fixture in getattr(item, "fixturenames", ()):
+                if fixture.startswith("mrtr_cassette"):
+                    self.uses()
+                    return
 
     def pytest_report_header(self, config: pytest.Config) -> str:
-        """Say in which mode the cassettes are used, and where they stand."""
-        folder = (
-            config.getini("mrtr_cassette_dir")
-            or "a folder `cassettes` beside each test file"
-        )
+        """Say in which mode the cassettes are used, and where they are."""
+        beside = "a folder `cassettes` beside each test file"
+        folder = config.getini("mrtr_cassette_dir") or beside
         return f"mrtr-cassette: mode {self.mode}, cassettes in {folder}"
 
     @pytest.hookimpl(optionalhook=True)
@@ -189,10 +193,10 @@ class SuiteRun:
                 line = f"mrtr-cassette: reads {name!r} matched nothing in this run"
                 terminalreporter.write_line(line)
         if self.counts and self.config.get_verbosity() >= 0:
-            told = ", ".join(
-                f"{count} {what}" for what, count in sorted(self.counts.items())
-            )
-            terminalreporter.write_line(f"mrtr-cassette: {told}")
+            counts = [
+                f"{count} {outcome}" for outcome, count in sorted(self.counts.items())
+            ]
+            terminalreporter.write_line(f"mrtr-cassette: {', '.join(counts)}")
             for line in self._redacted:
                 terminalreporter.write_line(f"mrtr-cassette: {line}")
 

@@ -91,11 +91,9 @@ class SharedRecording:
 
         A run that is `narrowed` may not have all tests, for this reason.
         """
-        for test in self.tests:
-            if test not in outcomes:
-                return "discarded (test did not run)", None
-            if outcomes[test] == "failed":
-                return "discarded (test failed)", None
+        discarded = self._why_discarded(outcomes)
+        if discarded is not None:
+            return discarded, None
         recorded = load_cassette(self.place)
         is_new = not self.path.exists()
         if self.cassette.existing == "replace" and not is_new:
@@ -109,6 +107,14 @@ class SharedRecording:
         if self.cassette.existing == "append" and not is_new:
             return "added to", None
         return "recorded", None
+
+    def _why_discarded(self, outcomes: Mapping[str, TestOutcome]) -> str | None:
+        for test in self.tests:
+            if test not in outcomes:
+                return "discarded (test did not run)"
+            if outcomes[test] == "failed":
+                return "discarded (test failed)"
+        return None
 
     def _left_out(self, outcomes: Mapping[str, TestOutcome]) -> str | None:
         """Return which of the tests has not made its calls, or None."""

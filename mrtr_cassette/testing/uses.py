@@ -6,7 +6,7 @@ import os
 import sys
 import unittest
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Container, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -257,24 +257,29 @@ class Uses:
             yield
         except BaseException as raised:  # noqa: BLE001  it is raised again
             error = raised
-        problems = self._misses_in(item)
         is_failed = error is not None and not isinstance(error, _NO_FAILURES)
-        if error is not None and not is_failed:
-            is_xfail = isinstance(error, pytest.xfail.Exception)
-            self._give_up(item, "xfailed" if is_xfail else "skipped")
-        objections, warnings = self._conclude(
-            item, passed=not is_failed and not problems
-        )
-        problems += objections
-        if not problems:
-            for warning in warnings:
-                item.warn(MrtrCassetteWarning(warning))
+        if isinstance(error, pytest.xfail.Exception):
+            self._give_up(item, "xfailed")
+        elif isinstance(error, _NO_FAILURES):
+            self._give_up(item, "skipped")
+        problems = self._problems_at_end(item, is_failed=is_failed)
         if problems and not is_failed:
             pytest.fail("\n\n".join(problems), pytrace=False)
         if error is not None:
             for problem in problems:
                 error.add_note(problem)
             raise error
+
+    def _problems_at_end(self, item: pytest.Item, *, is_failed: bool) -> list[str]:
+        """Conclude what the test used; return what is wrong, or warn if nothing is."""
+        problems = self._misses_in(item)
+        passed = not is_failed and not problems
+        objections, warnings = self._conclude(item, passed=passed)
+        problems += objections
+        if not problems:
+            for warning in warnings:
+                item.warn(MrtrCassetteWarning(warning))
+        return problems
 
     def _misses_in(self, item: pytest.Item) -> list[str]:
         """Return the misses by the end of a test that were not reported, as texts."""
@@ -484,14 +489,22 @@ def _replay_of(use: CassetteUse) -> ReplayReport | None:
 
 # The cassettes of a whole suite
 
-_NARROWING = ("deselect", "ignore", "ignore_glob", "lf", "stepwise", "collectonly")
-"""The options that leave tests out, beside `-k` and `-m`, as pytest keeps them."""
+_NARROWING = {
+    "keyword": "-k",
+    "markexpr": "-m",
+    "deselect": "--deselect",
+    "ignore": "--ignore",
+    "ignore_glob": "--ignore-glob",
+    "lf": "--lf",
+    "stepwise": "--stepwise",
+    "collectonly": "--collectonly",
+}
+"""The options that leave tests out, by the names under which pytest keeps them."""
 
 
 def _narrowed_by(config: pytest.Config) -> str | None:
     """Return what on the command line leaves tests out, or None."""
-    options = {name: f"--{name.replace('_', '-')}" for name in _NARROWING}
-    for name, option in {"keyword": "-k", "markexpr": "-m", **options}.items():
+    for name, option in _NARROWING.items():
         if config.getoption(name, None):
             return f"{option} leaves tests out"
     if config.args_source is pytest.Config.ArgsSource.ARGS:
@@ -520,9 +533,8 @@ class Orphans:
         """Note what the tests use, also those that will be deselected, and the folders of it."""
         folders = {f"{cassette_folder(item)}/\n" for item in items}
         with Path(os.environ[OPENED_VARIABLE]).open("a", encoding="utf-8") as file:
-            file.writelines(
-                [*folders, *(f"{path.resolve()}\n" for path in cassettes_of(items))]
-            )
+            file.writelines(folders)
+            file.writelines(f"{path.resolve()}\n" for path in cassettes_of(items))
         yield
 
     @pytest.hookimpl(trylast=True)
@@ -533,13 +545,10 @@ class Orphans:
         noted = Path(os.environ.pop(OPENED_VARIABLE))
         used = set(noted.read_text(encoding="utf-8").splitlines())
         noted.unlink()
-        orphans = set()
+        orphans: set[Path] = set()
         for folder in used:
-            files = Path(folder).rglob("*.json") if folder.endswith("/") else ()
-            for path in files:
-                is_used = str(path.resolve()) in used
-                if path.is_file() and not is_used and is_cassette(path):
-                    orphans.add(path)
+            if folder.endswith("/"):
+                orphans.update(_unused_in(Path(folder), used))
         self._orphans = sorted(orphans)
         if self._fails and self._orphans and not exitstatus:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -551,3 +560,13 @@ class Orphans:
             terminalreporter.line(str(_shown_path(path, self._config)))
         if not self._orphans:
             terminalreporter.line("none")
+
+
+def _unused_in(folder: Path, used: Container[str]) -> list[Path]:
+    """Return the cassettes in a folder whose paths are not among those used."""
+    unused = []
+    for path in folder.rglob("*.json"):
+        is_used = str(path.resolve()) in used
+        if path.is_file() and not is_used and is_cassette(path):
+            unused.append(path)
+    return unused

@@ -319,11 +319,7 @@ class ReplayServer:
                     body, delivery, downstream, is_last=step.is_last
                 )
             else:
-                if self.paced:
-                    elapsed = self.clock.now() - started
-                    await self.clock.sleep(max(0.0, step.at_ms / 1000 - elapsed))
-                elif step.responds and is_event_sent:
-                    await self.clock.sleep(_APART_S)
+                await self._pace(step, started, follows_event=is_event_sent)
                 await self._send_part(step, delivery, downstream)
                 is_event_sent = True
             if step.is_last:
@@ -332,6 +328,16 @@ class ReplayServer:
         if step is End.BROKEN:
             downstream.break_off()
         return step
+
+    async def _pace(
+        self, part: Sending, started: float, *, follows_event: bool
+    ) -> None:
+        """Wait until a part is as late as it was recorded, or apart from the event before it."""
+        if self.paced:
+            elapsed = self.clock.now() - started
+            await self.clock.sleep(max(0.0, part.at_ms / 1000 - elapsed))
+        elif part.responds and follows_event:
+            await self.clock.sleep(_APART_S)
 
     async def _send_part(
         self, part: Sending, delivery: Delivery, downstream: Downstream

@@ -183,7 +183,10 @@ async def run_command(
                 end()
             await asyncio.wait({ended}, timeout=grace_s)
     code = await ended
-    return CommandEnd(128 - code if code < 0 else code, was_stopped=number is not None)
+    if code < 0:
+        # A signal ended it.
+        code = 128 - code
+    return CommandEnd(code, was_stopped=number is not None)
 
 
 # In a thread
@@ -212,7 +215,10 @@ def in_thread(manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
         try:
             run(stay())
         except BaseException as error:  # noqa: BLE001  whatever it is, it is the caller's
-            (left if entered.done() else entered).set_exception(error)
+            if entered.done():
+                left.set_exception(error)
+            else:
+                entered.set_exception(error)
         else:
             left.set_result(None)
 
@@ -223,13 +229,19 @@ def in_thread(manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
         value, leave = _result_of(entered)
     except KeyboardInterrupt:
         # As soon as it is entered, it is left.
-        entered.add_done_callback(lambda late: late.exception() or late.result()[1]())
+        entered.add_done_callback(_leave_late)
         raise
     try:
         yield value
     finally:
         leave()
         _result_of(left)
+
+
+def _leave_late(entered: Future[tuple[T, Callable[[], object]]]) -> None:
+    if entered.exception() is None:
+        _, leave = entered.result()
+        leave()
 
 
 def _result_of(future: Future[T]) -> T:

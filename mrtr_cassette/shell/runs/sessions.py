@@ -281,9 +281,8 @@ class RecordSession(Session):
             journal = self.journal.path.read_bytes()
             if not self.recorder.may_repeat(journal):
                 return
-            for exchange in decode_journal(
-                journal, str(self.journal.path)
-            ).exchanges.values():
+            content = decode_journal(journal, str(self.journal.path))
+            for exchange in content.exchanges.values():
                 changed = self.recorder.without_repeated(exchange)
                 if changed != exchange:
                     self.journal.append(encode_line(changed))
@@ -411,22 +410,19 @@ def check_output(output: Location, options: RecordOptions) -> Cassette | None:
         hint = "use <<replace>> to replace it or <<append>> to add to it"
         raise CassetteError(output, "the cassette exists", hint=hint)
     earlier = cassettes.load_cassette(output)
-    kept = {True: "sealed", False: "readable"}
-    answers = (kept[earlier.seals_answers], kept[options.seal_answers])
-    for what, option, before, now in (
-        (
-            "request states",
-            "<<request_state>>",
-            earlier.request_state,
-            options.request_state,
-        ),
-        ("answers", "<<seal_answers>>", *answers),
-    ):
-        if before != now:
-            raise UsageError(
-                f"{output} has its {what} {before}, and this recording would have them {now}",
-                hint=f"choose another <<cassette>>, or {option} as it was recorded",
-            )
+    if earlier.request_state != options.request_state:
+        raise UsageError(
+            f"{output} has its request states {earlier.request_state}, and this recording would "
+            f"have them {options.request_state}",
+            hint="choose another <<cassette>>, or <<request_state>> as it was recorded",
+        )
+    if earlier.seals_answers != options.seal_answers:
+        words = {True: "sealed", False: "readable"}
+        raise UsageError(
+            f"{output} has its answers {words[earlier.seals_answers]}, and this recording would "
+            f"have them {words[options.seal_answers]}",
+            hint="choose another <<cassette>>, or <<seal_answers>> as it was recorded",
+        )
     return earlier
 
 

@@ -78,33 +78,7 @@ def target_of(
         UsageError: it is no URL, or its certificates or its proxy can't be used.
     """
     if isinstance(upstream, str):
-        url = upstream_url(upstream, shown_by(rules))
-        tls = tls_context(url, options.ca_path, verifies=not options.insecure)
-        proxy = forward_proxy(url) if command is None else None
-        given = given_to(command) if command else Given()
-        given = given._replace(
-            environment=(*given.environment, *(() if proxy is None else proxy.headers)),
-            headers=(*credentials(url), *options.added_headers),
-            query=tuple(url.query.items()),
-            target=url.raw_path_qs,
-        )
-
-        def connected(was_given: WasGiven) -> AbstractAsyncContextManager[Upstream]:
-            was_given(given)
-            return connecting(url.origin(), tls, proxy)
-
-        name = shown_by(rules)(shown_url(url))
-        return Target(
-            name=name,
-            origin=shown_url(url.origin()),
-            path=url.raw_path_qs,
-            given=given,
-            connecting=connected,
-            recorded_as=name if command is None else started_here(url.raw_path_qs),
-            command=shown_command(command, rules) if command else None,
-            host=url.host or "",
-            port=url.port,
-        )
+        return _target_at(upstream, options, rules, command)
     shown = shown_command(upstream, rules)
     return Target(
         name=STARTED_HERE,
@@ -115,6 +89,50 @@ def target_of(
         recorded_as=STARTED_HERE,
         command=shown,
         is_on_pipes=True,
+    )
+
+
+def _target_at(
+    upstream: str,
+    options: UpstreamOptions,
+    rules: RedactionRules,
+    command: Sequence[str] | None,
+) -> Target:
+    url = upstream_url(upstream, shown_by(rules))
+    tls = tls_context(url, options.ca_path, verifies=not options.insecure)
+    path = url.raw_path_qs
+    name = shown_by(rules)(shown_url(url))
+    if command is None:
+        proxy = forward_proxy(url)
+        recorded_as = name
+    else:
+        proxy = None
+        recorded_as = started_here(path)
+    known = given_to(command) if command else Given()
+    environment = known.environment
+    if proxy is not None:
+        environment = (*environment, *proxy.headers)
+    given = known._replace(
+        environment=environment,
+        headers=(*credentials(url), *options.added_headers),
+        query=tuple(url.query.items()),
+        target=path,
+    )
+
+    def connected(was_given: WasGiven) -> AbstractAsyncContextManager[Upstream]:
+        was_given(given)
+        return connecting(url.origin(), tls, proxy)
+
+    return Target(
+        name=name,
+        origin=shown_url(url.origin()),
+        path=path,
+        given=given,
+        connecting=connected,
+        recorded_as=recorded_as,
+        command=shown_command(command, rules) if command else None,
+        host=url.host or "",
+        port=url.port,
     )
 
 
@@ -156,12 +174,10 @@ async def reaching(
 
 def nothing_at(path: str, shown: str, *, is_started: bool) -> UpstreamError:
     """Return the error of a server that has nothing at the path at which it was called."""
-    return UpstreamError(
-        f"{shown} has nothing at {path} (HTTP {NOT_FOUND})",
-        hint="name its path with <<upstream_path>>"
-        if is_started
-        else "is the path right?",
-    )
+    hint = "is the path right?"
+    if is_started:
+        hint = "name its path with <<upstream_path>>"
+    return UpstreamError(f"{shown} has nothing at {path} (HTTP {NOT_FOUND})", hint=hint)
 
 
 def path_at(given: str | None, recorded: Cassette | None) -> str:
@@ -197,14 +213,11 @@ class RunningCommand:
         """The last of its output so far."""
         size = self._file.seek(0, os.SEEK_END)
         self._file.seek(max(0, size - _SHOWN_OUTPUT))
-        text = self._without_secrets(
-            self._file.read().decode(errors="replace").rstrip()
-        )
+        printed = self._file.read().decode(errors="replace").rstrip()
+        text = self._without_secrets(printed)
         # What a command prints for a terminal of its own is shown in a report of ours.
-        return (
-            printable_lines("\n".join(text.expandtabs().splitlines()))
-            or "(it printed nothing)"
-        )
+        shown = printable_lines("\n".join(text.expandtabs().splitlines()))
+        return shown or "(it printed nothing)"
 
 
 @asynccontextmanager
@@ -285,11 +298,12 @@ async def serving_application(application: Any) -> AsyncIterator[str]:
     """
     from aiohttp import web
 
-    serve = (
-        _serving_aiohttp if isinstance(application, web.Application) else _serving_asgi
-    )
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        async with serve(application, listener):
+        if isinstance(application, web.Application):
+            serving = _serving_aiohttp(application, listener)
+        else:
+            serving = _serving_asgi(application, listener)
+        async with serving:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}{ENDPOINT}"
 
 
@@ -315,7 +329,9 @@ async def _serving_asgi(
     application: Callable[..., Awaitable[None]], listener: Any
 ) -> AsyncIterator[None]:
     method = getattr(application, "__call__", None)  # noqa: B004  what an instance has of it
-    if not any(map(inspect.iscoroutinefunction, (application, method))):
+    if not (
+        inspect.iscoroutinefunction(application) or inspect.iscoroutinefunction(method)
+    ):
         raise UsageError(
             f"the upstream {application!r} is no URL, no command and no application",
             hint="an application is aiohttp's web.Application, or ASGI: called with scope, "

@@ -141,12 +141,17 @@ class MrtrCassette:
         """
         from mrtr_cassette.shell.runs.calling import answered_call
 
-        upstream = self.command if self._session.is_piped else self.url
-        chosen = self._answers if answers is None else answers
-        result = answered_call(upstream, name, arguments, method, chosen)
+        upstream: str | list[str]
+        if self._session.is_piped:
+            upstream = self.command
+        else:
+            upstream = self.url
         if answers is not None:
+            result = answered_call(upstream, name, arguments, method, answers)
             self._unused.update(result.unused)
-        elif self._unused_of_all is None:
+            return result
+        result = answered_call(upstream, name, arguments, method, self._answers)
+        if self._unused_of_all is None:
             self._unused_of_all = set(result.unused)
         else:
             self._unused_of_all.intersection_update(result.unused)
