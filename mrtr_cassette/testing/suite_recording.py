@@ -304,11 +304,11 @@ class RecordingUse(CassetteUse):
         is_same = published is not None and published.is_same
         return "same, kept" if is_same else "recorded"
 
-    def _outcome(self, of_recorded: str | None) -> str | None:
-        """Return what became of the cassette, given what becomes of recorded exchanges."""
+    def _outcome(self, if_recorded: str | None) -> str | None:
+        """Return what became of the cassette: `if_recorded`, unless nothing was recorded."""
         session = self._session
         if session.exchanges:
-            return of_recorded
+            return if_recorded
         if session.outcome.played:
             return "replayed"
         return "left empty" if session.base is None else "not used"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from processes import lasting_part
 
 import mrtr_cassette
+from mrtr_cassette.testing.suite_cassette import CassetteUse
 
 pytest_plugins = ["pytester"]
 
@@ -124,3 +126,24 @@ def test_guide_says_what_becomes_of_cassettes(suite, monkeypatch):
     for key in places:
         assert found.pop((*key, "none")) == found.pop((*key, "verify")) == "as it was"
     assert found == table()
+
+
+class Told(CassetteUse):
+    """A use whose misses and unrecorded requests are given."""
+
+    def _start(self, running):
+        return SimpleNamespace(misses=(), unrecorded=("u",))
+
+
+def test_misses_and_unrecorded_requests_are_told_once_each():
+    """A miss that comes after a request that could not be recorded is told by itself."""
+    use = Told(SimpleNamespace(path=Path("c.json")))
+    unrecorded = use.unreported_misses()
+    use.shown.misses = (SimpleNamespace(text="m", reason="r", request="q"),)
+    missed = use.unreported_misses()
+
+    assert unrecorded.startswith(
+        "the live server asks something else\n\nu\n\n1 request"
+    )
+    assert missed == "miss: r: q\n\nm\n\n1 request had no recorded answer on c.json"
+    assert use.unreported_misses() is None
