@@ -81,6 +81,7 @@ OFFLINE = (
     "mrtr_cassette.shell.runs.replaying",
     "mrtr_cassette.shell.runs.piped",
     "mrtr_cassette.shell.runs.views",
+    "mrtr_cassette.testing.uses",
 )
 """Modules that play a cassette, or are loaded before one is played."""
 
