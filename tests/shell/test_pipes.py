@@ -11,7 +11,16 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from pipes import LINES_SERVER, call, piped, processes_with, recorder, spoken, until
+from pipes import (
+    LINES_SERVER,
+    call,
+    piped,
+    processes_with,
+    recorder,
+    spoken,
+    stays_recent,
+    until,
+)
 from typing import Any
 
 import pytest
@@ -333,8 +342,11 @@ def test_further_start_adds_to_a_cassette_that_the_first_one_left_alone(
     """What the client recorded first was the same; it stays, with what comes then."""
     output = tmp_path / "c.json"
     starts = (
-        "import subprocess, sys\n"
-        "sys.exit(sum(subprocess.run(sys.argv[1:], input=line).returncode for line in sys.stdin.buffer))"
+        "import os, pathlib, subprocess, sys\n"
+        "for line in sys.stdin.buffer:\n"
+        "    subprocess.run(sys.argv[1:], input=line, check=True)\n"
+        "    for path in pathlib.Path(os.environ['TMPDIR']).iterdir():\n"
+        "        os.utime(path, (2**33, 2**33))\n"
     )
     files = []
     for lines in (ask(1), ask(1) + rpc("ping", {}, 9) + b"\n"):
@@ -358,8 +370,11 @@ def test_cassette_that_was_left_alone_long_ago_hides_no_newer_one(
         (2, True, 1),
         (3, False, 2),
     ):
-        for path in tmp_path.iterdir() if is_late else ():
-            os.utime(path, (0, 0))
+        if is_late:
+            for path in tmp_path.iterdir():
+                os.utime(path, (0, 0))
+        elif output.exists():
+            stays_recent(output)
         spoken(recorder(output, options=["--force"]), call(1, a=value))
         assert len(load_cassette(output).interactions) == count
 
@@ -373,6 +388,7 @@ def test_client_need_not_wait_for_the_end_of_its_first_server(tmp_path: Path) ->
         first.stdin.close()
         first.signal(signal.SIGTERM)
         assert spoken(recorder(output), ask(2)).returncode == 0
+    stays_recent(output)
     with piped(recorder(output)) as killed:
         killed.say(ask(3))
         assert killed.hear()
@@ -631,6 +647,7 @@ def test_miss_is_an_error_to_the_request(tmp_path: Path) -> None:
     assert len(json.loads(report.read_bytes())["misses"]) == 1
 
 
+@pytest.mark.usefixtures("own_temporary_files")
 def test_what_a_probe_played_counts_for_the_start_after_it(tmp_path: Path) -> None:
     """The TypeScript SDK's client discovers in a process of its own, and its calls don't count so."""
     path = tmp_path / "c.json"
@@ -645,6 +662,8 @@ def test_what_a_probe_played_counts_for_the_start_after_it(tmp_path: Path) -> No
     after_a_call = spoken(replayer, work)
     assert b"never played: #1 server/discover" in after_a_call.stderr
     assert b'never played: #2 tools/call "t"' in spoken(replayer, probe + b"\n").stderr
+    (note,) = tmp_path.glob("mrtr-cassette-probed-*")
+    stays_recent(note)
     after_a_probe = spoken(replayer, work)
     assert b"played 2 of 2 interactions, no misses" in after_a_probe.stderr
     assert [alone.returncode, after_a_probe.returncode] == [1, 0]
