@@ -23,7 +23,7 @@ class Departure:
     Attributes:
         request: which of the call's requests was pending, from 0.
         after: how many messages of its response had come.
-        notice: the number of the interaction that cancels it; None where its client just left.
+        notice: the number of the interaction that cancels it; None if its client just left.
         waits: whether a response came all the same.
     """
 
@@ -34,12 +34,13 @@ class Departure:
 
 
 def departures_in(interactions: Iterable[RecordedInteraction]) -> dict[int, Departure]:
-    """Return how the clients of a recording left their calls, by the numbers of these."""
+    """Return how clients of a recording left calls early, by the number of the call."""
     found: dict[int, Departure] = {}
     calls: dict[tuple[str, str], RecordedInteraction] = {}
     for interaction in interactions:
         exchange = interaction.exchanges[-1]
-        message, session = exchange.call.message, session_of(exchange.request)
+        session = session_of(exchange.request)
+        message = exchange.call.message
         if message is None:
             continue
         if message.method == CANCELLED:
@@ -50,10 +51,7 @@ def departures_in(interactions: Iterable[RecordedInteraction]) -> dict[int, Depa
         elif message.kind is Kind.REQUEST and message.id is not None:
             calls[session, message.id] = interaction
             if _was_closed(exchange):
-                last = len(interaction.exchanges) - 1
-                found[interaction.number] = Departure(
-                    last, messages_so_far(exchange.response)
-                )
+                found[interaction.number] = _closed(interaction)
     return found
 
 
@@ -61,21 +59,31 @@ def _is_pending(call: RecordedExchange, cancelling: RecordedExchange) -> bool:
     """Tell whether a call had no response when a notification came that cancels it."""
     if listens(call.call, call.response):
         return False
-    located, response = call.located_response, call.response
-    if located is None or response is None or cancelling.number is None:
-        return located is None
+    response = call.response
+    located = call.located_response
+    if located is None or response is None:
+        return True
+    if cancelling.number is None:
+        return False
     return response.pieces[located.piece].after >= cancelling.number
 
 
 def _cancelled(call: RecordedInteraction, notice: RecordedInteraction) -> Departure:
+    """Return how a call was left that a notification cancels."""
     exchange = call.exchanges[-1]
     count = messages_so_far(exchange.response, notice.exchanges[0].number)
     is_answered = exchange.rpc_response is not None
     return Departure(len(call.exchanges) - 1, count, notice.number, is_answered)
 
 
+def _closed(call: RecordedInteraction) -> Departure:
+    """Return how a call was left whose client closed the connection."""
+    count = messages_so_far(call.exchanges[-1].response)
+    return Departure(len(call.exchanges) - 1, count)
+
+
 def _was_closed(exchange: RecordedExchange) -> bool:
-    """Tell whether a client closed the connection on which the response was to come."""
+    """Tell whether a client closed the connection before the response came."""
     response = exchange.response
     if response is None or response.is_lines or listens(exchange.call, response):
         return False
@@ -83,9 +91,9 @@ def _was_closed(exchange: RecordedExchange) -> bool:
 
 
 def messages_so_far(response: Response | None, before: int | None = None) -> int:
-    """Return how many messages of a response came, but for pings, before a request with a number.
+    """Count the messages of a response, but for pings, that came before a numbered request.
 
-    Over a pipe, only what names the request counts.
+    Over a pipe, only messages that name their request count.
     """
     if response is None:
         return 0
@@ -101,44 +109,45 @@ def messages_so_far(response: Response | None, before: int | None = None) -> int
 
 
 class Leaving:
-    """How a call is left on the live server: as its client left it, or once it says nothing new."""
+    """Leaving a call on the live server, as its recorded client did or because nobody answers."""
 
     def __init__(self, departure: Departure | None) -> None:
         self.pending: Observation | None = None
-        """The request of the call that has no whole response so far."""
+        """The request of the call whose response is not complete yet."""
         self.cancelling: Observation | None = None
-        """The notification that cancels the call, once it is sent."""
+        """The notification that cancels the call, once sent."""
         self.departure = departure
         self._sent = 0
 
     def sends(self, pending: Observation | None) -> None:
-        """Take the next request, which is pending unless it is about a task."""
+        """Count the next request; None stands for one about a task, which is never left."""
         self.pending = pending
         self._sent += 1
 
     def sends_again(self) -> None:
-        """Don't count the last request, which is to be sent once more."""
+        """Count the last request only once, as it is sent again."""
         self._sent -= 1
 
     @property
     def may_be_at_once(self) -> bool:
-        """Whether the pending request is to be left before anything has come."""
+        """Whether the pending request is left before any of its response has come."""
         departure = self.departure
         if departure is None or self.pending is None:
             return False
-        return departure.after == 0 and departure.request == self._sent - 1
+        return departure.after == 0 and self._is_at(departure)
+
+    def _is_at(self, departure: Departure) -> bool:
+        """Tell whether the request sent last is the one that the recorded client left."""
+        return departure.request == self._sent - 1
 
     def is_due(self, observation: Observation) -> bool:
-        """Tell whether the call is to be left after what has come of a response."""
+        """Tell whether the call is left now, after this much of a response."""
         departure = self.departure
-        if (
-            departure is None
-            or observation is not self.pending
-            or observation.is_answered
-        ):
+        if departure is None or observation is not self.pending:
             return False
-        if departure.request != self._sent - 1 or self.cancelling is not None:
+        if observation.is_answered or self.cancelling is not None:
             return False
-        return (
-            messages_so_far(observation.seal(End.OPEN, 0.0).response) >= departure.after
-        )
+        if not self._is_at(departure):
+            return False
+        so_far = observation.seal(End.OPEN, 0.0)
+        return messages_so_far(so_far.response) >= departure.after
