@@ -1,4 +1,4 @@
-"""Requests to a live server in its session, and the built-in client, which `call` is."""
+"""Requests to a live server in its session, and the built-in client that `call` uses."""
 # Source: MCP 2026-07-28, "Versioning", "Transports" (`Mcp-Param-*`); MCP 2025-11-25, "Lifecycle",
 # "Session Management", "Resumability and Redelivery".
 
@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from json.encoder import encode_basestring_ascii
 from types import MappingProxyType
@@ -54,19 +54,20 @@ from mrtr_cassette.core.wire.jsonbytes import (
     splice,
     to_json,
 )
-from mrtr_cassette.core.wire.pointers import value_at
+from mrtr_cassette.core.wire.pointers import members_of, value_at
 from mrtr_cassette.core.wire.sse import event_id, retry_ms
 
+Header = tuple[str, str]
 _FIRST_ID: Final = 2_042_100_000
-"""Ids of our own requests are the numbers after this one, which hardly any other text has."""
+"""Our requests have the numbers after this one as ids; hardly any other text contains them."""
 _TEXT_ID: Final = b"mrtr-cassette-"
-"""Where a server wants texts, ids begin with this; a number follows."""
+"""Begins our ids for a server that accepts only texts; a number follows."""
 OWN_ID: Final = re.compile(rb"%b[0-9]+|(?<![0-9])20421[0-9]{5}(?![0-9])" % _TEXT_ID)
 _INVALID_REQUEST: Final = -32600
 _OF_ALL: Final = frozenset({"authorization", "mcp-protocol-version", SESSION_HEADER})
-"""Headers that all requests of a session have alike."""
+"""Headers that are the same in all requests of a session."""
 _PAUSE_MS: Final = 1000
-"""How long the SDKs' clients wait by default, and the longest wait."""
+"""How long clients of the SDKs wait by default, and the longest that we wait."""
 _PONG: Final = b'{"jsonrpc":"2.0","id":%b,"result":{}}'
 _OF_CALL: Final = ("mcp-name", "mcp-param-")
 ISSUED: Final[tuple[MemberPath, ...]] = (
@@ -74,16 +75,17 @@ ISSUED: Final[tuple[MemberPath, ...]] = (
     ("result", "taskId"),
     ("result", "task", "taskId"),
 )
-"""Where a server issues what its client sends back, and where that does."""
+"""Members of responses with values that clients send back."""
 SENT_BACK: Final[tuple[MemberPath, ...]] = (
     ("params", "cursor"),
     ("params", "taskId"),
     ("params", "_meta", "io.modelcontextprotocol/related-task", "taskId"),
 )
+"""Members of requests in which clients send these values back."""
 
 
 class RequestOwner(Protocol):
-    """Whoever sends requests in a session, and gets what the server pushes because of these."""
+    """Sends requests in a session, and gets the requests that the server pushes meanwhile."""
 
     request: Request
 
@@ -93,7 +95,7 @@ class RequestOwner(Protocol):
 
 
 class ServerSession:
-    """What all conversations in one session with a live server have in common.
+    """State shared by all conversations in one session with a live server.
 
     A server without sessions has one, whose `id` is empty.
     """
@@ -102,40 +104,44 @@ class ServerSession:
         self.recorder = recorder
         self.id = session_id
         self.wants_text = False
-        """Whether the server's replies show that ids have to be texts."""
+        """Whether replies of the server show that ids have to be texts."""
         self._sent = 0
         self._owners: dict[int, RequestOwner] = {}
 
     def request(self, request: Request, owner: RequestOwner) -> Observation:
-        """Return a request as it is sent in this session, a call with an id of its own.
+        """Return a request as it is sent in this session, a call with a new id.
 
-        The observation is to be shown the response; the owner gets what the server pushes because
-        of the request.
+        The observation is to be shown the response; the owner gets the requests that the server
+        pushes because of this one.
         """
         self._sent += 1
-        call = read_call(request)
-        if call.message is not None and call.message.kind is Kind.REQUEST:
-            body, identity = request.body, b"%d" % (_FIRST_ID + self._sent)
-            # Where another client had a text, it was answered.
-            if self.wants_text or _is_text(call.message.id):
-                identity = b'"%b%d"' % (_TEXT_ID, self._sent)
-            spans = find_spans(body, [ID_PATH])[ID_PATH]
-            request = with_body(
-                request, splice(body, [(span, identity) for span in spans])
-            )
+        message = read_call(request).message
+        if message is not None and message.kind is Kind.REQUEST:
+            request = self._with_new_id(request, message)
         request = _readable(in_session(request, self.id))
         observation = self.recorder.request_received(request, 0.0)
         self._owners[observation.number] = owner
         return observation
 
+    def _with_new_id(self, request: Request, message: Message) -> Request:
+        """Return a call with the next id, spelled as the server wants it."""
+        new_id = b"%d" % (_FIRST_ID + self._sent)
+        # The recorded server answered another client under a text.
+        if self.wants_text or _is_text(message.id):
+            new_id = b'"%b%d"' % (_TEXT_ID, self._sent)
+        replacements = []
+        for span in find_spans(request.body, [ID_PATH])[ID_PATH]:
+            replacements.append((span, new_id))
+        return with_body(request, splice(request.body, replacements))
+
     def post(self, first: Request, body: bytes, owner: RequestOwner) -> Observation:
         """Return the request that posts a message which is no call, where `first` was sent."""
         if first.is_line:
-            return self.request(line_request(body), owner)
-        kept = tuple(pair for pair in first.headers if pair[0].lower() in _OF_ALL)
-        return self.request(
-            Request("POST", first.target, (*POST_HEADERS, *kept), body), owner
-        )
+            posted = line_request(body)
+        else:
+            headers = (*POST_HEADERS, *_shared_headers(first))
+            posted = Request("POST", first.target, headers, body)
+        return self.request(posted, owner)
 
     def pong(self, ping: Message, owner: RequestOwner) -> Observation:
         """Return the request that answers a ping of the server."""
@@ -145,7 +151,9 @@ class ServerSession:
     def pushed(self, push: OpenPush) -> Observation | None:
         """Take a request that the server pushed, on whatever stream."""
         owner = self._owners.get(push.exchange)
-        return None if owner is None else owner.push_received(push)
+        if owner is None:
+            return None
+        return owner.push_received(push)
 
     def as_recorded(self, push: OpenPush) -> tuple[RecordedExchange, Message]:
         """Return a pushed request as it would be recorded: as the response to its call."""
@@ -153,81 +161,100 @@ class ServerSession:
         response = Response(200, JSON_HEADERS, (piece,), End.COMPLETE)
         request = push.call.request
         seen = RecordedExchange(
-            push.exchange, request, response, 0.0, 0.0, None, None, 0
+            push.exchange, request, response, 0.0, 0.0, ended_after=0
         )
         exchange = self.recorder.seal(seen, push.call).exchange
-        sealed = (
-            None
-            if exchange.response is None
-            else server_message(exchange.response.body)
-        )
+        if exchange.response is None:
+            return exchange, push.message
+        sealed = server_message(exchange.response.body)
         return exchange, sealed or push.message
 
     def responded(self, observation: Observation) -> RequestOwner | None:
-        """Take the whole response to one of its requests; return whose request it was.
+        """Take the whole response to a request; return the owner of the request.
 
-        A session has the id that comes with the result of `initialize`; servers name one in errors
-        too, which they forget at once.
+        A session has the id that comes with the result of `initialize`. Servers also name one in
+        errors, and forget it at once.
         """
         if observation.call.method == INITIALIZE and observation.status == 200:
             self.id = observation.session or self.id
         return self._owners.pop(observation.number, None)
 
     def refused_id(self, exchange: RecordedExchange) -> bool:
-        """Take a reply; tell whether it refuses a request whose id is a number.
+        """Take a reply; tell whether it refuses a request because its id is a number.
 
-        From then on ids are texts, as they are where the reply spells the id as a text.
+        From then on ids are texts, and also once a reply spells a number as a text.
         """
-        request, response = exchange.call.message, exchange.response
-        reply = None if response is None else last_response(response)
-        if self.wants_text or request is None or reply is None or _is_text(request.id):
+        request = exchange.call.message
+        response = exchange.response
+        if self.wants_text or request is None or response is None:
             return False
-        error = reply.tree.get("error")
-        code = error.get("code") if isinstance(error, dict) else None
-        is_refused = reply.id is None and code == _INVALID_REQUEST
+        reply = last_response(response)
+        if reply is None or _is_text(request.id):
+            return False
+        error = members_of(reply.tree.get("error"))
+        is_refused = reply.id is None and error.get("code") == _INVALID_REQUEST
         self.wants_text = is_refused or reply.id == canonical(request.id)
         return is_refused
 
 
 def _is_text(identity: str | None) -> bool:
+    """Tell whether an id, as JSON, is a text."""
     return identity is not None and identity.startswith('"')
 
 
 def with_id_of(call: Call, live: RecordedExchange) -> RecordedExchange:
-    """Return a live exchange with the id of another call, in whatever repeats it too."""
-    own, identity = (
-        caller_values(each.message).id or b"" for each in (live.call, call)
-    )
-    own = own.strip(b'"')
-    if not OWN_ID.fullmatch(own):
+    """Return a live exchange with the id of another call, also where the response repeats it."""
+    live_id = caller_values(live.call.message).id or b""
+    digits = live_id.strip(b'"')
+    if not OWN_ID.fullmatch(digits):
         return live
+    call_id = caller_values(call.message).id or b""
     # In a text, quotes may be escaped; a server that quotes one writes a number without them.
-    repeated = re.compile(rb"""(\\*["'])?(?<![0-9])%b(?![0-9])(?(1)\1)""" % own)
+    repeated = re.compile(rb"""(\\*["'])?(?<![0-9])%b(?![0-9])(?(1)\1)""" % digits)
 
-    def other_id(found: re.Match[bytes]) -> bytes:
+    def with_call_id(found: re.Match[bytes]) -> bytes:
         quote = found[1] or b""
-        return quote + identity[1:-1] + quote if identity.startswith(b'"') else identity
+        if call_id.startswith(b'"'):
+            return quote + call_id[1:-1] + quote
+        return call_id
 
-    return with_texts(live, lambda raw, _: repeated.sub(other_id, raw))
+    return with_texts(live, lambda raw, _: repeated.sub(with_call_id, raw))
 
 
 def resumption(observation: Observation) -> tuple[Request, float] | None:
-    """Return what asks for the rest of a response that the server let go of, and after how long.
+    """Return the request for the rest of a response that broke off, and the wait before it.
 
     A server may end the stream of a call before the response, once it has sent an event with an id;
     the client waits as many seconds as `retry` says (MCP 2025-11-25, "Resumability and
-    Redelivery"). None stands for a response that is whole.
+    Redelivery"). None means that the response is complete, or can't be resumed.
     """
-    call, events = observation.call, observation.events
-    is_call = call.message is not None and call.message.kind is Kind.REQUEST
-    last = next(filter(None, map(event_id, reversed(events))), "")
-    if observation.is_answered or observation.is_listening or not (is_call and last):
+    call = observation.call
+    if call.message is None or call.message.kind is not Kind.REQUEST:
         return None
-    waits = [wait for wait in map(retry_ms, events) if wait is not None]
-    kept = tuple(pair for pair in call.request.headers if pair[0].lower() in _OF_ALL)
-    headers = (("Accept", EVENT_STREAM), *kept, ("Last-Event-ID", last))
+    if observation.is_answered or observation.is_listening:
+        return None
+    last_id = ""
+    wait_ms = _PAUSE_MS
+    for event in observation.events:
+        last_id = event_id(event) or last_id
+        wait = retry_ms(event)
+        if wait is not None:
+            wait_ms = wait
+    if not last_id:
+        return None
+    kept = _shared_headers(call.request)
+    headers = (("Accept", EVENT_STREAM), *kept, ("Last-Event-ID", last_id))
     request = _readable(Request("GET", call.request.target, headers, b""))
-    return request, min(waits[-1] if waits else _PAUSE_MS, _PAUSE_MS) / 1000
+    return request, min(wait_ms, _PAUSE_MS) / 1000
+
+
+def _shared_headers(request: Request) -> Headers:
+    """Return the headers of a request that all requests of its session have."""
+    kept = []
+    for name, value in request.headers:
+        if name.lower() in _OF_ALL:
+            kept.append((name, value))
+    return tuple(kept)
 
 
 def in_session(request: Request, session: str) -> Request:
@@ -238,20 +265,25 @@ def in_session(request: Request, session: str) -> Request:
 
 
 def _readable(request: Request) -> Request:
-    return (
-        request
-        if request.is_line
-        else _with_header(request, "Accept-Encoding", "identity")
-    )
+    """Return a request whose response is not to be compressed."""
+    if request.is_line:
+        return request
+    return _with_header(request, "Accept-Encoding", "identity")
 
 
 def _with_header(request: Request, name: str, value: str) -> Request:
-    kept = tuple(pair for pair in request.headers if pair[0].lower() != name.lower())
-    return replace(request, headers=(*kept, (name, value)) if value else kept)
+    """Return a request with another value of a header; an empty one removes it."""
+    headers = []
+    for header in request.headers:
+        if header[0].lower() != name.lower():
+            headers.append(header)
+    if value:
+        headers.append((name, value))
+    return replace(request, headers=tuple(headers))
 
 
 def with_body(request: Request, body: bytes) -> Request:
-    """Return a request with another body; the length that it announced goes."""
+    """Return a request with another body, and without the length that it announced."""
     return replace(_with_header(request, "Content-Length", ""), body=body)
 
 
@@ -260,83 +292,107 @@ def with_values(
 ) -> bytes:
     """Return a request with other texts at some places; None leaves one as it is."""
     replacements = []
-    for span in (span for spans in find_spans(body, paths).values() for span in spans):
-        value = parse(body[span.start : span.end])
-        new = new_value(value) if isinstance(value, str) else None
-        if new is not None:
-            replacements.append((span, encode_basestring_ascii(new).encode()))
+    for spans in find_spans(body, paths).values():
+        for span in spans:
+            value = parse(body[span.start : span.end])
+            if not isinstance(value, str):
+                continue
+            new = new_value(value)
+            if new is not None:
+                replacements.append((span, _quoted(new)))
     return splice(body, replacements)
 
 
-def with_live_names(raw: bytes, live_by_name: Mapping[str, str]) -> bytes:
-    """Return a JSON text of a cassette with live values in the place of its names for them.
+def _quoted(text: str) -> bytes:
+    """Return a text as JSON."""
+    return encode_basestring_ascii(text).encode()
 
-    What was recorded verbatim is no name, and may be a word.
+
+def with_live_names(raw: bytes, live_by_name: Mapping[str, str]) -> bytes:
+    """Return a JSON text of a cassette with live values in place of the cassette's names.
+
+    A value that was recorded verbatim is no name, and may be an ordinary word.
     """
 
     def live(ref: Ref) -> bytes | None:
-        value = (
-            live_by_name.get(ref.name) if ref.kind in (STATE, TASK, SESSION) else None
-        )
-        return None if value is None else encode_basestring_ascii(value)[1:-1].encode()
+        is_name = ref.kind in (STATE, TASK, SESSION)
+        if not is_name or ref.name not in live_by_name:
+            return None
+        quoted = _quoted(live_by_name[ref.name])
+        return quoted[1:-1]
 
     return with_refs(raw, live)
 
 
 def issued_values(recorded: Message | None, live: Message | None) -> dict[str, str]:
-    """Return the cursors and task ids of a live response by those of a recorded one."""
-    trees = [{} if message is None else message.tree for message in (recorded, live)]
-    old, new = ([value_at(tree, path) for path in ISSUED] for tree in trees)
-    pairs = zip(old, new, strict=True)
-    return {
-        one: other
-        for one, other in pairs
-        if isinstance(one, str) and isinstance(other, str)
-    }
+    """Return the cursors and task ids of a live response by those of the recorded one."""
+    values: dict[str, str] = {}
+    if recorded is None or live is None:
+        return values
+    for path in ISSUED:
+        old = value_at(recorded.tree, path)
+        new = value_at(live.tree, path)
+        if isinstance(old, str) and isinstance(new, str):
+            values[old] = new
+    return values
 
 
 def request_beside(
     call: Request, method: str, params: Mapping[str, Any] = MappingProxyType({})
 ) -> Request:
     """Return another request of the client that makes a call, with its headers and `_meta`."""
+    members = dict(params)
     calling = read_call(call).message
     if calling is not None and "_meta" in calling.params:
-        meta = {
-            name: value
-            for name, value in calling.meta.items()
-            if name != "progressToken"
-        }
-        params = {**params, "_meta": meta}
-    message = {"jsonrpc": "2.0", "id": 0, "method": method, "params": dict(params)}
-    headers = tuple(
-        (name, method if name.lower() == "mcp-method" else value)
-        for name, value in call.headers
-        if not name.lower().startswith(_OF_CALL)
-    )
+        meta = dict(calling.meta)
+        meta.pop("progressToken", None)
+        members["_meta"] = meta
+    message = {
+        "jsonrpc": "2.0",
+        "id": 0,
+        "method": method,
+        "params": members,
+    }
+    headers = _headers_beside(call, method)
     name = params.get(method_of(method).named_by)
     if isinstance(name, str) and call.header("mcp-method"):
-        headers += (("Mcp-Name", header_text(name)),)
-    request = Request(call.method, call.target, headers, b"")
+        headers.append(("Mcp-Name", header_text(name)))
+    request = Request(call.method, call.target, tuple(headers), b"")
     return with_body(request, to_json(message).encode())
 
 
+def _headers_beside(call: Request, method: str) -> list[Header]:
+    """Return the headers of a call as another request of its client has them."""
+    headers = []
+    for name, value in call.headers:
+        lower = name.lower()
+        if lower == "mcp-method":
+            headers.append((name, method))
+        elif not lower.startswith(_OF_CALL):
+            headers.append((name, value))
+    return headers
+
+
 def header_text(text: str) -> str:
-    """Return a text as a header has it: as it is, or in Base64 where a header can't have it."""
-    is_plain = text.isascii() and text.isprintable() and text == text.strip()
-    if is_plain and not text.startswith("=?"):
+    """Return a text as a header can have it: unchanged if possible, else in Base64."""
+    is_printable = text.isascii() and text.isprintable()
+    is_ambiguous = text.startswith("=?") or text != text.strip()
+    if is_printable and not is_ambiguous:
         return text
-    return f"=?base64?{b64encode(text.encode('utf-8', 'surrogatepass')).decode()}?="
+    encoded = b64encode(text.encode("utf-8", "surrogatepass"))
+    return f"=?base64?{encoded.decode()}?="
 
 
 Era = Literal["legacy", "modern"]
 MODERN_VERSION: Final = "2026-07-28"
 LEGACY_VERSION: Final = "2025-11-25"
 _META: Final = "io.modelcontextprotocol/"
+_CAPABILITIES: Final = f"{_META}clientCapabilities"
 _VERSION_HEADER: Final = "MCP-Protocol-Version"
 
 
 class OwnClient:
-    """The built-in client; its `era`, which revision the server speaks, is None until known."""
+    """The built-in client; its `era`, the revision that the server speaks, is None until known."""
 
     def __init__(self, target: str, kinds: Collection[str], version: str) -> None:
         self.era: Era | None = None
@@ -345,19 +401,27 @@ class OwnClient:
         self._capabilities = _capabilities(kinds)
         self._version = MODERN_VERSION
 
+    @property
+    def _version_header(self) -> Header:
+        return _VERSION_HEADER, self._version
+
     def discover(self) -> Request:
-        """Return the request by which the newer revision is tried."""
+        """Return the request that tries the newer revision."""
         return self.call(DISCOVER, {})
 
     def discovered(self, exchange: RecordedExchange) -> None:
         """Take the response to it."""
-        result = exchange.rpc_members.get("result")
-        versions = result.get("supportedVersions") if isinstance(result, dict) else None
-        is_modern = isinstance(versions, list) and MODERN_VERSION in versions
-        if TASKS in (value_at(result, ("capabilities", "extensions")) or ()):
-            self._capabilities = {**self._capabilities, "extensions": {TASKS: {}}}
-        self.era = "modern" if is_modern else "legacy"
-        self._version = MODERN_VERSION if is_modern else LEGACY_VERSION
+        result = members_of(exchange.rpc_members.get("result"))
+        versions = result.get("supportedVersions")
+        extensions = value_at(result, ("capabilities", "extensions"))
+        if TASKS in (extensions or ()):
+            self._capabilities["extensions"] = {TASKS: {}}
+        if isinstance(versions, list) and MODERN_VERSION in versions:
+            self.era = "modern"
+            self._version = MODERN_VERSION
+        else:
+            self.era = "legacy"
+            self._version = LEGACY_VERSION
 
     def initialize(self) -> Request:
         """Return the request that opens a session of an earlier revision."""
@@ -374,17 +438,18 @@ class OwnClient:
         if not isinstance(result, dict):
             return None
         version = result.get("protocolVersion")
-        self._version = version if isinstance(version, str) else self._version
-        return self._post(INITIALIZED, None, ((_VERSION_HEADER, self._version),))
+        if isinstance(version, str):
+            self._version = version
+        return self._post(INITIALIZED, None, (self._version_header,))
 
     def listening(self) -> Request:
         """Return the request for the stream on which a server of an earlier revision asks too."""
-        headers = (("Accept", EVENT_STREAM), (_VERSION_HEADER, self._version))
+        headers = (("Accept", EVENT_STREAM), self._version_header)
         return Request("GET", self._target, headers, b"")
 
     def leaving(self) -> Request:
         """Return the request that ends a session."""
-        return Request("DELETE", self._target, ((_VERSION_HEADER, self._version),), b"")
+        return Request("DELETE", self._target, (self._version_header,), b"")
 
     def call(
         self,
@@ -393,67 +458,77 @@ class OwnClient:
         input_schema: Mapping[str, Any] | None = None,
     ) -> Request:
         """Return the first request of a call; the tool's schema may want arguments in headers."""
-        version = (_VERSION_HEADER, self._version)
         if self.era == "legacy":
-            return self._post(method, params, (version,))
+            return self._post(method, params, (self._version_header,))
         meta = {
             f"{_META}protocolVersion": self._version,
             f"{_META}clientInfo": self._about,
-            f"{_META}clientCapabilities": self._capabilities,
+            _CAPABILITIES: self._capabilities,
         }
+        headers = [self._version_header, ("Mcp-Method", method)]
         name = params.get(method_of(method).named_by)
-        named = (("Mcp-Name", header_text(name)),) if isinstance(name, str) else ()
-        arguments = _argument_headers(input_schema or {}, params.get("arguments"))
-        headers = (version, ("Mcp-Method", method), *named, *arguments)
+        if isinstance(name, str):
+            headers.append(("Mcp-Name", header_text(name)))
+        headers += _argument_headers(input_schema or {}, params.get("arguments"))
         return self._post(method, {**params, "_meta": meta}, headers)
 
     def _post(
-        self, method: str, params: Mapping[str, Any] | None, headers: Headers
+        self,
+        method: str,
+        params: Mapping[str, Any] | None,
+        headers: Iterable[Header],
     ) -> Request:
         message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
         if not method.startswith("notifications/"):
             message["id"] = 0
         if params is not None:
             message["params"] = params
-        return Request(
-            "POST", self._target, (*POST_HEADERS, *headers), to_json(message).encode()
-        )
+        body = to_json(message).encode()
+        return Request("POST", self._target, (*POST_HEADERS, *headers), body)
 
 
 def is_modern(call: Call) -> bool:
-    """Tell whether a request says for itself who sends it, as the newer revision has it."""
+    """Tell whether a request itself says who sends it, as the newer revision demands."""
     return call.message is not None and f"{_META}protocolVersion" in call.message.meta
 
 
 def declaring(request: Request, kinds: Collection[str]) -> Request:
-    """Return a request of the newer revision that declares these kinds besides its own."""
+    """Return a request of the newer revision that declares more kinds of questions."""
     message = read_call(request).message
     if message is None or not isinstance(message.params.get("_meta"), dict):
         return request
-    own = message.meta.get(f"{_META}clientCapabilities")
-    both = dict(own) if isinstance(own, dict) else {}
-    for name, value in _capabilities(kinds).items():
-        inner = both.get(name)
-        both[name] = {**inner, **value} if isinstance(inner, dict) else value
-    member = {f"{_META}clientCapabilities": canonical(both).encode()}
-    return with_body(
-        request, replace_members(request.body, ("params", "_meta"), member)
-    )
+    declared = dict(members_of(message.meta.get(_CAPABILITIES)))
+    for name, added in _capabilities(kinds).items():
+        before = members_of(declared.get(name))
+        declared[name] = {**before, **added}
+    member = {_CAPABILITIES: canonical(declared).encode()}
+    body = replace_members(request.body, ("params", "_meta"), member)
+    return with_body(request, body)
 
 
 def _capabilities(kinds: Collection[str]) -> dict[str, Any]:
-    modes = {kind: dict[str, Any]() for kind in ("form", "url") if kind in kinds}
-    others = {kind: dict[str, Any]() for kind in ("sampling", "roots") if kind in kinds}
-    return {"elicitation": modes, **others} if modes else others
+    """Return the capabilities of a client that answers these kinds of questions."""
+    modes: dict[str, Any] = {}
+    for mode in ("form", "url"):
+        if mode in kinds:
+            modes[mode] = {}
+    capabilities: dict[str, Any] = {}
+    if modes:
+        capabilities["elicitation"] = modes
+    for kind in ("sampling", "roots"):
+        if kind in kinds:
+            capabilities[kind] = {}
+    return capabilities
 
 
-def _argument_headers(
-    schema: Mapping[str, Any], arguments: Any
-) -> Iterator[tuple[str, str]]:
-    fields = schema.get("properties")
-    for name, member in fields.items() if isinstance(fields, dict) else ():
-        header = member.get("x-mcp-header") if isinstance(member, dict) else None
-        value = arguments.get(name) if isinstance(arguments, dict) else None
+def _argument_headers(schema: Mapping[str, Any], arguments: Any) -> Iterator[Header]:
+    """Yield the headers in which a tool wants to have some of its arguments too."""
+    values = members_of(arguments)
+    for name, definition in members_of(schema.get("properties")).items():
+        header = members_of(definition).get("x-mcp-header")
+        value = values.get(name)
         if isinstance(header, str) and value is not None:
-            text = value if isinstance(value, str) else to_json(value)
+            text = value
+            if not isinstance(value, str):
+                text = to_json(value)
             yield f"Mcp-Param-{header}", header_text(text)
