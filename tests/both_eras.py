@@ -55,7 +55,7 @@ class Helpful:
 
     def answer(self, ask: LiveAsk) -> Answered:
         if ask.push is not None:
-            return Answered(compact(ANSWERS[ask.push.method]))
+            return Answered(compact(ANSWERS[ask.push.message.method]))
         live = ask.exchange.ask
         assert live is not None
         requests = live.message.tree["result"]["inputRequests"]

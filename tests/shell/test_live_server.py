@@ -93,7 +93,7 @@ async def test_pushed_question_is_answered_on_whatever_stream_it_stands() -> Non
             [SESSION[1]] for _ in seen.received
         ]
         (push,) = script.asks
-        assert (push.turn, push.push.method) == (1, "elicitation/create")
+        assert (push.turn, push.push.message.method) == (1, "elicitation/create")
 
 
 @looped

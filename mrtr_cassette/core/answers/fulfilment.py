@@ -266,7 +266,7 @@ class LeavesToSources:
 
     def answer(self, ask: LiveAsk) -> Answered | NeedsAnswers | AskedOtherwise:
         """Leave it to them; a task that is only created asks nothing."""
-        if ask.task is not None and not ask.task_keys:
+        if ask.asks_nothing:
             return Answered(None)
         return NeedsAnswers(ask)
 
@@ -310,13 +310,11 @@ class Rounds:
         return _spelled(ask, turn, names)
 
     def _given_up(self, ask: LiveAsk, unanswered: Unanswered) -> Answered | None:
-        if (
-            ask.push is not None
-            and ask.push.method == LIST_ROOTS
-            and not unanswered.is_fault
-        ):
+        push = ask.push
+        asks_for_roots = push is not None and push.message.method == LIST_ROOTS
+        if push is not None and asks_for_roots and not unanswered.is_fault:
             # It is about the client, whatever call is pending.
-            return refused(ask.push)
+            return refused(push.message)
         self.unanswered = unanswered
         return None
 
@@ -332,15 +330,10 @@ class Rounds:
 def _turn_of(
     ask: LiveAsk, requests: Mapping[str, InputRequest], answers: Mapping[str, Answer]
 ) -> CallTurn:
-    via: Via = "result"
-    if ask.task is not None:
-        via = "task"
-    elif ask.push is not None:
-        via = "push"
     state = ask.request_state
     return CallTurn(
         number=ask.turn,
-        via=via,
+        via=ask.via,
         requests=requests,
         answers={key: answer.value for key, answer in answers.items()},
         answered_by={key: answer.answered_by for key, answer in answers.items()},
@@ -352,7 +345,7 @@ def _spelled(ask: LiveAsk, turn: CallTurn, names: Mapping[str, str]) -> Answered
     """Return the answers of a turn in the form in which the server takes them."""
     answers = turn.answers
     if ask.push is not None:
-        return Answered(to_json(answers[ask.key]).encode())
+        return Answered(to_json(answers[ask.push.key]).encode())
     if ask.task is not None:
         given = {key: answers[name] for key, name in names.items() if name in answers}
         if not given:
@@ -367,9 +360,10 @@ def _spelled(ask: LiveAsk, turn: CallTurn, names: Mapping[str, str]) -> Answered
 def _requests_of(ask: LiveAsk) -> tuple[Mapping[str, InputRequest], Mapping[str, str]]:
     """Return the requests for input of an ask, by key, and for a task its own keys with these."""
     if ask.push is not None:
-        return {ask.key: input_request(ask.push.method, ask.push.params)}, {}
+        message = ask.push.message
+        return {ask.push.key: input_request(message.method, message.params)}, {}
     if ask.task is not None:
-        new = {key: ask.task.input_requests[key] for key in ask.task_keys.values()}
+        new = {key: ask.task.input_requests[key] for key in ask.live_keys.values()}
         # A key may have the task's id, which is nobody's business.
         names = key_names(new, ask.task.id)
         return {name: new[key] for key, name in names.items()}, names

@@ -1,10 +1,10 @@
-"""One call on a live server, until it stands still."""
+"""One call on a live server, until it ends or waits for an answer."""
 # Source: MCP 2026-07-28, "Multi Round-Trip Requests", "Pagination"; MCP 2025-11-25, "Elicitation";
 # the extension `io.modelcontextprotocol/tasks` of MCP 2026-07-28.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from json.encoder import encode_basestring_ascii
 from typing import Any, Final, Literal, Protocol
@@ -25,7 +25,7 @@ from mrtr_cassette.core.protocol.dialect import (
     with_params,
     write_retry,
 )
-from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message
+from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message, Via
 from mrtr_cassette.core.protocol.methods import (
     CANCEL_TASK,
     GET_TASK,
@@ -42,15 +42,17 @@ from mrtr_cassette.core.record.pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation
 from mrtr_cassette.core.wire.http import End, Request
 from mrtr_cassette.core.wire.jsonbytes import canonical
+from mrtr_cassette.core.wire.pointers import members_of
 from mrtr_cassette.errors import shorten
 
 _MOST_PAGES: Final = 100
-"""Pages that are read; a server may have no last one."""
+"""Pages of a list that are read; a server may have no last one."""
 _POLL_S: Final = 1.0
-"""How long to wait before a poll where the server says nothing of it."""
+"""Seconds between polls if the server says nothing about it."""
 _CANCELLED: Final = (
     b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%b}}'
 )
+_POSTED: Final = b'{"jsonrpc":"2.0","id":%b,"%b":%b}'
 
 
 def has_error(exchange: RecordedExchange) -> bool:
@@ -59,50 +61,77 @@ def has_error(exchange: RecordedExchange) -> bool:
 
 
 def outcome(exchange: RecordedExchange) -> str:
-    """Return what a live server responded, in a few words."""
+    """Describe the response of a live server in a few words."""
     response = exchange.response
     if response is None:
         return "no response"
-    text = "a response" if response.is_lines else f"HTTP {response.status}"
+    text = f"HTTP {response.status}"
+    if response.is_lines:
+        text = "a response"
     error = exchange.rpc_members.get("error")
     if error is None:
         return text
-    words = error.get("message") if isinstance(error, dict) else None
-    if not isinstance(words, str):
+    message = members_of(error).get("message")
+    if not isinstance(message, str):
         return f"{text}, error {shorten(canonical(error))}"
-    first, _, _ = words.partition("\n")
-    return f"{text}, error {canonical(error.get('code'))}: {shorten(first)}"
+    code = canonical(error.get("code"))
+    first_line, _, _ = message.partition("\n")
+    return f"{text}, error {code}: {shorten(first_line)}"
+
+
+@dataclass(frozen=True, slots=True)
+class PushedQuestion:
+    """A request that the live server pushed because of a call.
+
+    Attributes:
+        key: its key as it would be recorded.
+        message: the request as it would be recorded.
+        live_id: its id as the server spelled it.
+        so_far: the pending call as it would be recorded if it ended now.
+    """
+
+    key: str
+    message: Message
+    live_id: bytes = b"null"
+    so_far: RecordedExchange | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LiveAsk:
-    """An ask of the live server: a response to the call, or a request pushed meanwhile.
+    """An ask of the live server: by a response to the call, a pushed request or a state of a task.
 
-    `exchange` and `push` are as they would be recorded. Whatever goes back to the server is taken
-    from what it said itself, which the other attributes have.
+    `exchange` and `push` are as they would be recorded. The other attributes are as the server
+    sent them, since answers have to repeat that.
 
     Attributes:
-        response: the response to the call as it came.
-        push_id: the id of the pushed request as it came.
-        live_keys: the keys of its questions as they came, by those that would be recorded.
-        task: the state of the call's task, in the response that creates it or that asks.
-        task_keys: the keys under which that state asks something new, by how they are recorded.
-        call: the call, where the exchange is a poll of its task.
-        so_far: the call that was pending when a request was pushed, as it would be recorded then.
+        response: the response that asks, or creates the task.
+        live_keys: the live keys of its questions, by those that would be recorded.
+        task: the state of the call's task that asks, or in which the task is created.
+        call: the call, if the exchange is a poll of its task.
     """
 
     turn: int
     exchange: RecordedExchange
     request_state: str | None = None
-    push: Message | None = None
-    key: str = ""
-    push_id: bytes = b"null"
     response: Message | None = None
     live_keys: Mapping[str, str] = field(default_factory=dict)
+    push: PushedQuestion | None = None
     task: TaskState | None = None
-    task_keys: Mapping[str, str] = field(default_factory=dict)
     call: Call | None = None
-    so_far: RecordedExchange | None = None
+
+    @property
+    def via(self) -> Via:
+        """The way by which the server asks."""
+        if self.push is not None:
+            return "push"
+        if self.task is not None:
+            return "task"
+        return "result"
+
+    @property
+    def asks_nothing(self) -> bool:
+        """Whether it only makes the call a task."""
+        return self.task is not None and not self.live_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +139,8 @@ class Answered:
     """An answer to an ask.
 
     Attributes:
-        value: JSON text of `inputResponses`, which None leaves out; to a pushed request, of the
-            member of its response.
-        member: of the response to a pushed request.
+        value: JSON text of `inputResponses`, which None leaves out; for a pushed request, JSON
+            text of the `member` of its response.
         cancels: whether the task that asks is cancelled next.
     """
 
@@ -123,7 +151,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class NeedsAnswers:
-    """The server asks what the script expects, or anything, and the script has no answer."""
+    """The script has no answer to an ask, though it may have expected it."""
 
     ask: LiveAsk
 
@@ -138,19 +166,22 @@ class AskedOtherwise:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The server asks nothing: it has given its result, an error, or no answer at all."""
+    """The server asks nothing: the call has a result, an error, or no response at all.
+
+    Attributes:
+        response: the response to the call as the server sent it.
+    """
 
     turn: int
     exchange: RecordedExchange
     response: Message | None = None
-    """The response to the call as it came."""
 
 
 Reply = Answered | NeedsAnswers | AskedOtherwise
 
 
 class Script(Protocol):
-    """What is answered in a conversation."""
+    """Answers the asks of a conversation."""
 
     def answer(self, ask: LiveAsk) -> Reply:
         """Answer an ask, or say why it is not answered."""
@@ -162,8 +193,8 @@ class Conversation:
 
     With `follows_task` it goes on with the task that the server makes of the call. Its script is
     told of the task when that is created, and of each state that asks something new. A task that
-    has not ended when the conversation does is cancelled. Without a script nothing is answered. It
-    is left as its `departure` says.
+    has not ended when the conversation does is cancelled. Without a script nothing is answered.
+    The recorded client may have left the call early: then `departure` says how.
     """
 
     def __init__(
@@ -175,27 +206,35 @@ class Conversation:
         follows_task: bool = False,
         departure: Departure | None = None,
     ) -> None:
-        self.request, self.session = request, session
+        self.request = request
+        self.session = session
         self.leaving = Leaving(departure)
         self.standing: NeedsAnswers | AskedOtherwise | Finished | None = None
+        """Where the conversation stopped; None while it goes on."""
         self.task: TaskState | None = None
         """The latest state of the task that the server has made of the call."""
-        self._script, self._follows_task = script, follows_task
+        self._script = script
+        self._follows_task = follows_task
         self._asked = 0
         self._seen_keys: set[str] = set()
+        """The live keys under which the task has asked."""
         self._due = [self._with_answers(None, None)]
+        """The requests to be sent next."""
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing that still comes is of interest."""
+        """Whether later messages can be ignored."""
         return self.standing is not None
 
     @property
     def unanswered(self) -> LiveAsk | None:
-        """The ask that needs an answer from elsewhere."""
-        return self.standing.ask if isinstance(self.standing, NeedsAnswers) else None
+        """The ask that waits for an answer from elsewhere."""
+        if isinstance(self.standing, NeedsAnswers):
+            return self.standing.ask
+        return None
 
     def _with_answers(self, answers: bytes | None, state: str | None) -> Request:
+        """Return the call's request with other answers and another state."""
         message = read_call(self.request).message
         if message is None or message.kind is not Kind.REQUEST:
             return self.request
@@ -206,33 +245,42 @@ class Conversation:
         """Seconds to wait before the next request: as long as the server asks for between polls."""
         if self.task is None or self._due or self.is_over:
             return 0.0
-        asked_for = self.task.tree.get(POLL_INTERVAL)
-        if not isinstance(asked_for, int | float) or asked_for < 0:
+        interval_ms = self.task.tree.get(POLL_INTERVAL)
+        if not isinstance(interval_ms, int | float) or interval_ms < 0:
             return _POLL_S
-        return asked_for / 1000
+        return interval_ms / 1000
 
     def next(self) -> Observation | None:
         """Return the next request: of the call, then polls and updates of its task.
 
-        Where an ask is not answered, this is the one that cancels the call or its task.
+        If an ask is not answered, it is the one that cancels the call or its task.
         """
-        pending, departure = self.leaving.pending, self.leaving.departure
-        if self.is_over and pending is not None:
-            self.leaving.pending = None
-            return (
-                None
-                if departure and departure.notice is None
-                else self._cancel(pending)
-            )
         if self.is_over:
-            return self.leave()
+            return self._leaving_request()
         if self.task is not None and not self._due:
-            self._due = [self._of_task(GET_TASK, self.task)]
+            self._due = [self._about_task(GET_TASK, self.task)]
         if not self._due:
             return None
         observation = self.session.request(self._due.pop(0), self)
-        self.leaving.sends(observation if self.task is None else None)
+        if self.task is None:
+            self.leaving.sends(observation)
+        else:
+            self.leaving.sends(None)
         return observation
+
+    # Leaving
+
+    def _leaving_request(self) -> Observation | None:
+        """Return the request that cancels the call or its task; None if nothing is pending."""
+        pending = self.leaving.pending
+        if pending is None:
+            return self.leave()
+        self.leaving.pending = None
+        departure = self.leaving.departure
+        if departure is not None and departure.notice is None:
+            # The recorded client closed the connection.
+            return None
+        return self._cancel(pending)
 
     def _cancel(self, pending: Observation) -> Observation | None:
         message = pending.call.message
@@ -244,55 +292,63 @@ class Conversation:
         return cancelling
 
     def came(self, observation: Observation) -> Observation | None:
-        """Take what has come of a response, after which the call may be left.
+        """Take a part of a response, after which the call may be left.
 
-        Returns the notification that cancels it beside the response, if that is waited for.
+        Returns the notification that cancels it, if the response is waited for all the same.
         """
         if self.is_over or not self.leaving.is_due(observation):
             return None
         departure = self.leaving.departure
-        if departure and departure.waits:
+        if departure is not None and departure.waits:
             return self._cancel(observation)
         self.standing = Finished(self._asked + 1, observation.seal(End.OPEN, 0.0))
         return None
 
     def leave(self) -> Observation | None:
         """Return the request that cancels the task, unless it has ended or was cancelled."""
-        task, self.task = self.task, None
+        task = self.task
+        self.task = None
         if task is None or task.is_over:
             return None
-        return self.session.request(self._of_task(CANCEL_TASK, task), self)
+        return self.session.request(self._about_task(CANCEL_TASK, task), self)
 
-    def _of_task(self, method: str, task: TaskState) -> Request:
+    def _about_task(self, method: str, task: TaskState) -> Request:
         return request_beside(self.request, method, {TASK_ID: task.id})
+
+    # What the server says
 
     def push_received(self, push: OpenPush) -> Observation | None:
         """Take a request that the server pushed because of this call."""
         if self.is_over or self._script is None:
             return None
         exchange, message = self.session.as_recorded(push)
-        identity = push.message.spelled(ID_PATH) or b"null"
-        ask = LiveAsk(self._asked + 1, exchange, None, message, push.key, identity)
         pending = self.leaving.pending
         so_far = None if pending is None else pending.seal(End.OPEN, 0.0)
-        return self._tell(replace(ask, so_far=so_far))
+        live_id = push.message.spelled(ID_PATH) or b"null"
+        question = PushedQuestion(push.key, message, live_id, so_far)
+        return self._tell(LiveAsk(self._asked + 1, exchange, push=question))
 
     def responded(self, observation: Observation) -> None:
         """Take the response to the last request, which the observation has seen whole."""
         self.session.responded(observation)
         exchange = observation.seal(End.COMPLETE, 0.0)
-        response = observation.response
-        method = observation.call.method
         if self.task is not None:
-            if method == GET_TASK:
-                self._polled(exchange, response)
-            elif method == UPDATE_TASK and has_error(exchange):
-                self.standing = Finished(self._asked + 1, exchange, response)
-            return
+            self._task_responded(observation, exchange)
+        elif self._is_awaited(observation):
+            self._call_responded(observation, exchange)
+
+    def _is_awaited(self, observation: Observation) -> bool:
+        """Tell whether a response to the call still counts."""
+        if observation is not self.leaving.pending:
+            return False
         # A server may also give its result without waiting for an answer.
         is_late = self.unanswered is not None and observation.is_answered
-        if observation is not self.leaving.pending or (self.is_over and not is_late):
-            return
+        return is_late or not self.is_over
+
+    def _call_responded(
+        self, observation: Observation, exchange: RecordedExchange
+    ) -> None:
+        response = observation.response
         self.leaving.pending = None
         self.standing = None
         if self.session.refused_id(exchange):
@@ -307,11 +363,20 @@ class Conversation:
             self._tell(ask)
         elif asked is not None and self._script is not None:
             keys = _live_keys(exchange, asked)
-            self._tell(replace(ask, request_state=asked.request_state, live_keys=keys))
-        elif (following := self._after(exchange, response)) is not None:
-            self._due = [following]
+            state = asked.request_state
+            self._tell(replace(ask, request_state=state, live_keys=keys))
         else:
+            self._go_on_after(exchange, response)
+
+    def _go_on_after(
+        self, exchange: RecordedExchange, response: Message | None
+    ) -> None:
+        """Take a response that asks nothing, or nobody: another request may follow."""
+        following = self._after(exchange, response)
+        if following is None:
             self.standing = Finished(self._asked + 1, exchange, response)
+        else:
+            self._due = [following]
 
     def _after(
         self, _exchange: RecordedExchange, _response: Message | None
@@ -319,30 +384,47 @@ class Conversation:
         """Return the request that follows a response, if any does."""
         return None
 
+    def _task_responded(
+        self, observation: Observation, exchange: RecordedExchange
+    ) -> None:
+        method = observation.call.method
+        response = observation.response
+        if method == GET_TASK:
+            self._polled(exchange, response)
+        elif method == UPDATE_TASK and has_error(exchange):
+            self.standing = Finished(self._asked + 1, exchange, response)
+
     def _polled(self, exchange: RecordedExchange, response: Message | None) -> None:
-        state = self.task = polled_state(response)
+        """Take a state of the task, which may ask something new, or be the last one."""
+        state = polled_state(response)
+        self.task = state
         if state is None or state.is_over:
             self.standing = Finished(self._asked + 1, exchange, response)
             return
         sealed = polled_state(exchange.rpc_response) or state
-        keys = zip(sealed.input_requests, state.input_requests, strict=False)
-        new = {name: key for name, key in keys if key not in self._seen_keys}
-        if new:
-            self._seen_keys.update(new.values())
-            ask = LiveAsk(self._asked + 1, exchange, response=response, task=state)
-            self._tell(replace(ask, task_keys=new, call=read_call(self.request)))
+        new_keys: dict[str, str] = {}
+        for name, key in zip(sealed.input_requests, state.input_requests, strict=False):
+            if key not in self._seen_keys:
+                new_keys[name] = key
+        if not new_keys:
+            return
+        self._seen_keys.update(new_keys.values())
+        ask = LiveAsk(self._asked + 1, exchange, response=response, task=state)
+        call = read_call(self.request)
+        self._tell(replace(ask, live_keys=new_keys, call=call))
+
+    # Answers
 
     def _tell(self, ask: LiveAsk) -> Observation | None:
-        # That a call becomes a task is no turn.
-        self._asked += ask.task is None or bool(ask.task_keys)
-        return (
-            None
-            if self._script is None
-            else self._replied(ask, self._script.answer(ask))
-        )
+        """Let the script answer an ask; return the request that posts the answer, if any."""
+        if not ask.asks_nothing:
+            self._asked += 1
+        if self._script is None:
+            return None
+        return self._replied(ask, self._script.answer(ask))
 
     def answer(self, answer: Answered) -> Observation | None:
-        """Answer the ask that has no answer so far, unless the server has not waited for that."""
+        """Answer the ask that is unanswered so far, unless the server has not waited for that."""
         ask = self.unanswered
         if ask is None:
             return None
@@ -352,27 +434,39 @@ class Conversation:
     def _replied(self, ask: LiveAsk, reply: Reply) -> Observation | None:
         if not isinstance(reply, Answered):
             self.standing = reply
-        elif ask.push is not None:
-            response = b'{"jsonrpc":"2.0","id":%b,"%b":%b}'
-            body = response % (ask.push_id, reply.member.encode(), reply.value or b"{}")
+            return None
+        if ask.push is not None:
+            member = reply.member.encode()
+            body = _POSTED % (ask.push.live_id, member, reply.value or b"{}")
             return self.session.post(self.request, body, self)
-        elif ask.task is None:
-            retry = self._with_answers(reply.value, ask.request_state)
-            names = {key: live for key, live in ask.live_keys.items() if key != live}
-            self._due = [with_body(retry, with_answer_keys(retry.body, names))]
-        else:
-            if reply.value is not None:
-                update = self._of_task(UPDATE_TASK, ask.task)
-                body = with_params(update.body, {INPUT_RESPONSES: reply.value})
-                self._due.append(with_body(update, body))
-            if reply.cancels:
-                self._due.append(self._of_task(CANCEL_TASK, ask.task))
+        if ask.task is not None:
+            self._due += self._task_requests(ask.task, reply)
+            return None
+        names = {}
+        for key, live_key in ask.live_keys.items():
+            if key != live_key:
+                names[key] = live_key
+        retry = self._with_answers(reply.value, ask.request_state)
+        self._due = [with_body(retry, with_answer_keys(retry.body, names))]
         return None
+
+    def _task_requests(self, task: TaskState, reply: Answered) -> list[Request]:
+        """Return the requests that answer a state of a task."""
+        requests = []
+        if reply.value is not None:
+            update = self._about_task(UPDATE_TASK, task)
+            body = with_params(update.body, {INPUT_RESPONSES: reply.value})
+            requests.append(with_body(update, body))
+        if reply.cancels:
+            requests.append(self._about_task(CANCEL_TASK, task))
+        return requests
 
 
 def _live_keys(exchange: RecordedExchange, asked: InputRequired) -> dict[str, str]:
-    """Return the keys of an ask as the server has them, by those that would be recorded."""
-    sealed = {} if exchange.ask is None else exchange.ask.input_requests
+    """Return the live keys of an ask by those that would be recorded."""
+    if exchange.ask is None:
+        return {}
+    sealed = exchange.ask.input_requests
     return dict(zip(sealed, asked.input_requests, strict=False))
 
 
@@ -390,31 +484,27 @@ class ToolList(Conversation):
     def _after(
         self, _exchange: RecordedExchange, response: Message | None
     ) -> Request | None:
-        result = None if response is None else response.tree.get("result")
-        page = result if isinstance(result, dict) else {}
+        page: dict[str, Any] = {}
+        if response is not None:
+            page = members_of(response.tree.get("result"))
         tools = page.get("tools")
-        self.is_whole = isinstance(tools, list)
-        self.tools += tools if isinstance(tools, list) else ()
         self._pages += 1
+        self.is_whole = isinstance(tools, list)
+        if not isinstance(tools, list):
+            return None
+        self.tools += tools
         cursor = page.get("nextCursor")
-        if (
-            not self.is_whole
-            or not isinstance(cursor, str)
-            or self._pages == _MOST_PAGES
-        ):
+        if not isinstance(cursor, str) or self._pages == _MOST_PAGES:
             return None
         member = {"cursor": encode_basestring_ascii(cursor).encode()}
         return with_body(self.request, with_params(self.request.body, member))
 
     def hints(self, name: str) -> Mapping[str, Any]:
         """Return what the server says that a tool does to the world."""
-        named = (
-            each
-            for each in self.tools
-            if isinstance(each, dict) and each.get("name") == name
-        )
-        hints = next(named, {}).get("annotations")
-        return hints if isinstance(hints, dict) else {}
+        for tool in self.tools:
+            if isinstance(tool, dict) and tool.get("name") == name:
+                return members_of(tool.get("annotations"))
+        return {}
 
 
 class AnsweredPoll(Conversation):
@@ -433,7 +523,9 @@ class AnsweredPoll(Conversation):
         asked: int,
     ) -> None:
         super().__init__(poll, None, session)
-        self._call, self._seen, self._asked = call, seen, asked
+        self._call = call
+        self._seen = seen
+        self._asked = asked
 
     def leave(self) -> Observation | None:
         """Leave the task to its client."""
@@ -443,7 +535,7 @@ class AnsweredPoll(Conversation):
         """Answer what the last poll asked; then poll again."""
         ask = self.unanswered
         if ask is not None and answer.value is not None:
-            self._seen.update(dict.fromkeys(ask.task_keys, True))
+            self._mark(ask.live_keys, is_answered=True)
             self.task = ask.task
             super().answer(answer)
         return None
@@ -453,24 +545,25 @@ class AnsweredPoll(Conversation):
         self.session.responded(observation)
         self.leaving.pending = None
         exchange = observation.seal(End.COMPLETE, 0.0)
-        if observation.call.method == UPDATE_TASK:
-            self._seen.update(
-                dict.fromkeys(self._seen, False) if has_error(exchange) else ()
-            )
-            return
-        state = polled_state(observation.response)
+        if observation.call.method != UPDATE_TASK:
+            self._polled(exchange, observation.response)
+        elif has_error(exchange):
+            self._mark(self._seen, is_answered=False)
+
+    def _polled(self, exchange: RecordedExchange, response: Message | None) -> None:
+        state = polled_state(response)
         asked = {} if state is None else state.input_requests
-        new = {key: key for key in asked if key not in self._seen}
+        new_keys = {key: key for key in asked if key not in self._seen}
         # Answers may not have taken effect so far.
-        self.task = (
-            state if asked and all(self._seen.get(key) for key in asked) else None
-        )
-        if new:
+        is_answered = bool(asked) and all(self._seen.get(key) for key in asked)
+        self.task = state if is_answered else None
+        if new_keys:
             self._asked += 1
-            self._seen.update(dict.fromkeys(new, False))
-            ask = LiveAsk(
-                self._asked, exchange, task=state, task_keys=new, call=self._call
-            )
-            self.standing = NeedsAnswers(ask)
+            self._mark(new_keys, is_answered=False)
+            ask = LiveAsk(self._asked, exchange, task=state, call=self._call)
+            self.standing = NeedsAnswers(replace(ask, live_keys=new_keys))
         elif self.task is None:
             self.standing = Finished(self._asked, exchange)
+
+    def _mark(self, keys: Iterable[str], *, is_answered: bool) -> None:
+        self._seen.update(dict.fromkeys(keys, is_answered))

@@ -33,6 +33,7 @@ from mrtr_cassette.core.drive.conversation import (
     Finished,
     LiveAsk,
     NeedsAnswers,
+    PushedQuestion,
     Reply,
 )
 from mrtr_cassette.core.drive.handles import Handles
@@ -335,12 +336,12 @@ class RecordedScript:
 
     def _reply(self, ask: LiveAsk) -> Reply:
         if ask.push is not None:
-            return self._answer_push(ask)
-        if ask.task_keys:
-            return self._answer_task(ask)
-        if ask.task is not None:
+            return self._answer_push(ask, ask.push)
+        if ask.task is None:
+            return self._answer_result(ask)
+        if ask.asks_nothing:
             return self._take_task(ask, ask.task.id)
-        return self._answer_result(ask)
+        return self._answer_task(ask)
 
     def _answer_result(self, ask: LiveAsk) -> Reply:
         position = self._position
@@ -448,7 +449,7 @@ class RecordedScript:
                 names[key] = live
         return names
 
-    def _answer_push(self, ask: LiveAsk) -> Reply:
+    def _answer_push(self, ask: LiveAsk, push: PushedQuestion) -> Reply:
         position = min(self._position, len(self._exchanges) - 1)
         recorded = self._exchanges[position]
         response = with_id_of(recorded.call, ask.exchange).response
@@ -461,9 +462,9 @@ class RecordedScript:
             if aside is not None:
                 return aside.answer or NeedsAnswers(ask)
         name = "" if found.question is None else found.question.name
-        self.pushes.append(LivePush(found.number, name, ask.key))
-        if ask.so_far is not None:
-            live = with_id_of(recorded.call, ask.so_far)
+        self.pushes.append(LivePush(found.number, name, push.key))
+        if push.so_far is not None:
+            live = with_id_of(recorded.call, push.so_far)
             self._so_far = [LivePair(recorded, live, turn=_NO_TURN)]
         if not self._goes_on(found):
             return AskedOtherwise(ask, tuple(found.changes))
@@ -545,7 +546,7 @@ class RecordedScript:
         self._came(next(iter(asking), None) or self._interaction.ending, ask, 0)
         answers: dict[str, bytes | None] = {}
         is_left = False
-        for name, key in ask.task_keys.items():
+        for name, key in ask.live_keys.items():
             found = self._asked_by_task(name)
             if not self._goes_on(found):
                 return AskedOtherwise(ask, tuple(found.changes))

@@ -354,7 +354,7 @@ class _Caller:
         quiet = replace(self.answerers, announcer=Announcer())
         reply = await quiet.answer(Rounds(self.rounds.sources), ask)
         if reply is None and ask.push is not None:
-            return refused(ask.push)
+            return refused(ask.push.message)
         return reply
 
 

@@ -23,7 +23,7 @@ from mrtr_cassette.core.answers.written import (
     answers_of,
     read_pairs,
 )
-from mrtr_cassette.core.drive.conversation import LiveAsk
+from mrtr_cassette.core.drive.conversation import LiveAsk, PushedQuestion
 from mrtr_cassette.core.protocol.dialect import (
     DIALECTS,
     InputRequest,
@@ -335,7 +335,7 @@ def push(method: str = "roots/list", turn: int = 1) -> LiveAsk:
     """Return a pushed request."""
     pushed = classify(compact(message(method, {"message": "Sure?"}, id="p")))
     assert pushed is not None
-    return LiveAsk(turn, exchange(CALL, b""), None, pushed, "roots-1")
+    return LiveAsk(turn, exchange(CALL, b""), push=PushedQuestion("roots-1", pushed))
 
 
 def rounds(**tree: Any) -> Rounds:

@@ -82,7 +82,7 @@ def test_task_is_polled_at_the_servers_pace_and_answered_under_its_key() -> None
     sent.append(respond(conversation, state(LIVE, pollIntervalMs=None)))
     assert conversation.wait_s == 1.0
     sent.append(respond(conversation, state(LIVE, "input_required", key)))
-    assert [[*ask.task_keys.values()] for ask in script.asks] == [[], [key]]
+    assert [[*ask.live_keys.values()] for ask in script.asks] == [[], [key]]
     conversation.answer(Answered(compact({key: YES})))
     assert conversation.wait_s == 0
     sent += [
