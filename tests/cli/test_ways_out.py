@@ -50,6 +50,8 @@ def said(name, arguments):
     state = pathlib.Path("state")
     if name == "set":
         state.write_text(str(arguments["to"]))
+    if name == "note":
+        state.write_text(f"Noted {uuid.uuid4()} at {datetime.datetime.now()}")
     return state.read_text() if state.exists() else "none"
 
 for line in sys.stdin:
@@ -59,10 +61,10 @@ for line in sys.stdin:
         result = called(params)
     elif asked["method"] == "tools/list":
         schema = {"type": "object", "properties": {"to": {"type": "string"}}}
-        names = ("get", "set", "ask", "stamp", "now")
+        names = ("get", "set", "ask", "stamp", "note", "now", "noted")
         hints = {"annotations": {"readOnlyHint": True}}
         tools = [{"name": name, "inputSchema": schema} for name in names]
-        result = {"tools": [*tools[:-1], tools[-1] | hints]}
+        result = {"tools": [*tools[:-2], tools[-2] | hints, tools[-1] | hints]}
     elif asked["method"] == "server/discover":
         result = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
         result["serverInfo"] = {"name": "kept", "version": "1"}
@@ -286,6 +288,27 @@ def test_what_differs_by_itself_is_left_out_by_the_option_that_is_told(
     shell.run(f"{verify} {way} -- {shell.server}")
     if option == "--learn":
         way = way.replace("--learn", "--ignore-from")
+    shell.run(f"{verify} {way} -- {shell.server}")
+    assert "/content/0/text" in shell.run(
+        f"{verify} {way} -- {shell.server} more", code=1
+    )
+
+
+@pytest.mark.parametrize("option", ["--ignore", "--learn"])
+def test_times_and_ids_of_writes_are_left_out_by_the_option_that_is_told(
+    shell: Shell, option: str
+) -> None:
+    """Of the write, which nobody may ask twice, and of what reads it; nothing is to be accepted."""
+    calls = "mrtr-cassette call stamp && mrtr-cassette call note && mrtr-cassette call noted"
+    server = f"--upstream {shlex.quote(shell.server)}"
+    shell.run(f"mrtr-cassette record -o c.json {server} -- sh -c '{calls}'")
+    # What an earlier run has left is no part of this server.
+    verify = "rm state && mrtr-cassette verify c.json"
+    varies = shell.run(f"{verify} -- {shell.server}", code=1)
+    assert "--accept" not in varies
+    way = told(varies, f"{option} .*")
+    shell.run(f"{verify} {way} -- {shell.server}")
+    way = way.replace("--learn", "--ignore-from")
     shell.run(f"{verify} {way} -- {shell.server}")
     assert "/content/0/text" in shell.run(
         f"{verify} {way} -- {shell.server} more", code=1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from builders import Conversation, loaded, refusal, retry, show, token_of, tool
@@ -363,3 +363,18 @@ def test_no_read_is_taken_after_a_write_that_is_not(
             )
         else:
             is_live = is_live and ending(now) == ending(live)
+
+
+@given(operations(), builds())
+def test_no_read_differs_because_a_question_was_not_answered(
+    run: list[Operation], changed: tuple[Build, Build]
+) -> None:
+    """Of a server that asks otherwise, and is the same in all else, only what asks is changed."""
+    old, new = changed
+    asking = replace(new, prefix=old.prefix, names=old.names)
+    cassette = recorded(run, old, old, "old")
+    for verified in held(cassette, Server(asking, "live")):
+        if verified.verdict == "skipped":
+            assert "may depend on #" in str(verified.reason)
+        elif verified.planned.call.name == "get":
+            assert verified.verdict == "same"

@@ -73,6 +73,16 @@ _KINDS: Final = {
 _BELOW = re.compile(rf"({TEXT_STEP})?($|/|{ORDER}$)")
 _MADE_UP = re.compile(r"[\w.:+-]*[0-9][\w.:+-]*")
 """A number, or a word with a digit, such as an id or a time."""
+_TIME: Final = (
+    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?"
+    r"|\d{10,}(?:\.\d+)?"
+)
+_RANDOM_ID: Final = r"[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}|[0-9a-f]{20,}"
+_TIME_OR_ID: Final = re.compile(
+    rf"(?<![0-9a-z])(?:{_TIME}|{_RANDOM_ID})(?![0-9a-z])", re.IGNORECASE | re.ASCII
+)
+TIME_OR_ID: Final = "<time or id>"
+"""Stands for a time or a random id, whichever it is."""
 _INDEX = re.compile(r"(?<=/)[0-9]+(?=$|[/#])")
 _ANY_STEP = re.compile(r"(?<=/)\\\*(?=$|/|\\#)")
 """A step that is `*`, in a pointer with escapes for a regular expression."""
@@ -143,6 +153,12 @@ def changed_words(change: Change) -> list[int]:
     if len(differing) == len(old):
         return []
     return differing
+
+
+def without_times_and_ids(value: str) -> str:
+    """Return a JSON value, or the text that it is, with the same in the place of times and ids."""
+    text = parse(value.encode())
+    return _TIME_OR_ID.sub(TIME_OR_ID, text if isinstance(text, str) else value)
 
 
 def changed_texts(change: Change) -> tuple[str, str] | None:

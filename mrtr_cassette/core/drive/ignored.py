@@ -16,6 +16,7 @@ from mrtr_cassette.core.compare.values import (
     changed_texts,
     changed_words,
     without_ignored,
+    without_times_and_ids,
 )
 from mrtr_cassette.core.drive.verification import VerifiedInteraction
 from mrtr_cassette.core.protocol.calls import Call
@@ -137,6 +138,32 @@ def learned(
     for change in without_ignored(changes, [*known, *found]):
         _learn(places, change, unproven)
     return list(places.values())
+
+
+def varying_in(
+    verified: VerifiedInteraction, places: Sequence[Learned], *, is_written: bool
+) -> tuple[str, ...]:
+    """Return where a call differs from its recording, and will in every run.
+
+    Two calls differ there; or, if something was written, which can't be asked twice, both values
+    are times or random ids.
+    """
+    changes = {change.pointer: change for _, change in verified.changes}
+    found = []
+    for place in places:
+        change = changes.get(place.pointer.partition(WORD)[0])
+        if change is None or place.reason is not None:
+            continue
+        if place.is_unstable or (is_written and _differs_in_times_and_ids(change)):
+            found.append(place.pointer)
+    return tuple(found)
+
+
+def _differs_in_times_and_ids(change: Change) -> bool:
+    if change.recorded is None or change.received is None:
+        return False
+    recorded = without_times_and_ids(change.recorded)
+    return recorded == without_times_and_ids(change.received)
 
 
 def _learn(

@@ -14,7 +14,13 @@ from mrtr_cassette.core.compare.responses import (
     response_changes,
     said_value,
 )
-from mrtr_cassette.core.compare.values import Change, Verdict, heaviest, without_ignored
+from mrtr_cassette.core.compare.values import (
+    VERDICTS,
+    Change,
+    Verdict,
+    heaviest,
+    without_ignored,
+)
 from mrtr_cassette.core.drive.conversation import (
     Conversation,
     Finished,
@@ -60,11 +66,24 @@ from mrtr_cassette.core.wire.http import (
 
 _NOT_SELECTED: Final = "it was not selected"
 _NEEDED: Final = "it was not selected, and only sent for what follows it"
+_HEAVIEST_OF_SAME_COURSE: Final = VERDICTS.index("key-changed")
+_OF_QUESTIONS: Final = frozenset({"key-changed", "rounds-changed", "question-changed"})
 
 
 def after_stray(number: int) -> str:
     """Return why a call can't be compared alone: another one that it may depend on went astray."""
     return f"it may depend on #{number}, which did not end as recorded"
+
+
+class _Stray(NamedTuple):
+    """A call that may have changed something and did not end as recorded.
+
+    Attributes:
+        explains: it is told with what differs in later calls, as it took another course.
+    """
+
+    number: int
+    explains: bool
 
 
 class Reached(NamedTuple):
@@ -93,6 +112,15 @@ class VerifiedInteraction:
     """Whether the live server asked more or fewer turns, or in another order."""
     after: int | None = None
     """The number of a call before it that did not end as recorded, on which it may depend."""
+    varying: tuple[str, ...] = ()
+    """Places that differ from the recording, and will in every run."""
+
+    @property
+    def varies(self) -> bool:
+        """Whether all that differs is at such places."""
+        changes = [change for _, change in self.changes]
+        counting = without_ignored(changes, self.varying)
+        return self.verdict == "text-changed" and heaviest(counting) == "same"
 
     @property
     def number(self) -> int:
@@ -127,8 +155,8 @@ class Repeated:
     _script: RecordedScript
     stream: Observation | None = None
     """The live stream, where it listens."""
-    after: int | None = None
-    """The number of a call before it that did not end as recorded, on which it may depend."""
+    after: _Stray | None = None
+    """A call before it on which it may depend."""
 
     def verified(self) -> VerifiedInteraction:
         """Return what came of it."""
@@ -166,7 +194,7 @@ class Repeated:
             states=tuple(script.states),
             left_out=tuple(script.left_out),
             is_rerouted=script.is_rerouted,
-            after=self.after,
+            after=None if self.after is None else self.after.number,
         )
 
     @property
@@ -237,8 +265,9 @@ class Verifier:
         self._handles = Handles(handles_in(cassette))
         self._unmade: int | None = None
         """The number of the first call that was not sent and may have changed something."""
-        self._strayed: int | None = None
-        """The number of the first call that did not end as recorded and may change something."""
+        self._has_written = False
+        self._stray: _Stray | None = None
+        """The first call that strayed, or else the first that explains later differences."""
 
     def was_given(self, given: Given) -> None:
         """Look for the credentials in what the user gives for the server from now on."""
@@ -276,6 +305,12 @@ class Verifier:
         if planned.part == "call" and method_of(planned.call.method).reads:
             return True
         return self._hints_of(planned).get("readOnlyHint") is True
+
+    def is_written(self, planned: Planned) -> bool:
+        """Tell whether what a call says may be something that was written in this run."""
+        if planned.call.depends_on_writes and self._has_written:
+            return True
+        return self._may_write(planned)
 
     def _hints_of(self, planned: Planned) -> Mapping[str, Any]:
         """Return what the server says that the tool of a call does to the world."""
@@ -327,7 +362,7 @@ class Verifier:
         self._left[interaction.number] = conversation
         repeated = Repeated(planned, conversation, script)
         if planned.call.depends_on_writes:
-            repeated.after = self._strayed
+            repeated.after = self._stray
         accepts = self._accepts_in(planned)
         if accepts is not None:
             script.accepts = lambda turn: accepts(repeated.so_far(), turn)
@@ -433,10 +468,12 @@ class Verifier:
         planned = verified.planned
         if planned.part != "listening":
             self._asides_of(planned.interaction).drop(planned.interaction.number)
+        if self._may_write(planned):
+            self._has_written = True
         for pair in verified.pairs:
             self._values |= issued_values(pair.recorded.rpc_response, pair.response)
         if self._strays(repeated, verified):
-            self._strayed = planned.interaction.number
+            self._has_strayed(planned, verified.verdict)
         last = verified.pairs[-1].live if verified.pairs else None
         if planned.opens and (
             last is None or has_error(last) or verified.verdict == "not-reached"
@@ -446,17 +483,11 @@ class Verifier:
         if not planned.is_compared and verified.verdict != "not-reached":
             reason = _NEEDED if planned.is_needed else _NOT_SELECTED
             return replace(verified, verdict="skipped", changes=(), reason=reason)
-        if (
-            verified.verdict != "same"
-            and verified.reason is None
-            and verified.after is not None
-        ):
-            return replace(verified, reason=after_stray(verified.after))
-        return verified
+        return _told_with_stray(verified, repeated.after)
 
     def _strays(self, repeated: Repeated, verified: VerifiedInteraction) -> bool:
-        """Tell whether a call is the first one that leaves the live server in another state."""
-        if self._strayed is not None or not self._may_write(verified.planned):
+        """Tell whether a call may leave the live server in another state than recorded."""
+        if not self._may_write(verified.planned):
             return False
         if repeated.was_refused or verified.verdict == "not-reached":
             return True
@@ -466,6 +497,14 @@ class Verifier:
         turn = 0 if 0 in turns else min(turns)
         accepts = self._accepts_in(verified.planned)
         return accepts is None or not accepts(verified, turn)
+
+    def _has_strayed(self, planned: Planned, verdict: Verdict) -> None:
+        """Take note that a call may have left the live server in another state."""
+        has_other_course = VERDICTS.index(verdict) > _HEAVIEST_OF_SAME_COURSE
+        explains = has_other_course and planned.is_compared
+        stray = self._stray
+        if stray is None or (explains and not stray.explains):
+            self._stray = _Stray(planned.interaction.number, explains)
 
     def verified_again(self, verified: VerifiedInteraction) -> VerifiedInteraction:
         """Return the verdict, where more places are left out now."""
@@ -478,6 +517,18 @@ class Verifier:
         """Return that an interaction got no response, and why."""
         if planned.opens:
             self._unopened[planned.opens] = f"its session was not opened: {reason}"
-        if self._strayed is None and self._may_write(planned):
-            self._strayed = planned.interaction.number
+        if self._may_write(planned):
+            self._has_strayed(planned, "not-reached")
         return VerifiedInteraction(planned, "not-reached", reason=reason)
+
+
+def _told_with_stray(
+    verified: VerifiedInteraction, stray: _Stray | None
+) -> VerifiedInteraction:
+    """Return the verdict on a call that may depend on another one, which strayed."""
+    if stray is None or verified.verdict == "same" or verified.reason is not None:
+        return verified
+    reason = after_stray(stray.number)
+    if stray.explains and verified.verdict not in _OF_QUESTIONS:
+        return replace(verified, verdict="skipped", changes=(), reason=reason)
+    return replace(verified, reason=reason)

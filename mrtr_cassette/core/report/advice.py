@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from mrtr_cassette.core.compare.values import VERDICTS, Verdict
+from mrtr_cassette.core.compare.values import VERDICTS, Verdict, without_ignored
 from mrtr_cassette.core.drive.updating import ACCEPTABLE, Proposal, accepted_by_verdict
 from mrtr_cassette.core.report.comparison import Verification
 from mrtr_cassette.errors import counted, printable
@@ -19,7 +19,7 @@ def advice_on(verifications: Sequence[Verification], terms: Terms) -> list[str]:
     """Return the ways out of a failed verification, in the terms of a front.
 
     The live server's responses may be taken where the heaviest verdict can be, and values be left
-    out where two equal calls got different ones.
+    out that differ in every run, which nothing that is taken would mend.
     """
     ways = [*_acceptance(verifications, terms), *_leaving_out(verifications, terms)]
     return [f"{' or' if number else 'fix'}: {way}" for number, way in enumerate(ways)]
@@ -30,11 +30,13 @@ def _acceptance(verifications: Sequence[Verification], terms: Terms) -> list[str
     verdicts: set[Verdict] = set()
     proposed: list[Proposal] = []
     for verification in verifications:
-        failing = {each.number for each in verification.failures}
-        verdicts |= {each.verdict for each in verification.failures}
-        proposed += [
-            proposal for proposal in verification.proposed if proposal.number in failing
-        ]
+        failing = {
+            call.number: call for call in verification.failures if not call.varies
+        }
+        verdicts |= {call.verdict for call in failing.values()}
+        for proposal in verification.proposed:
+            if proposal.number in failing:
+                proposed.append(proposal)
     heaviest = max(verdicts - {"not-reached"}, key=VERDICTS.index, default=None)
     if heaviest not in ACCEPTABLE:
         return []
@@ -66,13 +68,32 @@ def proposal_name(proposal: Proposal) -> str:
 
 
 def _leaving_out(verifications: Sequence[Verification], terms: Terms) -> list[str]:
-    found = [pointer for each in verifications for pointer in each.varying]
-    pointers = list(dict.fromkeys(filter(str.isprintable, found)))
+    found: list[str] = []
+    for verification in verifications:
+        for call in verification.failures:
+            found += filter(str.isprintable, call.varying)
+    pointers = list(dict.fromkeys(found))
     if not pointers:
         return []
     ignoring = in_terms("<<ignore_values>>", terms, {"pointers": pointers})
     learning = in_terms("<<learn_places>>", terms, {"rules": _RULES_FILE})
-    return [
-        f"leave out what two equal calls to the server differ in with {ignoring}",
-        f"have such places found, written to a file, and left out with {learning}",
-    ]
+    found_places = (
+        f"have such places found, written to a file, and left out with {learning}"
+    )
+    # With an option they are left out of all calls.
+    if _hide_changes(verifications, pointers):
+        return [found_places]
+    return [f"leave out what differs in every run with {ignoring}", found_places]
+
+
+def _hide_changes(
+    verifications: Sequence[Verification], pointers: Sequence[str]
+) -> bool:
+    """Tell whether a call differs at one of these places, and won't in every run."""
+    for verification in verifications:
+        for call in verification.failures:
+            others = [pointer for pointer in pointers if pointer not in call.varying]
+            changes = [change for _, change in call.changes]
+            if len(without_ignored(changes, others)) < len(changes):
+                return True
+    return False

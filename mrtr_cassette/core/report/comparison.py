@@ -415,8 +415,6 @@ class Verification:
     untried: tuple[str, ...] = ()
     proposed: tuple[Proposal, ...] = ()
     """Responses that could be taken into the cassette."""
-    varying: tuple[str, ...] = ()
-    """Places that differ from the recording, and between two equal calls."""
 
     @property
     def learned(self) -> list[tuple[str, str]]:

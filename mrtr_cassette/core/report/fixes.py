@@ -10,6 +10,7 @@ from typing import Final
 from mrtr_cassette.core.cassette.entries import ReplayEntry
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.transports import is_started_here
+from mrtr_cassette.core.compare.values import TIME_OR_ID, without_times_and_ids
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.secrets.names import has_secrets
@@ -103,10 +104,6 @@ _FIXES_AFTER_WRITE: Final = (_READS, _AGAIN)
 _FIXES_AFTER_VARYING_WRITE: Final = (_IGNORE, _AGAIN)
 """The same where its result has another time or id in every run."""
 
-_TIME: Final = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d.*|\d{10,}(?:\.\d+)?"
-_RANDOM: Final = r"[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}|[0-9a-f]{20,}"
-_VARYING: Final = re.compile(f'"?(?:{_TIME}|{_RANDOM})"?', re.IGNORECASE | re.ASCII)
-"""A time or a random id, in JSON: no later run would repeat it."""
 _USER: Final = re.compile("(?<=://)[^/@]*@")
 _NEEDED: Final = {"<<reads_tool>>": "tool", "<<ignore_values>>": "pointers"}
 """Slots of ways out that work only with a value."""
@@ -217,9 +214,13 @@ def _varies(difference: Difference, miss: Miss) -> bool:
     # No model says the same thing twice.
     if asked is not None and asked.kind == "sampling":
         return True
-    recorded = _VARYING.fullmatch(difference.recorded or "")
-    received = _VARYING.fullmatch(difference.received or "")
-    return recorded is not None and received is not None
+    if difference.recorded is None or difference.received is None:
+        return False
+    shown = {
+        without_times_and_ids(difference.recorded),
+        without_times_and_ids(difference.received),
+    }
+    return shown == {TIME_OR_ID}
 
 
 def asked_in(miss: Miss) -> Mapping[str, InputRequest]:

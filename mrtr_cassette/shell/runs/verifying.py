@@ -15,13 +15,13 @@ from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
 from mrtr_cassette.core.cassette.sessions import rejoined
 from mrtr_cassette.core.cassette.transports import over_http, over_pipes
 from mrtr_cassette.core.compare.conversations import held_to
-from mrtr_cassette.core.compare.values import WORD
 from mrtr_cassette.core.drive.ignored import (
     IgnoredPlaces,
     Learned,
     call_name,
     ignored_in,
     learned,
+    varying_in,
     write_ignored,
 )
 from mrtr_cassette.core.drive.plan import (
@@ -150,7 +150,6 @@ async def _verify(
         tuple(found.places),
         untried=tuple(found.untried),
         proposed=tuple(proposed),
-        varying=tuple(found.varying),
     )
 
 
@@ -277,8 +276,6 @@ class _Found:
     """What was learned, with the call's name."""
     untried: dict[str, None] = field(default_factory=dict)
     """The calls that were not made once more, as they may change something."""
-    varying: dict[str, None] = field(default_factory=dict)
-    """Pointers at which two calls differed."""
 
 
 @dataclass(eq=False, slots=True)
@@ -367,16 +364,9 @@ class _Run:
         places = learned(first, again, ignored_in(self.found.rules, first.planned.call))
         if learns:
             return self._learned(first, places)
-        self._note(first, places)
-        return first
-
-    def _note(self, first: VerifiedInteraction, places: Sequence[Learned]) -> None:
-        """Note where two calls differ, of what differs from the recording."""
-        differing = {change.pointer for _, change in first.changes}
-        for place in places:
-            is_varying = place.is_unstable and place.reason is None
-            if is_varying and place.pointer.partition(WORD)[0] in differing:
-                self.found.varying[place.pointer] = None
+        is_written = self.verifier.is_written(first.planned)
+        varying = varying_in(first, places, is_written=is_written)
+        return replace(first, varying=varying)
 
     def _learned(
         self, first: VerifiedInteraction, places: Sequence[Learned]
