@@ -383,7 +383,7 @@ def exchange(
 ) -> RecordedExchange:
     """Return one exchange, recorded under a number."""
     talk = Conversation(**options)
-    talk.recorder.arrived = number - 1
+    talk.recorder.arrivals.count = number - 1
     talk.request(request)
     return talk.response(1, response)
 

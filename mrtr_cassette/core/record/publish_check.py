@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, TurnPlace
 from mrtr_cassette.core.protocol.jsonrpc import messages_in
-from mrtr_cassette.core.record.recorder import NOTHING, Side, redacted
+from mrtr_cassette.core.record.recorder import Side
+from mrtr_cassette.core.record.sealing import NOTHING, redacted
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.http import Request, Response, header_value

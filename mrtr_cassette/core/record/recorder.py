@@ -1,19 +1,15 @@
-"""Turns relayed bytes into exchanges that can be written to disk; it sees copies of what passes.
-
-What must not reach the disk is taken out of an exchange; the framing of its response stays.
-"""
+"""Turns relayed bytes into exchanges that can be written to disk; it sees copies of what passes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from enum import Enum
+from typing import Any, Generic, Literal, NamedTuple, NoReturn, TypeVar
 
 from mrtr_cassette.core.cassette.digests import Announced, may_announce
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.cassette.sessions import (
-    endpoint_piece,
     is_endpoint,
     listens,
     may_lead,
@@ -27,39 +23,42 @@ from mrtr_cassette.core.protocol.calls import (
     line_label,
     read_call,
 )
-from mrtr_cassette.core.protocol.dialect import (
-    REQUEST_STATE,
-    InputRequired,
-    input_request,
-    may_ask,
-    recognise,
-)
+from mrtr_cassette.core.protocol.dialect import InputRequired, input_request, may_ask
 from mrtr_cassette.core.protocol.jsonrpc import (
     SUBSCRIPTION_ID,
     Kind,
     Message,
     hides_response,
     name_in,
-    response_to,
     server_message,
-    splice_pieces,
     unread_texts,
 )
 from mrtr_cassette.core.protocol.methods import CANCELLED, PING, method_of
-from mrtr_cassette.core.protocol.origins import origin_in
-from mrtr_cassette.core.protocol.tasks import created_id, named_task, notified_states
+from mrtr_cassette.core.protocol.tasks import named_task
 from mrtr_cassette.core.record.pushes import OpenPush, PushTurns
+from mrtr_cassette.core.record.sealing import (
+    NOTHING,
+    Named,
+    Replacement,
+    kept_of_request,
+    kept_of_response,
+    names_in,
+    redacted,
+    sealed_endpoint,
+    sealed_event_ids,
+    spliced,
+    state_places,
+    with_sealed_endpoint,
+    with_sealed_states,
+    without_known,
+)
 from mrtr_cassette.core.secrets.credentials import Credentials, Given, KnownTexts
-from mrtr_cassette.core.secrets.names import HASH, is_of_kind, sealed_hash, sha256_of
+from mrtr_cassette.core.secrets.names import sealed_hash, sha256_of
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.sealed import (
-    StatePlace,
-    find_places,
-    is_searched,
     may_have_places,
     replaced_states,
     seal_answers,
-    with_task,
 )
 from mrtr_cassette.core.wire.codings import (
     ContentDecoder,
@@ -70,8 +69,6 @@ from mrtr_cassette.core.wire.codings import (
 from mrtr_cassette.core.wire.http import (
     ACCEPTED,
     LARGEST_BODY,
-    LAST_EVENT_ID_HEADER,
-    NO_METHOD,
     NO_STATUS,
     SESSION_HEADER,
     End,
@@ -82,14 +79,12 @@ from mrtr_cassette.core.wire.http import (
     channel_request,
     header_value,
     is_event_stream,
-    kept_request_headers,
-    kept_response_headers,
     line_request,
     lines_in,
     why_no_line,
 )
-from mrtr_cassette.core.wire.jsonbytes import Span, canonical, splice
-from mrtr_cassette.core.wire.sse import SseFramer, event_id_spans, read_event
+from mrtr_cassette.core.wire.jsonbytes import canonical
+from mrtr_cassette.core.wire.sse import SseFramer, read_event
 from mrtr_cassette.errors import BodyTooLargeError, printable
 
 E = TypeVar("E")
@@ -99,8 +94,6 @@ _LONGEST_LENGTH = 20
 """Digits of what is no length of a body."""
 _MOST_EVENTS = 100_000
 """Events, or lines, up to which a response is kept: each costs memory, however small."""
-_IDS = (SESSION_HEADER, LAST_EVENT_ID_HEADER)
-NOTHING = Response(NO_STATUS, (), (), End.COMPLETE)
 
 
 class Due(NamedTuple):
@@ -131,6 +124,27 @@ class Sealed(NamedTuple):
 
 
 @dataclass(slots=True)
+class Arrivals:
+    """What has arrived so far, and which of it belongs together."""
+
+    count: int = 0
+    """How many requests."""
+    played: dict[str, list[int]] = field(default_factory=dict)
+    """Numbers of the writes that were played from the cassette since the last request, by session.
+    """
+    pushes: PushTurns[OpenPush] = field(default_factory=PushTurns)
+
+
+@dataclass(slots=True)
+class Endpoints:
+    """What the disk has for the targets to which clients of HTTP+SSE post."""
+
+    by_stream: dict[int | None, str] = field(default_factory=dict)
+    """By the number of the exchange whose stream names the target."""
+    by_target: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class Recorder:
     """One recording: numbers what arrives, and seals what is due."""
 
@@ -140,7 +154,7 @@ class Recorder:
     credentials: Credentials | None = None
     """Credentials seen and secrets found so far; replaced wherever they are repeated."""
     seals_answers: bool = False
-    """Of what users answer only hashes reach the disk."""
+    """Only hashes of users' answers reach the disk."""
     kept_headers: frozenset[str] = frozenset()
     """Lower-case names of headers of requests that are kept besides MCP's."""
     largest_body: int = LARGEST_BODY
@@ -148,26 +162,20 @@ class Recorder:
     known: KnownTexts = field(default_factory=KnownTexts)
     """The states that were issued or echoed."""
     announced: Announced = field(default_factory=Announced)
-    arrived: int = 0
-    played: dict[str, list[int]] = field(default_factory=dict)
-    """Numbers of the writes that were played from the cassette since the last request, by session.
-    """
-    pushes: PushTurns[OpenPush] = field(default_factory=PushTurns)
-    opening: dict[int | None, str] = field(default_factory=dict)
-    """What the disk has for the target that a stream names, by the number of its exchange."""
-    endpoints: dict[str, str] = field(default_factory=dict)
-    """The targets to which clients of HTTP+SSE post, and what the disk has for each."""
+    arrivals: Arrivals = field(default_factory=Arrivals)
+    endpoints: Endpoints = field(default_factory=Endpoints)
 
     def shown(self, text: str, *, is_target: bool = False) -> str:
         """Return a text, or a request's target, as a log may have it: sealed and redacted."""
         if is_target:
-            text = self.endpoints.get(text, text)
+            text = self.endpoints.by_target.get(text, text)
         if self.credentials is not None:
             text = self.credentials.known.seal_text(text)
         if self.seals:
             text = self.known.seal_text(text)
         if self.redactor is not None:
-            text = self.redactor.target(text) if is_target else self.redactor.text(text)
+            redact = self.redactor.target if is_target else self.redactor.text
+            text = redact(text)
         return printable(text)
 
     def label(self, call: Call, *, is_sealed: bool = False) -> str:
@@ -175,28 +183,31 @@ class Recorder:
 
         The call of a sealed exchange is so already.
         """
-        request, method = call.request, call.method
-        if method:
+        request = call.request
+        if call.method:
             is_task = self.seals and named_task(call.message) is not None
-            text = str(CallKey("", method, "" if is_task else call.name, ""))
-            return text if is_sealed else self.shown(text)
+            name = "" if is_task else call.name
+            title = str(CallKey("", call.method, name, ""))
+            return title if is_sealed else self.shown(title)
         if request.is_line:
             return line_label(call)
-        target = request.target
-        shown = printable(target) if is_sealed else self.shown(target, is_target=True)
-        return f"{printable(request.method)} {shown}"
+        if is_sealed:
+            target = printable(request.target)
+        else:
+            target = self.shown(request.target, is_target=True)
+        return f"{printable(request.method)} {target}"
 
     def has_asked(self, call: Call) -> bool:
         """Tell whether a request, which has not been received yet, answers an open push."""
-        message, request = call.message, call.request
+        message = call.message
         if message is None or message.kind is not Kind.RESPONSE:
             return False
-        channel = header_value(request.headers, SESSION_HEADER) or request.target
-        return self.pushes.is_open(channel, message.same_id)
+        return self.arrivals.pushes.is_open(_channel_of(call.request), message.same_id)
 
     def has_played(self, request: Request, number: int) -> None:
         """Take note that a recorded write is played for a request."""
-        self.played.setdefault(request.header(SESSION_HEADER), []).append(number)
+        session = request.header(SESSION_HEADER)
+        self.arrivals.played.setdefault(session, []).append(number)
 
     def was_given(self, given: Given) -> None:
         """Look for the credentials in what the user gives for the server."""
@@ -209,90 +220,168 @@ class Recorder:
 
     def request_received(self, request: Request, at_ms: float) -> Observation:
         """Begin an exchange; its request has arrived whole."""
-        self.arrived += 1
+        self.arrivals.count += 1
         if self.credentials is not None:
             self.credentials.seen(request.headers)
-        return Observation(self, self.arrived, self.read(request), at_ms)
+        played = self.arrivals.played.pop(request.header(SESSION_HEADER), [])
+        call = self.read(request)
+        begun = RecordedExchange(
+            self.arrivals.count,
+            call.request,
+            None,
+            at_ms,
+            at_ms,
+            follows=tuple(played),
+        )
+        return Observation(self, begun, call)
+
+    def endpoint_named(self, stream: int, listening: str, url: str) -> str:
+        """Return the target of the URL to which the client of a stream posts from now on."""
+        target = posted_to(listening, url)
+        spans = ids_given_in(target, listening)
+        sealed = sealed_endpoint(target, spans, stream)
+        self.endpoints.by_stream[stream] = sealed
+        self.endpoints.by_target[target] = sealed
+        if self.credentials is not None:
+            for span in spans:
+                identity = target[span.start : span.end]
+                self.credentials.seen(((SESSION_HEADER, identity),))
+        return target
 
     def seal(self, seen: RecordedExchange, call: Call) -> Sealed:
-        """Take out what must not reach the disk; the states are known from now on."""
-        request, sent = call.request, seen.response or NOTHING
-        body, response = sent.body, sent
-        raw = request.body + body
-        request = replace(
-            request, target=self.endpoints.get(request.target, request.target)
-        )
-        if seen.number in self.opening:
-            response = _with_sealed_endpoint(response, self.opening[seen.number])
-        request = replace(request, headers=_kept(request.headers, self.kept_headers))
-        has_event_ids = response.is_event_stream and b"id:" in body
-        if has_event_ids and self._is_in_session(seen.number, request, sent):
-            response = replace(
-                response, pieces=tuple(map(_with_sealed_event_id, response.pieces))
-            )
-        # Most exchanges have no state and no task: one look at both bodies says so.
-        may_tell = may_have_places(raw) or may_ask(raw)
-        message, issued, echoed, tasks = (
-            _names_in(call, response) if may_tell else (None, None, None, [])
-        )
-        for task in tasks if self.seals else ():
-            self.known.remember(task)
-        if self.seals and (self.known.texts or may_tell):
-            request, response, states = _seal_states(request, response, self.known)
-            if message is None and states:
-                # What was not understood, such as an ask that broke off, may issue one too.
-                issued = states[0]
+        """Take out what must not reach the disk; the states are known from now on.
+
+        Each step searches the result of the one before. The hash of an answer, or of a secret, is
+        that of a text whose states have been replaced, and a secret found in one place is replaced
+        in all others by the last step: so these steps can't share the splice for ids and states.
+        """
+        sent = seen.response or NOTHING
+        request, response, named = self._without_names(seen.number, call, sent)
         if self.seals_answers:
             request = replace(request, body=seal_answers(request.body))
         if self.redactor is not None:
             request, response = redacted(request, response, self.redactor)
         if self.credentials is not None and self.credentials.known.texts:
-            request, response = _without_known(
-                request, response, self.credentials.known
-            )
-        ask = None if message is None else recognise(message.tree.get("result"))
+            known = self.credentials.known
+            request, response = without_known(request, response, known)
+        digests = seen.digests
+        # Most responses announce nothing, and have no secret.
+        is_changed = response.pieces != sent.pieces
+        if named.ask is None and (is_changed or may_announce(sent.body)):
+            digests = self.announced.add(sent, response)
         sealed = replace(
             seen,
             request=request,
             response=None if seen.response is None else response,
-            issued_sha256=None if issued is None else sha256_of(issued),
-            echoed_sha256=None if echoed is None else sha256_of(echoed),
+            issued_sha256=_hash_of(named.issued),
+            echoed_sha256=_hash_of(named.echoed),
+            digests=digests,
         )
-        # Most responses announce nothing, and have no secret.
-        if ask is None and (response.pieces != sent.pieces or may_announce(body)):
-            sealed = replace(sealed, digests=self.announced.add(sent, response))
-        return Sealed(sealed, ask, _unread(call, sent))
+        return Sealed(sealed, named.ask, _unread(call, sent))
+
+    def _without_names(
+        self, number: int | None, call: Call, sent: Response
+    ) -> tuple[Request, Response, Named]:
+        """Replace the ids of sessions, events and tasks, and states, and return the last two."""
+        request = self._kept_request(call.request)
+        response = sent
+        if number in self.endpoints.by_stream:
+            response = with_sealed_endpoint(response, self.endpoints.by_stream[number])
+        # Most exchanges have no state and no task: one look at both bodies says so.
+        raw = call.request.body + sent.body
+        has_names = may_have_places(raw) or may_ask(raw)
+        named = names_in(call, response) if has_names else Named()
+        found: list[Replacement] = []
+        if response.is_event_stream and self._is_in_session(number, request, response):
+            found.extend(sealed_event_ids(response))
+        if not self.seals or not (has_names or self.known.texts):
+            return request, spliced(response, found), named
+        for task in named.tasks:
+            self.known.remember(task)
+        places = state_places(response, self.known)
+        found.extend(replaced_states(places, sealed_hash))
+        response = spliced(response, found)
+        request = with_sealed_states(request, self.known)
+        states = [place.state for place in places if not place.is_task]
+        if states and not named.is_response_found:
+            # What was not understood, such as an ask that broke off, may issue one too.
+            named = named._replace(issued=states[0])
+        for place in places:
+            self.known.remember(place.state)
+        request, response = without_known(request, response, self.known)
+        return request, response, named
+
+    def _kept_request(self, request: Request) -> Request:
+        """Return a request with what is kept of its target and its headers."""
+        target = self.endpoints.by_target.get(request.target, request.target)
+        headers = kept_of_request(request.headers, self.kept_headers)
+        return replace(request, target=target, headers=headers)
 
     def _is_in_session(
         self, number: int | None, request: Request, response: Response
     ) -> bool:
         """Whether an exchange opens a session or belongs to one, by its headers."""
-        if number in self.opening:
+        if number in self.endpoints.by_stream:
             return True
         heads = (request.headers, response.headers)
         return any(header_value(headers, SESSION_HEADER) for headers in heads)
 
     def may_repeat(self, journal: bytes) -> bool:
         """Tell, quickly, whether a journal may have secrets that were found after its lines."""
-        credentials = self.credentials
-        has_found = credentials is not None and credentials.has_found
-        return (
-            has_found
-            and credentials is not None
-            and credentials.known.may_be_in(journal)
-        )
+        if self.credentials is None or not self.credentials.has_found:
+            return False
+        return self.credentials.known.may_be_in(journal)
 
     def without_repeated(self, exchange: RecordedExchange) -> RecordedExchange:
         """Return an exchange without the secrets that were found after it was sealed."""
         if self.credentials is None:
             return exchange
         known = self.credentials.known
-        request, response = _without_known(
-            exchange.request, exchange.response or NOTHING, known
-        )
+        response = exchange.response or NOTHING
+        request, response = without_known(exchange.request, response, known)
         if exchange.response is None:
             return replace(exchange, request=request)
         return replace(exchange, request=request, response=response)
+
+
+def _hash_of(state: str | None) -> str | None:
+    return None if state is None else sha256_of(state)
+
+
+def _unread(call: Call, response: Response) -> list[Unread]:
+    """Return which bodies can't be read, and what on a pipe was no line."""
+    request = call.request
+    texts = unread_texts(response)
+    hides_id = bool(texts) and hides_response(call.message, response)
+    reason = why_unread(response)
+    if texts and not reason:
+        reason = "it is no JSON-RPC that can be read here"
+    found = [
+        Unread("request", why_unread(request)),
+        Unread("response", reason, hides_id),
+    ]
+    if call.message is None and request.is_line:
+        found.append(Unread("request", why_no_line(request.body)))
+        for piece in response.pieces:
+            found.append(Unread("response", why_no_line(piece.raw)))
+    return [unread for unread in found if unread.reason]
+
+
+# One exchange while it passes
+
+
+def _channel_of(request: Request) -> str:
+    """Return what all requests of a session share, whether a header or the URL has its id."""
+    return header_value(request.headers, SESSION_HEADER) or request.target
+
+
+class _OnDisk(Enum):
+    """What the journal has of an exchange."""
+
+    NOTHING = "nothing"
+    BEGINNING = "the beginning of a stream"
+    ALL = "all that has passed"
+    LESS = "all that had passed when the client's response was whole"
 
 
 class Observation:
@@ -304,60 +393,40 @@ class Observation:
     the end.
     """
 
-    def __init__(
-        self, recorder: Recorder, number: int, call: Call, at_ms: float
-    ) -> None:
-        request, message = call.request, call.message
+    def __init__(self, recorder: Recorder, begun: RecordedExchange, call: Call) -> None:
         self.recorder = recorder
-        self.number = number
         self.call = call
-        self.follows = tuple(recorder.played.pop(request.header(SESSION_HEADER), ()))
-        self.started_ms = at_ms
-        self.status = NO_STATUS
-        """The response's HTTP status, or 0 before it began, and over a pipe."""
-        self.size = 0
-        """Bytes of the response's body so far, as they passed."""
         self.is_answered = False
         """The client has its whole response, or will have with the bytes seen last."""
         self.is_listening = False
         """The response tells, message by message, what other requests cause."""
         self.ask: InputRequired | None = None
         """What the response asks, as sealing found; None for a final response."""
-        self.answered: OpenPush | None = None
-        """What the request answers."""
-        self.pushed: list[OpenPush] = []
-        """What the server has pushed in this response and nobody has taken."""
-        self.pings: list[Message] = []
-        """The pings in this response that nobody has taken."""
-        self._is_line = request.method == NO_METHOD
-        self._has_begun = False
-        self._headers: Headers = ()
-        self._decoder: ContentDecoder | None = None
-        self._framer: SseFramer | None = None
-        self._coded: list[Piece] = []
-        self._pieces: list[Piece] = []
-        self._missing: int | None = None
-        self._written: int | None = None
-        """How many pieces of a stream that goes on were due by now."""
-        self._was_due = False
-        self._has_more = False
-        """The exchange was due whole, and more has come since."""
-        self._channel = header_value(request.headers, SESSION_HEADER) or request.target
-        """What all requests of a session share, whether a header or the URL has its id."""
-        self._is_call = False
-        self._may_lead = message is None and request.method == "GET"
-        """The next event may say where to post."""
-        if message is not None:
-            self._begin(message)
+        self._begun = begun
+        self._head: Response | None = None
+        self._body = _Body(is_lines=call.request.is_line)
+        self._links = _Links(recorder, begun.number or 0, call)
+        self._on_disk = _OnDisk.NOTHING
 
-    def _begin(self, message: Message) -> None:
-        """Tell those that link pushed questions what this request is."""
-        pushes = self.recorder.pushes
-        if message.kind is Kind.REQUEST and not method_of(message.method).listens:
-            self._is_call = True
-            pushes.begun(self._channel, self.number, message.same_id, self.call)
-        elif message.kind is Kind.RESPONSE:
-            self.answered = pushes.answered(self._channel, message.same_id, self.number)
+    @property
+    def number(self) -> int:
+        """How many requests had arrived with this one."""
+        return self._begun.number or 0
+
+    @property
+    def started_ms(self) -> float:
+        """When the request had arrived."""
+        return self._begun.started_ms
+
+    @property
+    def status(self) -> int:
+        """The response's HTTP status, or 0 before it began, and over a pipe."""
+        return NO_STATUS if self._head is None else self._head.status
+
+    @property
+    def size(self) -> int:
+        """Bytes of the response's body so far, as they passed."""
+        return self._body.size
 
     @property
     def label(self) -> str:
@@ -367,12 +436,14 @@ class Observation:
     @property
     def pieces(self) -> int:
         """How many events, lines or other pieces the response has so far."""
-        return len(self._pieces)
+        return len(self._body.pieces)
 
     @property
     def events(self) -> list[bytes]:
         """The events of the response so far, as they came."""
-        return [] if self._framer is None else [piece.raw for piece in self._pieces]
+        if not self._body.is_stream:
+            return []
+        return [piece.raw for piece in self._body.pieces]
 
     @property
     def response(self) -> Message | None:
@@ -380,45 +451,45 @@ class Observation:
         return self._due(End.COMPLETE, 0.0).exchange.rpc_response
 
     @property
+    def answered(self) -> OpenPush | None:
+        """The pushed request that the request answers."""
+        return self._links.answered
+
+    @property
     def acknowledges(self) -> bool:
         """Whether the response, which has begun, is none to a JSON-RPC request, and no stream.
 
         Many a client leaves such a response without having read it.
         """
+        if self._body.is_framed:
+            return False
         message = self.call.message
         is_request = message is not None and message.kind is Kind.REQUEST
-        is_unframed = self._framer is None and not self._is_line
-        return is_unframed and (self.status == ACCEPTED or not is_request)
+        return self.status == ACCEPTED or not is_request
 
     @property
     def session(self) -> str:
         """The session id that the response names, or an empty string."""
-        return header_value(self._headers, SESSION_HEADER)
+        if self._head is None:
+            return ""
+        return header_value(self._head.headers, SESSION_HEADER)
 
     def response_started(
         self, status: int, headers: Headers, at_ms: float = 0.0
     ) -> Due | None:
         """Take the response's head."""
-        self.status = status
+        recorder = self.recorder
+        if recorder.credentials is not None:
+            recorder.credentials.seen(headers)
+        head = Response(status, headers, (), End.OPEN)
         # Over pipes only a request gets a response, and the beginning of the channel.
-        self._has_begun = not self._is_line or gets_lines(self.call)
-        self._headers = headers
-        if self.recorder.credentials is not None:
-            self.recorder.credentials.seen(headers)
-        length = header_value(headers, "content-length")
-        if length.isdecimal() and len(length) < _LONGEST_LENGTH:
-            self._missing = int(length)
-        coding = content_coding(headers)
-        if coding:
-            self._decoder = ContentDecoder(coding, self.recorder.largest_body)
-        if is_event_stream(headers):
-            self._framer = SseFramer()
-        if (self._framer is not None or self._is_line) and not coding:
-            self.is_listening = listens(
-                self.call, Response(status, headers, (), End.OPEN)
-            )
-            if self.is_listening and status != NO_STATUS:
-                return self._so_far(at_ms)
+        if not self.call.request.is_line or gets_lines(self.call):
+            self._head = head
+        self._body.begin(headers, recorder.largest_body)
+        if self._body.is_framed and not content_coding(headers):
+            self.is_listening = listens(self.call, head)
+        if self.is_listening and status != NO_STATUS:
+            return self._so_far(at_ms)
         return None
 
     def response_bytes(self, chunk: bytes, at_ms: float) -> Due | None:
@@ -427,53 +498,55 @@ class Observation:
         Raises:
             BodyTooLargeError: the body is larger than what is kept.
         """
-        recorder, decoder = self.recorder, self._decoder
-        self.size += len(chunk)
-        if self.size > recorder.largest_body:
-            raise BodyTooLargeError(
-                f"the response to {self.label}", recorder.largest_body
-            )
-        if self._missing is not None:
-            self._missing -= len(chunk)
-            self.is_answered = self.is_answered or self._missing <= 0
-        if decoder is not None:
-            self._coded.append(Piece(chunk, at_ms, recorder.arrived))
-            chunk = decoder.decode(chunk)
-        if self._framer is not None:
-            self._messages_passed(self._framer.feed(chunk), at_ms)
-        elif self._is_line:
-            self._messages_passed(lines_in(chunk), at_ms)
-        elif chunk:
-            self._pieces.append(Piece(chunk, at_ms, recorder.arrived))
-        if self._was_due:
-            self._has_more = True
-        elif self.is_answered:
-            self._was_due = True
+        body = self._body
+        recorder = self.recorder
+        if body.size + len(chunk) > recorder.largest_body:
+            self._refuse(recorder.largest_body)
+        messages = body.add(chunk, at_ms, recorder.arrivals.count)
+        if len(body.pieces) > _MOST_EVENTS and messages:
+            self._refuse(_MOST_EVENTS, "events")
+        self._links.take(messages, is_first=len(messages) == len(body.pieces))
+        self.is_answered = self.is_answered or body.is_whole or self._links.has_response
+        return self._due_now(at_ms)
+
+    def _due_now(self, at_ms: float) -> Due | None:
+        """Return what has to be written after some bytes."""
+        if self._on_disk in (_OnDisk.ALL, _OnDisk.LESS):
+            self._on_disk = _OnDisk.LESS
+            return None
+        if self.is_answered:
+            self._on_disk = _OnDisk.ALL
             return self._due(End.COMPLETE, at_ms)
-        elif self.is_listening and len(self._pieces) > (self._written or 0):
+        if self.is_listening and len(self._body.pieces) > self._body.written:
             return self._so_far(at_ms)
         return None
 
     def response_ended(self, at_ms: float, end: End = End.COMPLETE) -> Due | None:
         """Take the end of the bytes, whatever caused it."""
-        goes_on = self.status == ACCEPTED
-        self.recorder.pushes.ended(self._channel, self.number, goes_on=goes_on)
-        if self._framer is not None:
-            # Bytes were held back that are no whole event.
-            last, rest = self._framer.finish()
-            if last or rest:
-                self._pieces.append(Piece(last or rest, at_ms, self.recorder.arrived))
-                self._has_more = True
-        if self._was_due and not self._has_more:
+        self._links.ended(goes_on=self.status == ACCEPTED)
+        has_rest = self._body.finish(at_ms, self.recorder.arrivals.count)
+        if self._on_disk is _OnDisk.ALL and not has_rest:
             return None
-        since = None if self._was_due else self._written
-        self._was_due, self._has_more = True, False
-        return self._due(end, at_ms, since)
+        is_begun = self._on_disk is _OnDisk.BEGINNING
+        self._on_disk = _OnDisk.ALL
+        return self._due(end, at_ms, continues=is_begun)
+
+    def _refuse(
+        self, most: int, unit: Literal["bytes", "events"] = "bytes"
+    ) -> NoReturn:
+        raise BodyTooLargeError(f"the response to {self.label}", most, unit)
 
     def take_pushed(self) -> list[OpenPush]:
         """Return what the server has pushed in this response since this was asked last."""
-        pushed, self.pushed = self.pushed, []
+        pushed = self._links.pushed
+        self._links.pushed = []
         return pushed
+
+    def take_pings(self) -> list[Message]:
+        """Return the pings in this response since this was asked last."""
+        pings = self._links.pings
+        self._links.pings = []
+        return pings
 
     def seal(self, end: End, at_ms: float) -> RecordedExchange:
         """Seal the exchange as it is now, and return it ready for the disk."""
@@ -483,110 +556,205 @@ class Observation:
 
     def _so_far(self, at_ms: float) -> Due:
         """Return what has come of a stream since it was due last."""
-        since, self._written = self._written, len(self._pieces)
-        return self._due(End.OPEN, at_ms, since)
+        due = self._due(End.OPEN, at_ms, continues=self._on_disk is _OnDisk.BEGINNING)
+        self._on_disk = _OnDisk.BEGINNING
+        self._body.written = len(self._body.pieces)
+        return due
 
-    def _due(self, end: End, at_ms: float, since: int | None = None) -> Due:
-        """Return the exchange as it is now; `since` pieces of the response are on disk already."""
-        end = End.COMPLETE if self.is_answered else end
-        pieces = self._pieces[since:] if since else self._pieces
-        headers, decoder = _kept(self._headers), self._decoder
-        if decoder is not None:
-            # One that was sent whole and yet is cut short goes on as it came.
-            is_cut = (
-                end is End.COMPLETE and self._framer is None and not decoder.is_whole
-            )
-            if decoder.is_known and not decoder.failed and not is_cut:
-                headers = tuple(
-                    (name, value)
-                    for name, value in headers
-                    if name.lower() != "content-encoding"
-                )
-            else:
-                pieces = self._coded
-        if self._missing is not None and self._framer is None and len(pieces) > 1:
-            # Where the size was known from the start, the rhythm is the network's.
-            pieces = [
-                pieces[-1]._replace(raw=b"".join([piece.raw for piece in pieces]))
-            ]
-        response = (
-            Response(self.status, headers, tuple(pieces), end)
-            if self._has_begun
-            else None
+    def _due(self, end: End, at_ms: float, *, continues: bool = False) -> Due:
+        """Return the exchange as it is now, or what continues its beginning on disk."""
+        response = None
+        if self._head is not None:
+            end = End.COMPLETE if self.is_answered else end
+            since = self._body.written if continues else 0
+            response = self._body.response(self._head, end, since)
+        exchange = replace(
+            self._begun,
+            response=response,
+            ended_ms=at_ms,
+            ended_after=self.recorder.arrivals.count,
         )
-        exchange = RecordedExchange(
-            self.number,
-            self.call.request,
-            response,
-            self.started_ms,
-            at_ms,
-            ended_after=self.recorder.arrived,
-            follows=self.follows,
-        )
-        return Due(exchange, self.call, continues=since is not None)
+        return Due(exchange, self.call, continues)
 
-    def _messages_passed(self, messages: Sequence[bytes], at_ms: float) -> None:
-        recorder, pieces = self.recorder, self._pieces
-        if not messages:
-            return
-        if len(pieces) + len(messages) > _MOST_EVENTS:
-            raise BodyTooLargeError(
-                f"the response to {self.label}", _MOST_EVENTS, "events"
-            )
-        pieces += [Piece(raw, at_ms, recorder.arrived) for raw in messages]
-        first = pieces[0].raw
+
+class _Body:
+    """The body of a response while it passes: decoded, and cut into events, lines or chunks."""
+
+    def __init__(self, *, is_lines: bool) -> None:
+        self.size = 0
+        """Bytes, as they passed."""
+        self.pieces: list[Piece] = []
+        self.written = 0
+        """How many pieces of a stream that goes on are on disk."""
+        self._is_lines = is_lines
+        self._framer: SseFramer | None = None
+        self._decoder: ContentDecoder | None = None
+        self._coded: list[Piece] = []
+        """The chunks of a body that is decoded."""
+        self._length: int | None = None
+        """Bytes of the whole, if the head tells."""
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether it is a stream of events."""
+        return self._framer is not None
+
+    @property
+    def is_framed(self) -> bool:
+        """Whether each piece is a message's own: an event or a line."""
+        return self._is_lines or self._framer is not None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether as many bytes have passed as the head tells."""
+        return self._length is not None and self.size >= self._length
+
+    def begin(self, headers: Headers, largest: int) -> None:
+        """Take the headers; a body is decoded up to the `largest` size."""
+        length = header_value(headers, "content-length")
+        if length.isdecimal() and len(length) < _LONGEST_LENGTH:
+            self._length = int(length)
+        coding = content_coding(headers)
+        if coding:
+            self._decoder = ContentDecoder(coding, largest)
+        if is_event_stream(headers):
+            self._framer = SseFramer()
+
+    def add(self, chunk: bytes, at_ms: float, after: int) -> Sequence[bytes]:
+        """Take the next bytes; return the events or lines that they complete."""
+        self.size += len(chunk)
+        if self._decoder is not None:
+            self._coded.append(Piece(chunk, at_ms, after))
+            chunk = self._decoder.decode(chunk)
+        messages: Sequence[bytes] = ()
+        if self._framer is not None:
+            messages = self._framer.feed(chunk)
+        elif self._is_lines:
+            messages = lines_in(chunk)
+        elif chunk:
+            self.pieces.append(Piece(chunk, at_ms, after))
+        for raw in messages:
+            self.pieces.append(Piece(raw, at_ms, after))
+        return messages
+
+    def finish(self, at_ms: float, after: int) -> bool:
+        """Take the end; tell whether bytes were held back that are no whole event."""
+        if self._framer is None:
+            return False
+        last, rest = self._framer.finish()
+        raw = last or rest
+        if raw:
+            self.pieces.append(Piece(raw, at_ms, after))
+        return bool(raw)
+
+    def response(self, head: Response, end: End, since: int) -> Response:
+        """Return the response so far, without the first pieces of its body."""
+        headers = kept_of_response(head.headers)
+        pieces = self.pieces[since:]
+        if self._decoder is not None and not self._is_decoded(self._decoder, end):
+            pieces = self._coded
+        elif self._decoder is not None:
+            kept = (pair for pair in headers if pair[0].lower() != "content-encoding")
+            headers = tuple(kept)
+        if self._length is not None and not self.is_stream and len(pieces) > 1:
+            # If the size was known from the start, the rhythm is the network's.
+            body = b"".join([piece.raw for piece in pieces])
+            pieces = [pieces[-1]._replace(raw=body)]
+        return Response(head.status, headers, tuple(pieces), end)
+
+    def _is_decoded(self, decoder: ContentDecoder, end: End) -> bool:
+        """Whether the decoded bytes are kept; a body that was cut short goes on as it came."""
+        if decoder.failed or not decoder.is_known:
+            return False
+        return self.is_stream or end is not End.COMPLETE or decoder.is_whole
+
+
+class _Links:
+    """The messages of one response, linked to the calls and pushed questions of its session."""
+
+    def __init__(self, recorder: Recorder, number: int, call: Call) -> None:
+        self.answered: OpenPush | None = None
+        """What the request answers."""
+        self.pushed: list[OpenPush] = []
+        """What the server has pushed in this response and nobody has taken."""
+        self.pings: list[Message] = []
+        """The pings in this response that nobody has taken."""
+        self.has_response = False
+        """The response to the request has passed."""
+        self._recorder = recorder
+        self._number = number
+        self._call = call
+        self._channel = _channel_of(call.request)
+        message = call.message
+        self._is_call = (
+            message is not None
+            and message.kind is Kind.REQUEST
+            and not method_of(message.method).listens
+        )
+        self._may_lead = message is None and call.request.method == "GET"
+        """The next event may say where to post."""
+        pushes = recorder.arrivals.pushes
+        if message is not None and self._is_call:
+            pushes.begun(self._channel, number, message.same_id, call)
+        elif message is not None and message.kind is Kind.RESPONSE:
+            self.answered = pushes.answered(self._channel, message.same_id, number)
+
+    def take(self, messages: Sequence[bytes], *, is_first: bool) -> None:
+        """Take the next events or lines of the response, the first of all with `is_first`."""
         for raw in messages:
             # Every request and every response has an id, and hardly any notification.
             if b'"id"' in raw or self._may_lead:
-                self._read(raw, is_first=raw is first)
+                self._read(raw, is_first=is_first)
+            is_first = False
 
-    def _opened(self, url: str) -> None:
-        """Take the URL to which a client of HTTP+SSE has to post from now on."""
-        recorder, listening = self.recorder, self.call.request.target
-        self._channel = posted_to(listening, url)
-        spans = ids_given_in(self._channel, listening)
-        sealed = sealed_endpoint(self._channel, spans, self.number)
-        recorder.opening[self.number] = sealed
-        recorder.endpoints[self._channel] = sealed
-        if recorder.credentials is not None:
-            ids = [self._channel[span.start : span.end] for span in spans]
-            recorder.credentials.seen(tuple((SESSION_HEADER, text) for text in ids))
+    def ended(self, *, goes_on: bool) -> None:
+        """Take the end; the call goes on if the response only accepted it."""
+        pushes = self._recorder.arrivals.pushes
+        pushes.ended(self._channel, self._number, goes_on=goes_on)
 
     def _read(self, raw: bytes, *, is_first: bool) -> None:
-        request, pushes = self.call.message, self.recorder.pushes
-        data = raw if self._is_line else read_event(raw, first=is_first).data
+        data: bytes | None = raw
+        if not self._call.request.is_line:
+            data = read_event(raw, first=is_first).data
         if self._may_lead:
             self._may_lead = may_lead(raw, data)
             if data and is_endpoint(raw):
                 self._may_lead = False
-                self._opened(data.decode("latin-1"))
+                self._channel = self._recorder.endpoint_named(
+                    self._number, self._call.request.target, data.decode("latin-1")
+                )
         message = None if data is None else server_message(data)
         if message is None:
             return
-        if message.kind is Kind.REQUEST and message.method == PING:
+        if message.kind is Kind.RESPONSE:
+            self._response_came(message)
+        elif message.kind is Kind.REQUEST:
+            self._request_came(message)
+
+    def _request_came(self, message: Message) -> None:
+        pushes = self._recorder.arrivals.pushes
+        if message.method == PING:
             pushes.pinged(self._channel, message.id)
             self.pings.append(message)
-        elif message.kind is Kind.REQUEST:
-            turn, call = pushes.pushed(
-                self._channel, self.number, message.same_id, shared=not self._is_call
-            )
-            key = turn.key_for(message.method)
-            asked = input_request(message.method, message.params)
-            turn.asked.append(
-                OpenPush(turn.owner, call or self.call, key, asked, message)
-            )
-            self.pushed.append(turn.asked[-1])
-        elif message.kind is Kind.RESPONSE:
-            called = (
-                request
-                if request is not None and request.kind is Kind.REQUEST
-                else None
-            )
-            if called is not None and message.same_id == called.same_id:
-                self.is_answered = True
-                pushes.ended(self._channel, self.number)
-            else:
-                pushes.responded(self._channel, message.same_id)
+            return
+        turn, call = pushes.pushed(
+            self._channel, self._number, message.same_id, shared=not self._is_call
+        )
+        key = turn.key_for(message.method)
+        asked = input_request(message.method, message.params)
+        push = OpenPush(turn.owner, call or self._call, key, asked, message)
+        turn.asked.append(push)
+        self.pushed.append(push)
+
+    def _response_came(self, message: Message) -> None:
+        pushes = self._recorder.arrivals.pushes
+        called = self._call.message
+        is_call = called is not None and called.kind is Kind.REQUEST
+        if called is not None and is_call and message.same_id == called.same_id:
+            self.has_response = True
+            pushes.ended(self._channel, self._number)
+        else:
+            pushes.responded(self._channel, message.same_id)
 
 
 # Lines on pipes
@@ -604,7 +772,8 @@ class Channel(Generic[E]):
     """
 
     def __init__(self, begin: Callable[[Request], E], session: str = "") -> None:
-        self._begin, self._session = begin, session
+        self._begin = begin
+        self._session = session
         self._listening = begin(channel_request(session))
         self._has_spoken = False
         self._pending: dict[str, list[E]] = {}
@@ -621,10 +790,7 @@ class Channel(Generic[E]):
         message = call.message
         if message is None or message.kind is not Kind.REQUEST or message.id is None:
             if message is not None and message.method == CANCELLED:
-                # No response is expected any more; one that comes is still the request's own.
-                cancelled = canonical(message.params.get("requestId"))
-                for pending in self._pending.get(cancelled, ()):
-                    self.given_up(pending)
+                self._cancelled(message)
             return exchange, True
         self._pending.setdefault(message.id, []).append(exchange)
         if message.progress_token is not None:
@@ -633,20 +799,26 @@ class Channel(Generic[E]):
             self._calling[exchange] = None
         return exchange, False
 
+    def _cancelled(self, message: Message) -> None:
+        # No response is expected any more; one that comes is still the request's own.
+        cancelled = canonical(message.params.get("requestId"))
+        for exchange in self._pending.get(cancelled, ()):
+            self.given_up(exchange)
+
     def server_line(self, line: bytes) -> tuple[E, bool]:
         """Return which exchange a line of the server belongs to, and whether it is the last one."""
         message = server_message(line)
-        is_response = message is not None and message.kind is Kind.RESPONSE
-        identity = message.id if message is not None and is_response else None
-        identity = name_in(self._pending, identity)
+        identity = None
+        if message is not None and message.kind is Kind.RESPONSE:
+            identity = name_in(self._pending, message.id)
         if identity is not None:
-            same = self._pending[identity]
-            exchange = same.pop(0)
-            if not same:
+            exchanges = self._pending[identity]
+            exchange = exchanges.pop(0)
+            if not exchanges:
                 del self._pending[identity]
-            self._by_token = {
-                key: it for key, it in self._by_token.items() if it != exchange
-            }
+            for token in [*self._by_token]:
+                if self._by_token[token] == exchange:
+                    del self._by_token[token]
             self.given_up(exchange)
             return exchange, True
         named = None if message is None else self._named_by(message)
@@ -689,224 +861,17 @@ class Channel(Generic[E]):
     def ended(self, *, by_server: bool) -> list[tuple[E, End | None]]:
         """Return what the end of the channel ends; by the server, or by the client that left.
 
-        Each exchange is returned with its end; None where there is nothing to keep of it.
+        Each exchange is returned with its end; None if there is nothing to keep of it.
         """
-        listening_end = End.COMPLETE if by_server else End.OPEN
-        kept = listening_end if self._has_spoken or by_server else None
-        end = End.BROKEN if by_server else End.OPEN
-        pending = [(each, end) for same in self._pending.values() for each in same]
-        return [(self._listening, kept), *pending]
-
-
-# What is taken out
-
-
-def _names_in(
-    call: Call, response: Response
-) -> tuple[Message | None, str | None, str | None, list[str]]:
-    """Return the JSON-RPC response, the state or task that it issues, and the one that is echoed.
-
-    Returns also the id of the task that the response creates, and those that both name.
-    """
-    located, answers = response_to(call.message, response), call.answers
-    message = None if located is None else located.message
-    result = None if message is None else message.tree.get("result")
-    issued = result.get(REQUEST_STATE) if isinstance(result, dict) else None
-    echoed = None if answers is None else answers.request_state
-    created, named = created_id(call.message, message), named_task(call.message)
-    # Where it is short, and the task's creation is not recorded, an id is no secret.
-    ids = [named or "", *(state.id for state in notified_states(response))]
-    tasks = [*filter(None, [created]), *filter(is_searched, ids)]
-    return (
-        message,
-        created or (issued if isinstance(issued, str) else None),
-        named or echoed,
-        tasks,
-    )
-
-
-# Headers come again with call after call; what is kept of them is worked out once.
-
-
-@lru_cache(maxsize=2048)
-def _kept(headers: Headers, named: frozenset[str] | None = None) -> Headers:
-    """Return what is kept of a response's headers, or of a request's, with the `named` ones."""
-    kept = (
-        kept_response_headers(headers)
-        if named is None
-        else kept_request_headers(headers, named)
-    )
-    if not header_value(kept, SESSION_HEADER):
-        return kept
-    # The id of an event that stands beside that of a session is sealed, too.
-    return tuple(
-        (name, _sealed_id(it) if name.lower() in _IDS else it) for name, it in kept
-    )
-
-
-def _sealed_id(identity: str) -> str:
-    # That of a replay, which is recorded, is sealed already.
-    return identity if is_of_kind(identity, HASH) else sealed_hash(identity)
-
-
-# States and ids of tasks
-
-
-def _seal_states(
-    request: Request, response: Response, known: KnownTexts
-) -> tuple[Request, Response, list[str]]:
-    """Replace states and ids where they are known to stand, then wherever they are repeated.
-
-    Returns also the raw states of the response; the states of both are known from now on.
-    """
-
-    def sealed(state: str) -> str:
-        # A state that the client tampered with may contain the one that it was given.
-        # With that one replaced in its place, the tampering can be matched on replay.
-        partly = state if state in known else known.seal_text(state)
-        return sealed_hash(state) if partly == state else partly
-
-    request = with_task(
-        request, lambda task: sealed_hash(task) if task in known else task
-    )
-    echoed = find_places(request.body, known)
-    issued = _places_in(response, known)
-    if echoed:
-        request = replace(
-            request, body=splice(request.body, replaced_states(echoed, sealed))
-        )
-    if issued:
-        pieces = splice_pieces(response.pieces, replaced_states(issued, sealed_hash))
-        response = replace(response, pieces=pieces)
-    for place in (*echoed, *issued):
-        known.remember(place.state)
-    request, response = _without_known(request, response, known)
-    return request, response, [place.state for place in issued if not place.is_task]
-
-
-def _places_in(response: Response, known: KnownTexts) -> list[StatePlace]:
-    """Return the states and ids in the messages of a response, and where in its body they stand."""
-    if not response.is_framed:
-        return find_places(response.body, known)
-    places: list[StatePlace] = []
-    offset = 0
-    for index, piece in enumerate(response.pieces):
-        if may_have_places(piece.raw):
-            event = (
-                read_event(piece.raw, first=index == 0)
-                if response.is_event_stream
-                else None
-            )
-            for place in find_places(
-                piece.raw if event is None else event.data or b"", known
-            ):
-                span = place.span if event is None else event.raw_span(place.span)
-                if span is not None:
-                    span = Span(span.start + offset, span.end + offset)
-                    places.append(place._replace(span=span))
-        offset += len(piece.raw)
-    return places
-
-
-def sealed_endpoint(target: str, ids: Sequence[Span], number: int) -> str:
-    """Return what the disk has for a target to which a client of HTTP+SSE posts.
-
-    A session without an id in its target gets one of ours, by the number of its stream, so that a
-    replay has it apart from others.
-    """
-    if not ids:
-        separator = "&" if "?" in target else "?"
-        return f"{target}{separator}session_id={sealed_hash(f'{number} {target}')}"
-    raw = target.encode("latin-1")
-    sealed = [
-        (span, sealed_hash(target[span.start : span.end]).encode()) for span in ids
-    ]
-    return splice(raw, sealed).decode("latin-1")
-
-
-def _with_sealed_endpoint(response: Response, sealed: str) -> Response:
-    """Replace the target to which the client of a stream posts."""
-    index, url = endpoint_piece(response)
-    if url is None:
-        return response
-    piece = response.pieces[index]
-    span = read_event(piece.raw, first=index == 0).raw_span(Span(0, len(url)))
-    if span is None:
-        return response
-    origin = origin_in(url.decode("latin-1"))
-    raw = splice(piece.raw, [(span, (origin + sealed).encode("latin-1"))])
-    pieces = list(response.pieces)
-    pieces[index] = piece._replace(raw=raw)
-    return replace(response, pieces=tuple(pieces))
-
-
-def _with_sealed_event_id(piece: Piece) -> Piece:
-    """Replace the id of an event, from which a client of its session may resume the stream."""
-    raw, sealed = piece.raw, []
-    for span in event_id_spans(raw):
-        identity = raw[span.start : span.end].decode("utf-8", "surrogateescape")
-        sealed.append((span, _sealed_id(identity).encode()))
-    return piece._replace(raw=splice(raw, sealed)) if sealed else piece
-
-
-# Secrets and credentials
-
-
-def redacted(
-    request: Request, response: Response, redactor: Redactor
-) -> tuple[Request, Response]:
-    """Replace the secrets in an exchange by placeholders."""
-    content_type = header_value(response.headers, "content-type")
-    request, headers = redactor.request(request), redactor.headers(response.headers)
-    return request, _changed(
-        response, headers, partial(redactor.body, content_type=content_type)
-    )
-
-
-def _without_known(
-    request: Request, response: Response, known: KnownTexts
-) -> tuple[Request, Response]:
-    """Replace the states or the credentials that an exchange repeats."""
-    values = [value for _, value in (*request.headers, *response.headers)]
-    head = "\0".join([request.target, *values]).encode("utf-8", "surrogatepass")
-    # One look at all that both say: most exchanges repeat none.
-    if not known.may_be_in(b"\0".join((head, request.body, response.body))):
-        return request, response
-    headers = known.sealed_headers(response.headers)
-    return known.sealed_request(request), _changed(response, headers, known.seal)
-
-
-def _changed(
-    response: Response, headers: Headers, change: Callable[[bytes], bytes]
-) -> Response:
-    """Change a body: piece by piece, or whole, as what is changed may stand across two chunks."""
-    pieces, body = response.pieces, response.body
-    changed = change(body)
-    if changed == body:
-        return (
-            response
-            if headers == response.headers
-            else replace(response, headers=headers)
-        )
-    if len(pieces) > 1 and response.is_framed:
-        pieces = tuple([piece._replace(raw=change(piece.raw)) for piece in pieces])
-    else:
-        pieces = (pieces[-1]._replace(raw=changed),)
-    return Response(response.status, headers, pieces, response.end)
-
-
-def _unread(call: Call, response: Response) -> list[Unread]:
-    """Return which bodies can't be read, and what on a pipe was no line."""
-    request = call.request
-    found = [Unread("request", why_unread(request))]
-    hides = hides_response(call.message, response)
-    reason = why_unread(response)
-    if not reason and (hides or unread_texts(response)):
-        reason = "it is no JSON-RPC that can be read here"
-    found.append(Unread("response", reason, hides))
-    if call.message is None and request.is_line:
-        found.append(Unread("request", why_no_line(request.body)))
-        found += [
-            Unread("response", why_no_line(piece.raw)) for piece in response.pieces
-        ]
-    return [unread for unread in found if unread.reason]
+        listening_end: End | None = None
+        pending_end = End.OPEN
+        if by_server:
+            listening_end = End.COMPLETE
+            pending_end = End.BROKEN
+        elif self._has_spoken:
+            listening_end = End.OPEN
+        ended = [(self._listening, listening_end)]
+        for exchanges in self._pending.values():
+            for exchange in exchanges:
+                ended.append((exchange, pending_end))
+        return ended

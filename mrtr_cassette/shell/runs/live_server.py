@@ -258,8 +258,8 @@ class LiveServer:
     ) -> None:
         while not observation.is_answered and (chunk := await response.read()):
             observation.response_bytes(chunk, 0.0)
-            while observation.pings:
-                self._go_on(self._answer_ping(observation.pings.pop(0), steps))
+            for ping in observation.take_pings():
+                self._go_on(self._answer_ping(ping, steps))
             for push in observation.take_pushed():
                 await self._pushed(push, steps)
             self._came(observation, steps)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from mrtr_cassette.core.answers.fulfilment import AnswerSources, LeavesToSources, Rounds
-from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.cassette.sessions import EndpointPassing, redirected_elsewhere
 from mrtr_cassette.core.compare.conversations import IgnoredFor
 from mrtr_cassette.core.drive.appending import Appending, RepeatedPlay, ReplayToAsk
@@ -32,7 +32,7 @@ from mrtr_cassette.core.drive.live_session import (
 from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.methods import GET_TASK, method_of
 from mrtr_cassette.core.protocol.origins import ServerOrigin
-from mrtr_cassette.core.record.recorder import Recorder
+from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.matching import redactor_of
 from mrtr_cassette.core.replay.player import Play, Player
@@ -66,6 +66,7 @@ from mrtr_cassette.shell.http.access import OwnOrigin, is_own_name, listening
 from mrtr_cassette.shell.http.transport import (
     Downstream,
     Handler,
+    RawHeaders,
     Upstream,
     UpstreamResponse,
     no_response,
@@ -126,14 +127,14 @@ async def recording(
     if recorded is None and starts_command:
         # It has the path at which the server is called.
         recorded = cassettes.load_if_readable(output)
+    place = kept_for or output
     reached = reaching(upstream, options, options.redaction, recorded, started)
-    async with reached as target:
-        place = kept_for or output
-        async with _recorded(
-            target, output, options, earlier, place, on_event
-        ) as session:
-            session.publishes = kept_for is None
-            yield session
+    async with (
+        reached as target,
+        _recorded(target, output, options, earlier, place, on_event) as session,
+    ):
+        session.publishes = kept_for is None
+        yield session
 
 
 @asynccontextmanager
@@ -166,7 +167,8 @@ async def _recorded(
             raise UsageError(f"the upstream {shown(target.name)} is this proxy itself")
         url = listener.url(target.path)
         with journaling(output, options, announcer, earlier, player, server) as session:
-            session.url, session.shown_url = url, shown(url)
+            session.url = url
+            session.shown_url = shown(url)
             session.given = target.given
             session.is_started = target.recorded_as != target.name
             async with target.connecting(session.recorder.was_given) as live:
@@ -176,9 +178,8 @@ async def _recorded(
                         handler, ServerOrigin(target.name), listener.url("")
                     )
                     session.elsewhere = served.elsewhere
-                    async with admin.serving(
-                        served.handle, listener, announcer
-                    ) as session.admin_url:
+                    running = admin.serving(served.handle, listener, announcer)
+                    async with running as session.admin_url:
                         yield session
 
 
@@ -192,116 +193,120 @@ async def _handling(relay: Relay, options: RecordOptions) -> AsyncIterator[Handl
     elif options.answers is not None:
         sources = AnswerSources(file=load_answers(Path(options.answers)))
         async with answers_endpoint(sources.file.rest) as endpoint:
-            those = Answerers(session.announcer, endpoint)
-            yield AutoAnswerHandler(relay, sources, those).handle
+            answerers = Answerers(session.announcer, endpoint)
+            yield AutoAnswerHandler(relay, sources, answerers).handle
     else:
         yield relay.handle
 
 
-class RelayedResponse:
+class RelayedResponse(ExchangeRecording):
     """An upstream's response that is recorded as it is read: what was read may be passed on.
 
     A stream that says where its client is to post leads it back here, if that is at `upstream`.
     """
 
-    def __init__(
-        self,
-        response: UpstreamResponse,
-        recording: ExchangeRecording,
-        request: Request,
-        upstream: str,
-    ) -> None:
-        self.status, self.reason, self.headers = (
-            response.status,
-            response.reason,
-            response.headers,
-        )
-        self.passed = passed_headers(response.headers)
+    status: int
+    reason: bytes
+    headers: RawHeaders
+    passed: Headers
+    """The headers that go to the client."""
+
+    def __init__(self, session: RecordSession, request: Request, upstream: str) -> None:
+        """Record a request that will be sent to an upstream, which is shown like this."""
+        super().__init__(session, request)
         self.is_read = False
         self.reads_on = False
         """The rest is read on when the reader has left, as that of an acknowledgement is."""
-        self.recording = recording
-        self._response = response
-        self._is_ended = False
+        self._request = request
+        self._upstream = upstream
+        self._response: UpstreamResponse | None = None
+        """It, until its end is recorded."""
         self._endpoint: EndpointPassing | None = None
-        if request.method == "GET" and is_event_stream(self.passed):
-            self._endpoint = EndpointPassing(ServerOrigin(upstream))
-        self._redirect: str | None = None
-        if 300 <= self.status < 400:
-            origin = ServerOrigin(upstream)
-            self._redirect = redirected_elsewhere(
-                request, self.status, self.passed, origin
-            )
+
+    def answered(self, response: UpstreamResponse) -> None:
+        """Take the upstream's response, whose head has come."""
+        self._response = response
+        self.status = response.status
+        self.reason = response.reason
+        self.headers = response.headers
+        self.passed = passed_headers(response.headers)
+        if self._request.method == "GET" and is_event_stream(self.passed):
+            self._endpoint = EndpointPassing(ServerOrigin(self._upstream))
 
     def begin(self) -> None:
         """Record the head."""
-        self.recording.response_started(self.status, self.passed)
-        if self._redirect is not None:
-            self._tell_elsewhere("a redirect to", self._redirect)
-
-    def _tell_elsewhere(self, how: str, origin: str) -> None:
-        recording = self.recording
-        recording.session.sends_elsewhere(how, origin, recording.observation)
+        self.response_started(self.status, self.passed)
+        if not 300 <= self.status < 400:
+            return
+        elsewhere = redirected_elsewhere(
+            self._request, self.status, self.passed, ServerOrigin(self._upstream)
+        )
+        if elsewhere is not None:
+            self.sends_elsewhere("a redirect to", elsewhere)
 
     def read_now(self) -> bytes:
         """Return the bytes that have come with the head."""
-        return self._recorded(self._response.read_now())
+        if self._response is None:
+            return b""
+        return self._recorded(self._response, self._response.read_now())
 
     async def read(self) -> bytes:
         """Return the next bytes, or none at the end; an OSError says that the body is cut short."""
-        if self.is_read:
+        response = self._response
+        if response is None:
             return b""
         try:
-            return self._recorded(await self._response.read())
+            chunk = await response.read()
         except OSError:
             self._end(End.BROKEN)
             raise
+        return self._recorded(response, chunk)
 
     def close(self) -> None:
         """Leave the rest; an acknowledgement is read to its end, as clients may or may not wait."""
-        seen = self.recording.observation
-        if (
-            not self._is_ended
-            and seen is not None
-            and (self.reads_on or seen.acknowledges)
-        ):
-            self.recording.session.go_on(self._read_on())
-        else:
-            self._end(End.OPEN)
+        observation = self.observation
+        if self._response is not None and observation is not None:
+            if self.reads_on or observation.acknowledges:
+                self.session.go_on(self._read_on(observation))
+                return
+        self._end(End.OPEN)
 
-    def _recorded(self, chunk: bytes) -> bytes:
-        is_read = self._response.is_read
+    def _recorded(self, response: UpstreamResponse, chunk: bytes) -> bytes:
+        is_read = response.is_read
         if self._endpoint is not None:
-            chunk = self._endpoint.feed(chunk) + (
-                self._endpoint.finish() if is_read else b""
-            )
-            if self._endpoint.is_over:
-                if self._endpoint.elsewhere:
-                    self._tell_elsewhere(
-                        "the endpoint of HTTP+SSE at", self._endpoint.elsewhere
-                    )
-                self._endpoint = None
+            chunk = self._with_endpoint(self._endpoint, chunk, is_last=is_read)
         if chunk:
-            self.recording.response_bytes(chunk)
+            self.response_bytes(chunk)
         if is_read:
             self.is_read = True
             # Before the client can know that its response is complete.
             self._end(End.COMPLETE)
         return chunk
 
-    def _end(self, end: End) -> None:
-        if not self._is_ended:
-            self._is_ended = True
-            self.recording.response_ended(end)
-            self._response.close()
+    def _with_endpoint(
+        self, endpoint: EndpointPassing, chunk: bytes, *, is_last: bool
+    ) -> bytes:
+        """Return bytes of a stream that leads its client back here."""
+        passed = endpoint.feed(chunk)
+        if is_last:
+            passed += endpoint.finish()
+        if endpoint.is_over:
+            if endpoint.elsewhere:
+                self.sends_elsewhere("the endpoint of HTTP+SSE at", endpoint.elsewhere)
+            self._endpoint = None
+        return passed
 
-    async def _read_on(self) -> None:
-        seen = self.recording.observation
+    def _end(self, end: End) -> None:
+        response = self._response
+        if response is not None:
+            self._response = None
+            self.response_ended(end)
+            response.close()
+
+    async def _read_on(self, observation: Observation) -> None:
         try:
             async with asyncio.timeout(_LONGEST_REST_S):
-                while (
-                    not self.is_read and seen is not None and seen.size < _LARGEST_REST
-                ):
+                while not self.is_read and observation.size < _LARGEST_REST:
                     await self.read()
         except OSError:  # TimeoutError is one
             pass
@@ -330,7 +335,7 @@ class Relay:
                 reason = response.reason.decode("utf-8", "surrogateescape")
                 downstream.begin(response.status, response.passed, reason)
             except ValueError:
-                response.recording.forget()
+                response.forget()
                 response.close()
                 raise
         except (OSError, ValueError) as error:
@@ -360,15 +365,15 @@ class Relay:
         Raises:
             OSError: there is no response.
         """
-        recording = ExchangeRecording(self.session, received)
+        relayed = RelayedResponse(self.session, received, self.shown_as)
         request = sent or received
         try:
             headers = sent_headers(request.headers, self.headers)
-            response = await self.upstream.send(request, headers)
+            relayed.answered(await self.upstream.send(request, headers))
         except asyncio.CancelledError:
-            recording.response_ended(End.OPEN)
+            relayed.response_ended(End.OPEN)
             raise
-        return RelayedResponse(response, recording, received, self.shown_as)
+        return relayed
 
     async def answer_unreachable(
         self, request: Request, downstream: Downstream, problem: str
@@ -401,18 +406,22 @@ class Appender:
         player: Player,
         ignored_for: IgnoredFor,
     ) -> None:
-        self._relay, self._session, self._player = relay, relay.session, player
-        recorder = self._session.recorder
-        redactor, credentials = redactor_of(earlier), recorder.credentials
+        session = relay.session
+        recorder = session.recorder
         for interaction in earlier.interactions:
             for exchange in interaction.own:
                 if exchange.response is not None:
                     recorder.announced.add(exchange.response, exchange.response)
-        self._server = ReplayServer(player, self._session.announcer, paced=False)
+        new_recorder = partial(
+            Recorder, redactor=redactor_of(earlier), credentials=recorder.credentials
+        )
+        self._relay = relay
+        self._session = session
+        self._player = player
+        self._server = ReplayServer(player, session.announcer, paced=False)
         self._live_server = LiveServer(relay.upstream, relay.shown_as, relay.headers)
-        new_recorder = partial(Recorder, redactor=redactor, credentials=credentials)
         self._appending = Appending(
-            player, recorder, self._session.live_asks, new_recorder, ignored_for
+            player, recorder, session.live_asks, new_recorder, ignored_for
         )
         self._bringing = asyncio.Lock()
         """Held while the live server is brought to where a client is."""
@@ -517,6 +526,15 @@ class _AnsweredUpstream:
 
 
 @dataclass(frozen=True, slots=True)
+class _CreatedTask:
+    """The call that has created a task, which of its questions were answered, and how."""
+
+    call: Call
+    rounds: Rounds
+    answered: dict[str, bool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class AutoAnswerHandler:
     """Has the conversations of calls in the client's place, and records them.
 
@@ -528,25 +546,18 @@ class AutoAnswerHandler:
     relay: Relay
     sources: AnswerSources
     answerers: Answerers
-    tasks: dict[str, tuple[Call, dict[str, bool], Rounds]] = field(default_factory=dict)
-    """The calls that have created tasks, by their ids; which questions were answered, and how."""
+    tasks: dict[str, _CreatedTask] = field(default_factory=dict)
+    """The tasks that calls have created, by their ids."""
 
     async def handle(self, request: Request, downstream: Downstream) -> None:
         """Answer one request."""
-        call, session = read_call(request), ServerSession(Recorder(seals=False))
-        asks_again = method_of(call.method).asks
+        call = read_call(request)
         task = self.tasks.get(call.name) if call.method == GET_TASK else None
-        rounds = Rounds(self.sources)
-        if task is not None and is_modern(call):
-            first, seen, rounds = task
-            steps: Conversation = AnsweredPoll(
-                request, session, first, seen, len(rounds.turns)
-            )
-        elif asks_again and is_modern(call) and call.answers is None:
-            steps = Conversation(request, LeavesToSources(), session)
-        else:
+        steps = self._conversation(request, call, task)
+        if steps is None:
             await self.relay.handle(request, downstream)
             return
+        rounds = Rounds(self.sources) if task is None else task.rounds
         upstream = _AnsweredUpstream(self.relay, self.sources, self.answerers, rounds)
         try:
             await LiveServer(upstream, self.relay.shown_as).follow(
@@ -555,19 +566,38 @@ class AutoAnswerHandler:
         except UpstreamError as error:
             await self.relay.answer_unreachable(request, downstream, str(error))
             return
-        exchange = None
-        if isinstance(steps.standing, NeedsAnswers):
-            exchange = steps.standing.ask.exchange
-        elif isinstance(steps.standing, Finished):
-            exchange = steps.standing.exchange
+        exchange = _last_exchange(steps)
         if upstream.last is None or exchange is None or exchange.response is None:
             downstream.break_off()
             return
         created = exchange.created_task
         if created is not None:
-            self.tasks[created.id] = call, {}, rounds
-        headers = tuple(
-            pair for pair in upstream.last.passed if pair[0].lower() != "content-length"
-        )
+            self.tasks[created.id] = _CreatedTask(call, rounds)
+        passed = upstream.last.passed
+        headers = [pair for pair in passed if pair[0].lower() != "content-length"]
         response = with_id_of(call, exchange).response or exchange.response
-        await downstream.send_whole(upstream.last.status, headers, response.body)
+        status = upstream.last.status
+        await downstream.send_whole(status, tuple(headers), response.body)
+
+    def _conversation(
+        self, request: Request, call: Call, task: _CreatedTask | None
+    ) -> Conversation | None:
+        """Return the conversation of a call that may ask, or None."""
+        if not is_modern(call):
+            return None
+        session = ServerSession(Recorder(seals=False))
+        if task is not None:
+            turns = len(task.rounds.turns)
+            return AnsweredPoll(request, session, task.call, task.answered, turns)
+        if method_of(call.method).asks and call.answers is None:
+            return Conversation(request, LeavesToSources(), session)
+        return None
+
+
+def _last_exchange(steps: Conversation) -> RecordedExchange | None:
+    """Return the exchange with which a conversation ended, or None."""
+    if isinstance(steps.standing, NeedsAnswers):
+        return steps.standing.ask.exchange
+    if isinstance(steps.standing, Finished):
+        return steps.standing.exchange
+    return None

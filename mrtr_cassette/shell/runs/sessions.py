@@ -248,15 +248,6 @@ class RecordSession(Session):
             while self._under_way:
                 await asyncio.wait(self._under_way)
 
-    def sends_elsewhere(
-        self, how: str, origin: str, observation: Observation | None
-    ) -> None:
-        """Say that a response sends its client to another server, once for each."""
-        place = f"{how} {origin}"
-        if observation is not None and place not in self.elsewhere:
-            self.announcer.say(sent_elsewhere_said, observation, place)
-        self.elsewhere[place] = None
-
     def write(self, due: Due, observation: Observation) -> RecordedExchange:
         """Seal what is due of an exchange, and write it to the journal."""
         exchange, ask, unread = self.recorder.seal(due.exchange, due.call)
@@ -357,6 +348,14 @@ class ExchangeRecording:
         except Exception as error:  # noqa: BLE001
             self._failed(error)
 
+    def sends_elsewhere(self, how: str, origin: str) -> None:
+        """Say that the response sends its client to another server, once for each."""
+        elsewhere = self.session.elsewhere
+        place = f"{how} {origin}"
+        if self.observation is not None and place not in elsewhere:
+            self.session.announcer.say(sent_elsewhere_said, self.observation, place)
+        elsewhere[place] = None
+
     def _show(self, take: Callable[..., Due | None], *args: Any) -> None:
         """Show the observation something, and write what is due."""
         observation = self.observation
@@ -371,9 +370,8 @@ class ExchangeRecording:
     def _write(self, observation: Observation, due: Due | None) -> None:
         if due is not None:
             self._sealed = self.session.write(due, observation)
-        if observation.pushed:
-            for push in observation.take_pushed():
-                self.session.announcer.say(pushed_said, observation, push)
+        for push in observation.take_pushed():
+            self.session.announcer.say(pushed_said, observation, push)
 
     def _tell(
         self,
@@ -382,7 +380,7 @@ class ExchangeRecording:
         end: End,
         now_ms: float,
     ) -> None:
-        """Say what came; a poll of a task has a line only where the state is another one."""
+        """Say what came; a poll of a task has a line only if the state is another one."""
         announcer = self.session.announcer
         told = self.session.told_states
         state = None

@@ -1,0 +1,286 @@
+"""Take what must not reach the disk out of an exchange; the framing of its response stays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache, partial
+from typing import NamedTuple
+
+from mrtr_cassette.core.cassette.sessions import endpoint_piece
+from mrtr_cassette.core.protocol.calls import Call
+from mrtr_cassette.core.protocol.dialect import REQUEST_STATE, InputRequired, recognise
+from mrtr_cassette.core.protocol.jsonrpc import response_to, splice_pieces
+from mrtr_cassette.core.protocol.origins import origin_in
+from mrtr_cassette.core.protocol.tasks import created_id, named_task, notified_states
+from mrtr_cassette.core.secrets.credentials import KnownTexts
+from mrtr_cassette.core.secrets.names import HASH, is_of_kind, sealed_hash
+from mrtr_cassette.core.secrets.redact import Redactor
+from mrtr_cassette.core.secrets.sealed import (
+    StatePlace,
+    find_places,
+    is_searched,
+    may_have_places,
+    replaced_states,
+    with_task,
+)
+from mrtr_cassette.core.wire.http import (
+    LAST_EVENT_ID_HEADER,
+    NO_STATUS,
+    SESSION_HEADER,
+    End,
+    Headers,
+    Piece,
+    Request,
+    Response,
+    header_value,
+    kept_request_headers,
+    kept_response_headers,
+)
+from mrtr_cassette.core.wire.jsonbytes import Span, splice
+from mrtr_cassette.core.wire.pointers import members_of
+from mrtr_cassette.core.wire.sse import event_id_spans, read_event
+
+NOTHING = Response(NO_STATUS, (), (), End.COMPLETE)
+"""The response of a request that got none."""
+_IDS = (SESSION_HEADER, LAST_EVENT_ID_HEADER)
+
+Replacement = tuple[Span, bytes]
+"""A span of a body, and the bytes in its place."""
+
+
+def spliced(response: Response, replacements: Iterable[Replacement]) -> Response:
+    """Return a response with other bytes in some places of its body."""
+    found = list(replacements)
+    if not found:
+        return response
+    return replace(response, pieces=splice_pieces(response.pieces, found))
+
+
+# Headers come again with call after call; what is kept of them is worked out once.
+
+
+@lru_cache(maxsize=2048)
+def kept_of_request(headers: Headers, named: frozenset[str]) -> Headers:
+    """Return the headers of a request that are kept, those too that the user has named."""
+    return _with_sealed_ids(kept_request_headers(headers, named))
+
+
+@lru_cache(maxsize=2048)
+def kept_of_response(headers: Headers) -> Headers:
+    """Return the headers of a response that are kept."""
+    return _with_sealed_ids(kept_response_headers(headers))
+
+
+def _with_sealed_ids(headers: Headers) -> Headers:
+    """Seal the id of a session, and that of an event beside it."""
+    if not header_value(headers, SESSION_HEADER):
+        return headers
+    sealed: list[tuple[str, str]] = []
+    for name, value in headers:
+        is_id = name.lower() in _IDS
+        sealed.append((name, _sealed_id(value) if is_id else value))
+    return tuple(sealed)
+
+
+def _sealed_id(identity: str) -> str:
+    # A replay's id is sealed already when it is recorded.
+    return identity if is_of_kind(identity, HASH) else sealed_hash(identity)
+
+
+# Sessions in URLs and in events
+
+
+def sealed_endpoint(target: str, ids: Sequence[Span], number: int) -> str:
+    """Return what the disk has for a target to which a client of HTTP+SSE posts.
+
+    A session without an id in its target gets one of ours, by the number of its stream, so that a
+    replay has it apart from others.
+    """
+    if not ids:
+        separator = "&" if "?" in target else "?"
+        return f"{target}{separator}session_id={sealed_hash(f'{number} {target}')}"
+    raw = target.encode("latin-1")
+    sealed: list[Replacement] = []
+    for span in ids:
+        identity = target[span.start : span.end]
+        sealed.append((span, sealed_hash(identity).encode()))
+    return splice(raw, sealed).decode("latin-1")
+
+
+def with_sealed_endpoint(response: Response, sealed: str) -> Response:
+    """Replace the target to which the client of a stream posts."""
+    index, url = endpoint_piece(response)
+    if url is None:
+        return response
+    piece = response.pieces[index]
+    span = read_event(piece.raw, first=index == 0).raw_span(Span(0, len(url)))
+    if span is None:
+        return response
+    origin = origin_in(url.decode("latin-1"))
+    raw = splice(piece.raw, [(span, (origin + sealed).encode("latin-1"))])
+    pieces = list(response.pieces)
+    pieces[index] = piece._replace(raw=raw)
+    return replace(response, pieces=tuple(pieces))
+
+
+def sealed_event_ids(response: Response) -> Iterator[Replacement]:
+    """Yield a hash for the id of each event, from which a client may resume its stream."""
+    offset = 0
+    for piece in response.pieces:
+        raw = piece.raw
+        for span in event_id_spans(raw):
+            identity = raw[span.start : span.end].decode("utf-8", "surrogateescape")
+            yield _moved(span, offset), _sealed_id(identity).encode()
+        offset += len(raw)
+
+
+def _moved(span: Span, offset: int) -> Span:
+    return Span(span.start + offset, span.end + offset)
+
+
+# States and ids of tasks
+
+
+class Named(NamedTuple):
+    """The states and the tasks that the messages of an exchange name."""
+
+    is_response_found: bool = False
+    """The JSON-RPC response to the request was found."""
+    ask: InputRequired | None = None
+    """What it asks."""
+    issued: str | None = None
+    """The state that it issues, or the id of the task that it creates."""
+    echoed: str | None = None
+    """The state that the request echoes, or the id of the task that it names."""
+    tasks: tuple[str, ...] = ()
+    """The ids of tasks that are replaced from now on."""
+
+
+def names_in(call: Call, response: Response) -> Named:
+    """Return the states and the tasks that a call and its response name."""
+    task = named_task(call.message)
+    mentioned = [state.id for state in notified_states(response)]
+    if task:
+        mentioned.insert(0, task)
+    # A short id whose creation is not recorded is no secret.
+    tasks = list(filter(is_searched, mentioned))
+    echoed = None
+    if call.answers is not None:
+        echoed = call.answers.request_state
+    located = response_to(call.message, response)
+    if located is None:
+        return Named(echoed=task or echoed, tasks=tuple(tasks))
+    result = located.message.tree.get("result")
+    issued = members_of(result).get(REQUEST_STATE)
+    if not isinstance(issued, str):
+        issued = None
+    created = created_id(call.message, located.message)
+    if created:
+        tasks.insert(0, created)
+    return Named(
+        is_response_found=True,
+        ask=recognise(result),
+        issued=created or issued,
+        echoed=task or echoed,
+        tasks=tuple(tasks),
+    )
+
+
+def with_sealed_states(request: Request, known: KnownTexts) -> Request:
+    """Replace states and ids of tasks in a request, which are known from now on."""
+
+    def sealed(state: str) -> str:
+        # A state that the client tampered with may contain the one that it was given.
+        # With that one replaced in its place, the tampering can be matched on replay.
+        partly = state if state in known else known.seal_text(state)
+        return sealed_hash(state) if partly == state else partly
+
+    def sealed_task(task: str) -> str:
+        return sealed_hash(task) if task in known else task
+
+    request = with_task(request, sealed_task)
+    places = find_places(request.body, known)
+    if not places:
+        return request
+    body = splice(request.body, replaced_states(places, sealed))
+    for place in places:
+        known.remember(place.state)
+    return replace(request, body=body)
+
+
+def state_places(response: Response, known: KnownTexts) -> list[StatePlace]:
+    """Return the states and ids in the messages of a response, by their spans in its body."""
+    if not response.is_framed:
+        return find_places(response.body, known)
+    places: list[StatePlace] = []
+    offset = 0
+    for index, piece in enumerate(response.pieces):
+        if may_have_places(piece.raw):
+            if response.is_event_stream:
+                found = _places_in_event(piece.raw, known, is_first=index == 0)
+            else:
+                found = find_places(piece.raw, known)
+            for place in found:
+                places.append(place._replace(span=_moved(place.span, offset)))
+        offset += len(piece.raw)
+    return places
+
+
+def _places_in_event(
+    raw: bytes, known: KnownTexts, *, is_first: bool
+) -> list[StatePlace]:
+    event = read_event(raw, first=is_first)
+    places: list[StatePlace] = []
+    for place in find_places(event.data or b"", known):
+        span = event.raw_span(place.span)
+        if span is not None:
+            places.append(place._replace(span=span))
+    return places
+
+
+# Secrets and credentials
+
+
+def redacted(
+    request: Request, response: Response, redactor: Redactor
+) -> tuple[Request, Response]:
+    """Replace the secrets in an exchange by placeholders."""
+    request = redactor.request(request)
+    headers = redactor.headers(response.headers)
+    content_type = header_value(response.headers, "content-type")
+    redact = partial(redactor.body, content_type=content_type)
+    return request, _changed(response, headers, redact)
+
+
+def without_known(
+    request: Request, response: Response, known: KnownTexts
+) -> tuple[Request, Response]:
+    """Replace the states or the credentials that an exchange repeats."""
+    values = [value for _, value in (*request.headers, *response.headers)]
+    head = "\0".join([request.target, *values]).encode("utf-8", "surrogatepass")
+    # One look at all that both say: most exchanges repeat none.
+    if not known.may_be_in(b"\0".join((head, request.body, response.body))):
+        return request, response
+    headers = known.sealed_headers(response.headers)
+    return known.sealed_request(request), _changed(response, headers, known.seal)
+
+
+def _changed(
+    response: Response, headers: Headers, change: Callable[[bytes], bytes]
+) -> Response:
+    """Change a body: piece by piece, or whole, as a changed text may go over two chunks."""
+    body = response.body
+    pieces = response.pieces
+    changed = change(body)
+    if changed == body:
+        if headers == response.headers:
+            return response
+        return replace(response, headers=headers)
+    new: list[Piece] = []
+    if len(pieces) > 1 and response.is_framed:
+        for piece in pieces:
+            new.append(piece._replace(raw=change(piece.raw)))
+    else:
+        new.append(pieces[-1]._replace(raw=changed))
+    return Response(response.status, headers, tuple(new), response.end)
