@@ -105,51 +105,83 @@ def facts_of(
     """Return the facts about an exchange with this call, which may resume a call's stream."""
     response = exchange.response
     message = call.message
-    ask = None if response is None else ask_in(message, response)
-    is_listening = ask is None and resumes is None and listens(call, response)
-    stream = _StreamFacts()
-    if response is not None and response.is_framed:
-        stream = _stream_facts(response, is_shared=is_listening or resumes is not None)
-    is_request = message is not None and message.kind is Kind.REQUEST
-    is_post = message is not None and message.kind is Kind.RESPONSE
-    identity = None if message is None else message.same_id
-    is_accepted = is_request and response is not None and response.only_accepts
+    request_id = None
+    posted_id = None
+    if message is not None and message.kind is Kind.REQUEST:
+        request_id = message.same_id
+    elif message is not None and message.kind is Kind.RESPONSE:
+        posted_id = message.same_id
     answered_keys = None
+    echoed = None
     if call.answers:
         answered_keys = frozenset(call.answers.input_responses or ())
-    issued = exchange.issued_sha256
+        echoed = exchange.echoed_sha256
+    issued: tuple[str, ...] = ()
+    if exchange.issued_sha256 is not None:
+        issued = (exchange.issued_sha256,)
+    heard = _response_facts(call, response, is_resumption=resumes is not None)
+    ended = Moment(exchange.ended_after or exchange.number or 0, exchange.ended_ms)
+    has_response = heard.has_response
+    if request_id is not None and response is not None and response.only_accepts:
+        ended = NEVER
+        has_response = False
     return ExchangeFacts(
         session=intern(session_of(exchange.request) or opened_session(response)),
-        listens=is_listening,
-        request_id=identity if is_request else None,
-        posted_id=identity if is_post else None,
-        pushes=stream.pushes,
-        responses=stream.responses,
-        ended=NEVER if is_accepted else _end_of(exchange),
-        is_answered=not is_accepted and _has_its_response(response),
+        listens=heard.listens,
+        request_id=request_id,
+        posted_id=posted_id,
+        pushes=heard.pushes,
+        responses=heard.responses,
+        ended=ended,
+        is_answered=has_response,
         resumes=resumes,
         call=intern(sha256_of("\n".join(call.key()))),
         caller=intern(call.caller),
         client=intern(call.client),
         answered_keys=answered_keys,
-        echoed=exchange.echoed_sha256 if call.answers else None,
-        asked_keys=None if ask is None else frozenset(ask.input_requests),
-        issued=() if issued is None else (issued,),
-        asked=_moment_of(response.pieces[ask.piece]) if response and ask else NEVER,
+        echoed=echoed,
+        asked_keys=heard.asked_keys,
+        issued=issued,
+        asked=heard.asked,
         creates_task=exchange.created_task is not None,
         task=_task_of(exchange, call),
     )
 
 
-def _end_of(exchange: RecordedExchange) -> Moment:
-    return Moment(exchange.ended_after or exchange.number or 0, exchange.ended_ms)
+class _ResponseFacts(NamedTuple):
+    """Facts that only the response tells."""
+
+    listens: bool = False
+    pushes: tuple[Push, ...] = ()
+    """The requests that the server pushed in it."""
+    responses: tuple[tuple[str, Moment], ...] = ()
+    """The responses to other requests than its own."""
+    has_response: bool = True
+    """It has the JSON-RPC response to its request, as far as it is a stream."""
+    asked_keys: frozenset[str] | None = None
+    asked: Moment = NEVER
 
 
-def _has_its_response(response: Response | None) -> bool:
-    """Return whether a response, if it is a stream, contains the one to its request."""
-    if response is None or not response.is_framed:
-        return True
-    return is_answered(response)
+def _response_facts(
+    call: Call, response: Response | None, *, is_resumption: bool
+) -> _ResponseFacts:
+    if response is None:
+        return _ResponseFacts(listens=not is_resumption and listens(call, None))
+    ask = ask_in(call.message, response)
+    if ask is not None:
+        heard = _ResponseFacts(
+            asked_keys=frozenset(ask.input_requests),
+            asked=_moment_of(response.pieces[ask.piece]),
+        )
+    else:
+        heard = _ResponseFacts(listens=not is_resumption and listens(call, response))
+    if not response.is_framed:
+        return heard
+    is_shared = heard.listens or is_resumption
+    pushes, responses = _stream_facts(response, is_shared=is_shared)
+    return heard._replace(
+        pushes=pushes, responses=responses, has_response=is_answered(response)
+    )
 
 
 def _task_of(exchange: RecordedExchange, call: Call) -> TaskFacts:
@@ -164,7 +196,9 @@ def _task_of(exchange: RecordedExchange, call: Call) -> TaskFacts:
     message = exchange.rpc_response
     state = polled_state(message)
     if state is None:
-        error = None if message is None else message.tree.get("error")
+        error = None
+        if message is not None:
+            error = message.tree.get("error")
         got = f"{response.status} {canonical(error)}"
         is_over = False
     else:
@@ -179,15 +213,13 @@ def _moment_of(piece: Piece) -> Moment:
     return Moment(piece.after, piece.at_ms)
 
 
-class _StreamFacts(NamedTuple):
-    """The requests that a stream pushes, and its responses to other requests than its own."""
+def _stream_facts(
+    response: Response, *, is_shared: bool
+) -> tuple[tuple[Push, ...], tuple[tuple[str, Moment], ...]]:
+    """Return the requests that a stream pushes, and its responses to other requests than its own.
 
-    pushes: tuple[Push, ...] = ()
-    responses: tuple[tuple[str, Moment], ...] = ()
-
-
-def _stream_facts(response: Response, *, is_shared: bool) -> _StreamFacts:
-    """Return the facts about a stream, which is shared if it carries what other requests caused."""
+    It is shared if it carries what other requests caused.
+    """
     pushes: list[Push] = []
     responses: list[tuple[str, Moment]] = []
     for index, piece in enumerate(response.pieces):
@@ -205,4 +237,4 @@ def _stream_facts(response: Response, *, is_shared: bool) -> _StreamFacts:
             )
         elif message.kind is Kind.RESPONSE and is_shared:
             responses.append((message.same_id, moment))
-    return _StreamFacts(tuple(pushes), tuple(responses))
+    return tuple(pushes), tuple(responses)

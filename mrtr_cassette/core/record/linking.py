@@ -37,22 +37,30 @@ def streams_of_closing(
     reopened: list[int] = []
     for number, exchange_facts in facts.items():
         session = exchange_facts.session
-        exchange = exchanges[number]
-        method = exchange.request.method
+        method = exchanges[number].request.method
         if session not in ended or method == "DELETE":
             continue
-        is_again = session in sought
-        if exchange_facts.resumes is not None:
-            is_again = facts[exchange_facts.resumes].is_answered
-        elif method == "GET":
-            sought.add(session)
-        if method == "GET" and is_again and _says_nothing(exchange.response):
+        is_again = False
+        if method == "GET":
+            is_again = _is_sought_again(exchange_facts, facts, sought)
+        if is_again and _says_nothing(exchanges[number].response):
             reopened.append(number)
         else:
             last_of_session[session] = number
     return [
         number for number in reopened if number > last_of_session[facts[number].session]
     ]
+
+
+def _is_sought_again(
+    seeking: ExchangeFacts, facts: Mapping[int, ExchangeFacts], sought: set[str]
+) -> bool:
+    """Tell whether a GET seeks a stream that is over; `sought` are the sessions with a stream."""
+    if seeking.resumes is not None:
+        return facts[seeking.resumes].is_answered
+    is_again = seeking.session in sought
+    sought.add(seeking.session)
+    return is_again
 
 
 def _says_nothing(response: Response | None) -> bool:
@@ -175,41 +183,63 @@ def link(
 
     Polls of a task that got nothing new are in none of them.
     """
-    before = earlier_facts or {}
-    asks = _Asks()
-    task_owners: dict[str, LinkedInteraction] = {}
+    links = _Linking(earlier_facts or {})
     for interaction in earlier:
-        for position, number in enumerate(
-            interaction.own, start=interaction.shared + 1
-        ):
-            if before[number].asked_keys is not None:
-                asks.add(_Ask(before[number], interaction, position))
-        last = before[interaction.numbers[-1]]
-        if last.creates_task:
-            task_owners |= dict.fromkeys(last.issued, interaction)
-    steps: dict[LinkedInteraction, list[int]] = {}
-    interactions: list[LinkedInteraction] = []
+        links.add_earlier(interaction)
     for number, facts in exchanges.items():
-        task_owner = task_owners.get(facts.task.sha256)
+        links.add(number, facts)
+    return links.finished()
+
+
+class _Linking:
+    """The interactions of a recording while its exchanges are taken in their order."""
+
+    def __init__(self, facts: Mapping[int, ExchangeFacts]) -> None:
+        self._facts = dict(facts)
+        self._asks = _Asks()
+        self._task_owners: dict[str, LinkedInteraction] = {}
+        self._steps: dict[LinkedInteraction, list[int]] = {}
+        self._interactions: list[LinkedInteraction] = []
+
+    def add_earlier(self, interaction: LinkedInteraction) -> None:
+        """Take an interaction of an earlier recording."""
+        first = interaction.shared + 1
+        for position, number in enumerate(interaction.own, start=first):
+            facts = self._facts[number]
+            if facts.asked_keys is not None:
+                self._asks.add(_Ask(facts, interaction, position))
+        last = self._facts[interaction.numbers[-1]]
+        if last.creates_task:
+            self._own_tasks(last, interaction)
+
+    def add(self, number: int, facts: ExchangeFacts) -> None:
+        """Take the next exchange."""
+        self._facts[number] = facts
+        task_owner = self._task_owners.get(facts.task.sha256)
         if task_owner is not None:
-            steps.setdefault(task_owner, []).append(number)
-            continue
-        interaction = _interaction_with(number, facts, asks)
+            self._steps.setdefault(task_owner, []).append(number)
+            return
+        interaction = _interaction_with(number, facts, self._asks)
         begins_here = len(interaction.own) == 1
         if begins_here:
-            interactions.append(interaction)
+            self._interactions.append(interaction)
         if facts.asked_keys is not None:
-            asks.add(_Ask(facts, interaction, len(interaction.numbers)))
+            self._asks.add(_Ask(facts, interaction, len(interaction.numbers)))
         if facts.creates_task:
-            task_owners |= dict.fromkeys(facts.issued, interaction)
-    if steps:
-        every_fact = {**before, **exchanges}
-        for interaction, numbers in steps.items():
-            _add_steps(interaction, numbers, every_fact)
-    interactions.sort(
-        key=lambda interaction: (interaction.numbers[0], interaction.own[0])
-    )
-    return interactions
+            self._own_tasks(facts, interaction)
+
+    def _own_tasks(self, facts: ExchangeFacts, interaction: LinkedInteraction) -> None:
+        for sha256 in facts.issued:
+            self._task_owners[sha256] = interaction
+
+    def finished(self) -> list[LinkedInteraction]:
+        """Return the interactions that begin here, by their first requests."""
+        for interaction, numbers in self._steps.items():
+            _add_steps(interaction, numbers, self._facts)
+        return sorted(
+            self._interactions,
+            key=lambda interaction: (interaction.numbers[0], interaction.own[0]),
+        )
 
 
 def _interaction_with(

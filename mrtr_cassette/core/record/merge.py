@@ -1,9 +1,9 @@
 """Merge what several recorders saw into one recording, as one recorder would have seen it.
 
 The files' order and their number mean nothing. What contradicts itself is an error that names the
-files. What one recorder saw stays in its order, and nothing stands before what caused it: the ask
-before the retry with its state, the opening of a session before its use, what a server pushed
-before the answer to it. Only then the clocks decide.
+files. What one recorder saw stays in its order, and nothing comes before its cause: the ask before
+the retry with its state, the opening of a session before its use, a pushed request before its
+answer. Only then the clocks decide.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import count
-from operator import itemgetter
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from mrtr_cassette.core.cassette.digests import Announced
 from mrtr_cassette.core.cassette.journal import JournalHeader
@@ -32,7 +31,7 @@ from mrtr_cassette.core.cassette.texts import recounted, with_texts
 from mrtr_cassette.core.protocol.calls import NO_SESSION, session_of
 from mrtr_cassette.core.protocol.tasks import named_task
 from mrtr_cassette.core.record.assembly import assemble, issued_name
-from mrtr_cassette.core.record.facts import Moment, facts_of
+from mrtr_cassette.core.record.facts import ExchangeFacts, Moment, facts_of
 from mrtr_cassette.core.secrets.names import (
     HASH,
     SESSION,
@@ -49,6 +48,7 @@ from mrtr_cassette.core.secrets.names import (
     sha256_of,
     with_refs,
 )
+from mrtr_cassette.core.wire.http import Piece
 from mrtr_cassette.errors import CassetteError, counted
 
 _ORIGIN = re.compile("[a-z]+://[^/?]*")
@@ -72,7 +72,7 @@ class Source:
 
     @property
     def key(self) -> str:
-        """What tells whose tokens stand for its secrets."""
+        """Names whose tokens stand for its secrets."""
         return self.name if self.is_published else self.recorder
 
 
@@ -82,54 +82,56 @@ def merged(sources: Sequence[Source], tool: str) -> tuple[Cassette, tuple[str, .
     Raises:
         CassetteError: they can't be put together, or contradict each other.
     """
-    # A journal has ids of sessions that a cassette has not.
-    sources = sorted(
-        sources, key=lambda each: (each.is_published, -len(each.exchanges), each.name)
-    )
+    sources = sorted(sources, key=_preference)
     by_id: dict[str, _Recorder] = {}
     for source in sources:
         _check_alike(sources[0], source)
         began_ms = source.header.wall_ms or 0.0
-        recorder = by_id.setdefault(
-            source.recorder, _Recorder(source.recorder, began_ms)
-        )
+        new = _Recorder(source.recorder, began_ms)
+        recorder = by_id.setdefault(source.recorder, new)
         for number, exchange in source.exchanges.items():
             recorder.take(number, source, exchange)
-    recorders = sorted(by_id.values(), key=lambda each: (each.began_ms, each.id))
-    givers: dict[_Cause, list[tuple[int, _Seen]]] = {}
-    for index, recorder in enumerate(recorders):
-        for happening in recorder.happenings:
-            for cause in happening.gives:
-                givers.setdefault(cause, []).append(
-                    (index, recorder.seen[happening.number])
-                )
-    first = next(each for each in sources if each.recorder == recorders[0].id)
-    cassette = assemble(first.header, _as_one(recorders, givers), tool)
-    facts = [
-        RecorderFacts(each.id, each.began_ms, each.began_ms - recorders[0].began_ms)
-        for each in recorders
-    ]
-    return replace(cassette, recorders=tuple(facts)), tuple(
-        _notes_of(recorders, givers)
+    recorders = sorted(
+        by_id.values(), key=lambda recorder: (recorder.began_ms, recorder.id)
     )
+    earliest = recorders[0]
+    header = next(source.header for source in sources if source.recorder == earliest.id)
+    givers = _givers_in(recorders)
+    cassette = assemble(header, _as_one(recorders, givers), tool)
+    facts: list[RecorderFacts] = []
+    for recorder in recorders:
+        began_ms = recorder.began_ms
+        offset_ms = began_ms - earliest.began_ms
+        facts.append(RecorderFacts(recorder.id, began_ms, offset_ms))
+    notes = tuple(_notes_of(recorders, givers))
+    return replace(cassette, recorders=tuple(facts)), notes
+
+
+def _preference(source: Source) -> tuple[bool, int, str]:
+    """Sort what tells most first: a journal has ids of sessions, and a cassette has not."""
+    return (source.is_published, -len(source.exchanges), source.name)
 
 
 def _check_alike(first: Source, source: Source) -> None:
-    """Make sure that two recordings can stand in one cassette."""
-    one, two = first.header, source.header
+    """Make sure that two recordings can be in one cassette."""
+    expected = first.header
+    header = source.header
     for name in ("transport", "request_state", "redaction", "answers"):
-        if getattr(one, name) != getattr(two, name):
+        if getattr(expected, name) != getattr(header, name):
             reason = f"it was recorded with another {name.replace('_', ' ')} than {first.name}"
             raise CassetteError(
                 source.name, reason, hint="merge what was recorded alike"
             )
-    if two.transport == "stdio" and source.recorder != first.recorder:
+    if header.transport == "stdio" and source.recorder != first.recorder:
         reason = f"it is of pipes, as {first.name} is: each has a client and a server of its own"
         raise CassetteError(
             source.name, reason, hint="only pieces of one journal can be merged"
         )
-    if _ORIGIN.sub("", two.upstream) != _ORIGIN.sub("", one.upstream):
-        reason = f"its upstream is {two.upstream}, and that of {first.name} is {one.upstream}"
+    if _ORIGIN.sub("", header.upstream) != _ORIGIN.sub("", expected.upstream):
+        reason = (
+            f"its upstream is {header.upstream}, and that of {first.name} is "
+            f"{expected.upstream}"
+        )
         hint = "another path is another server; merge each server's recordings by themselves"
         raise CassetteError(source.name, reason, hint=hint)
 
@@ -164,7 +166,11 @@ def sources_of(cassette: Cassette) -> Iterator[Source]:
 _Seen = tuple[Source, RecordedExchange]
 _Cause = tuple[str, ...]
 """The kind of a cause, and what tells it from others of the kind."""
-_STATE, _SESSION, _ASK, _PUSH, _REQUEST = "state", "session", "ask", "push", "request"
+_STATE: Final = "state"
+_SESSION: Final = "session"
+_ASK: Final = "ask"
+_PUSH: Final = "push"
+_REQUEST: Final = "request"
 
 
 class _Happening(NamedTuple):
@@ -177,9 +183,14 @@ class _Happening(NamedTuple):
     number: int
     """The exchange at its recorder."""
     needs: tuple[_Cause, ...] = ()
-    """What has to be there before."""
+    """Causes that have to be there before."""
     gives: tuple[_Cause, ...] = ()
-    """What is there from then on."""
+    """Causes that are there from then on."""
+
+    @property
+    def order(self) -> tuple[int, bool, float]:
+        """Its place among all that its recorder saw."""
+        return (self.after, self.is_piece, self.at_ms)
 
 
 @dataclass
@@ -193,78 +204,105 @@ class _Recorder:
 
     def take(self, number: int, source: Source, exchange: RecordedExchange) -> None:
         """Take an exchange that is new, or of which this source has more."""
-        other, taken = self.seen.setdefault(number, (source, exchange))
+        other_source, taken = self.seen.setdefault(number, (source, exchange))
         if taken is exchange:
             return
-        mine, others = _content(exchange), _content(taken)
-        if not (mine.startswith(others) or others.startswith(mine)):
+        content = _content(exchange)
+        content_before = _content(taken)
+        if content.startswith(content_before):
+            if len(content) > len(content_before):
+                self.seen[number] = (source, exchange)
+        elif not content_before.startswith(content):
             raise CassetteError(
                 source.name,
                 f"exchange {number} of its recorder, {exchange.call.title}, is not as in "
-                f"{other.name}",
+                f"{other_source.name}",
                 hint="one of the files was edited or damaged; leave one of them out",
             )
-        if len(mine) > len(others):
-            self.seen[number] = source, exchange
 
     @cached_property
     def happenings(self) -> list[_Happening]:
         """What it saw, in its order."""
-        seen = sorted(self.seen.items())
-        found = [
-            each for number, (_, one) in seen for each in _happenings_of(number, one)
-        ]
-        return sorted(found, key=lambda each: each[:3])
+        found: list[_Happening] = []
+        for number, (_, exchange) in sorted(self.seen.items()):
+            found.extend(_happenings_of(number, exchange))
+        return sorted(found, key=lambda happening: happening.order)
 
 
 def _content(exchange: RecordedExchange) -> str:
-    """Return what two copies of one exchange share, of which one may have more of the response."""
-    request, response = exchange.request, exchange.response
-    status = 0 if response is None else response.status
-    body = b"" if response is None else response.body
+    """Return what copies of an exchange share; one may have more of the response."""
+    request = exchange.request
+    status = 0
+    body = b""
+    if exchange.response is not None:
+        status = exchange.response.status
+        body = exchange.response.body
     head = f"{request.method} {request.target} {status}".encode()
     return lasting(b"\n".join([head, request.body, body]).decode("latin-1"))
 
 
 def _happenings_of(number: int, exchange: RecordedExchange) -> Iterator[_Happening]:
     """Yield what was seen of an exchange, with its causes and what it causes."""
-    call, response = exchange.call, exchange.response
-    key = "\n".join(call.key())
-    facts = facts_of(exchange, call)
-    session, in_session = facts.session, session_of(exchange.request) != NO_SESSION
-    of_call: _Cause = (_ASK, sha256_of(lasting(key)), call.client)
-    needs: list[_Cause] = [(_SESSION, session)] if in_session else []
-    if exchange.echoed_sha256 is not None:
-        needs.append((_STATE, exchange.echoed_sha256))
-    elif call.answers is not None:
-        needs.append(of_call)
-    if facts.posted_id is not None:
-        needs.append((_PUSH, session, facts.posted_id))
-    gives = () if facts.request_id is None else ((_REQUEST, session, facts.request_id),)
-    yield _Happening(number, False, exchange.started_ms, number, tuple(needs), gives)
+    facts = facts_of(exchange, exchange.call)
+    session = facts.session
+    in_session = session_of(exchange.request) != NO_SESSION
+    ask = _ask_of(exchange)
+    needs = tuple(_needs_of(exchange, facts, ask))
+    gives: tuple[_Cause, ...] = ()
+    if facts.request_id is not None:
+        gives = ((_REQUEST, session, facts.request_id),)
+    yield _Happening(number, False, exchange.started_ms, number, needs, gives)
 
     def came(
         moment: Moment, *causes: _Cause, needs: tuple[_Cause, ...] = ()
     ) -> _Happening:
-        return _Happening(
-            max(number, moment.after), True, moment.at_ms, number, needs, causes
-        )
+        after = max(number, moment.after)
+        return _Happening(after, True, moment.at_ms, number, needs, causes)
 
-    pieces = () if response is None else response.pieces
-    moments = [Moment(piece.after, piece.at_ms) for piece in pieces]
-    moments.append(Moment(exchange.ended_after or number, exchange.ended_ms))
+    moments = _moments_of(exchange, number)
+    end = moments[-1]
     yield from map(came, moments)
     if session != NO_SESSION and not in_session:
         yield came(moments[0], (_SESSION, session))
     if exchange.issued_sha256 is not None:
-        whole = moments[-1] if facts.asked_keys is None else facts.asked
+        whole = end if facts.asked_keys is None else facts.asked
         yield came(whole, (_STATE, exchange.issued_sha256))
     elif facts.asked_keys is not None:
-        yield came(facts.asked, of_call)
+        yield came(facts.asked, ask)
     for push in facts.pushes:
         yield came(push.moment, (_PUSH, session, push.id))
     for identity, moment in facts.responses:
         yield came(moment, needs=((_REQUEST, session, identity),))
+
+
+def _moments_of(exchange: RecordedExchange, number: int) -> list[Moment]:
+    """Return when the pieces of a response came, and when it ended."""
+    moments: list[Moment] = []
+    if exchange.response is not None:
+        for piece in exchange.response.pieces:
+            moments.append(Moment(piece.after, piece.at_ms))
+    moments.append(Moment(exchange.ended_after or number, exchange.ended_ms))
+    return moments
+
+
+def _ask_of(exchange: RecordedExchange) -> _Cause:
+    """Return the cause that an ask without a state is, which its call and its client tell."""
+    call = exchange.call
+    return (_ASK, sha256_of(lasting("\n".join(call.key()))), call.client)
+
+
+def _needs_of(
+    exchange: RecordedExchange, facts: ExchangeFacts, ask: _Cause
+) -> Iterator[_Cause]:
+    """Yield what has to be there before an exchange."""
+    if session_of(exchange.request) != NO_SESSION:
+        yield (_SESSION, facts.session)
+    if exchange.echoed_sha256 is not None:
+        yield (_STATE, exchange.echoed_sha256)
+    elif exchange.call.answers is not None:
+        yield ask
+    if facts.posted_id is not None:
+        yield (_PUSH, facts.session, facts.posted_id)
 
 
 # The order of what several recorders saw
@@ -273,37 +311,57 @@ _Givers = Mapping[_Cause, Sequence[tuple[int, _Seen]]]
 """Who gave each cause: the index of the recorder, and the exchange."""
 
 
+def _givers_in(recorders: Sequence[_Recorder]) -> _Givers:
+    givers: dict[_Cause, list[tuple[int, _Seen]]] = {}
+    for index, recorder in enumerate(recorders):
+        for happening in recorder.happenings:
+            seen = recorder.seen[happening.number]
+            for cause in happening.gives:
+                givers.setdefault(cause, []).append((index, seen))
+    return givers
+
+
+def _given_elsewhere(
+    recorders: Sequence[_Recorder], givers: _Givers
+) -> list[set[_Cause]]:
+    """Return for each recorder the causes that only others have seen."""
+    elsewhere: list[set[_Cause]] = [set() for _ in recorders]
+    for cause, found in givers.items():
+        at = {index for index, _ in found}
+        for index, causes in enumerate(elsewhere):
+            if index not in at:
+                causes.add(cause)
+    return elsewhere
+
+
 def _in_order(
     recorders: Sequence[_Recorder], givers: _Givers
 ) -> Iterator[tuple[int, _Happening]]:
     """Yield what recorders saw, the earliest first that has its causes."""
+
+    def moment(head: tuple[int, _Happening]) -> tuple[float, bool]:
+        index, happening = head
+        # A request of the same moment comes later: its client may have waited for this.
+        return (recorders[index].began_ms + happening.at_ms, not happening.is_piece)
+
     rest = [deque(recorder.happenings) for recorder in recorders]
+    elsewhere = _given_elsewhere(recorders, givers)
     given: set[_Cause] = set()
-    elsewhere = [
-        {
-            cause
-            for cause, found in givers.items()
-            if all(it != index for it, _ in found)
-        }
-        for index in range(len(recorders))
-    ]
-    while heads := [(index, left[0]) for index, left in enumerate(rest) if left]:
-        ready = [
-            (index, head)
-            for index, head in heads
-            if given.issuperset(elsewhere[index].intersection(head.needs))
-        ]
-        # Where none is, no true cause is missing: a state was issued, or an id was used, again.
-        index, head = min(
-            ready or heads,
-            # A request of the same moment comes later: its client may have waited for this.
-            key=lambda each: (
-                recorders[each[0]].began_ms + each[1].at_ms,
-                not each[1].is_piece,
-            ),
-        )
+    while True:
+        heads: list[tuple[int, _Happening]] = []
+        ready: list[tuple[int, _Happening]] = []
+        for index, left in enumerate(rest):
+            if left:
+                heads.append((index, left[0]))
+                needs = elsewhere[index].intersection(left[0].needs)
+                if given.issuperset(needs):
+                    ready.append((index, left[0]))
+        if not heads:
+            return
+        # If none is ready, no true cause is missing: a state was issued, or an id used, again.
+        index, happening = min(ready or heads, key=moment)
         yield index, rest[index].popleft()
-        given.update(head.gives)
+        given.update(happening.gives)
 
 
 def _as_one(
@@ -312,31 +370,38 @@ def _as_one(
     """Return the exchanges of all recorders, counted and timed as one recorder would have."""
     requests: list[tuple[int, int]] = []
     afters: dict[tuple[int, int, int, float], int] = {}
-    for index, (after, is_piece, at_ms, number, _, _) in _in_order(recorders, givers):
-        if is_piece:
-            afters[index, number, after, at_ms] = len(requests)
+    for index, happening in _in_order(recorders, givers):
+        if happening.is_piece:
+            place = (index, happening.number, happening.after, happening.at_ms)
+            afters[place] = len(requests)
         else:
-            requests.append((index, number))
+            requests.append((index, happening.number))
     token_of = _token_of(recorders, givers)
-    whole: dict[int, RecordedExchange] = {}
-    for place, (index, own) in enumerate(requests, start=1):
+
+    def arrived(index: int, number: int, after: int, at_ms: float) -> int:
+        return afters[index, number, max(number, after), at_ms]
+
+    merged_exchanges: dict[int, RecordedExchange] = {}
+    for position, (index, number) in enumerate(requests, start=1):
         recorder = recorders[index]
+        _, seen = recorder.seen[number]
         exchange = recounted(
-            recorder.seen[own][1],
-            RecordedBy(recorder.id, own),
-            place,
-            lambda after, at_ms, i=index, n=own: afters[i, n, max(n, after), at_ms],  # type: ignore[misc]
+            seen,
+            RecordedBy(recorder.id, number),
+            position,
+            partial(arrived, index, number),
             recorder.began_ms - recorders[0].began_ms,
         )
         # All recorders are one world, whose order the clocks tell.
-        whole[place] = with_texts(
-            replace(exchange, follows=()), lambda raw, _: renumber(raw, token_of)
+        exchange = replace(exchange, follows=())
+        merged_exchanges[position] = with_texts(
+            exchange, lambda raw, _: renumber(raw, token_of)
         )
-    return whole
+    return merged_exchanges
 
 
 def _needs(recorders: Sequence[_Recorder]) -> Iterator[tuple[_Seen, _Cause]]:
-    """Yield what had to be there before each exchange."""
+    """Yield the causes that each exchange needs."""
     for recorder in recorders:
         for happening in recorder.happenings:
             for cause in happening.needs:
@@ -363,7 +428,7 @@ def _notes_of(recorders: Sequence[_Recorder], givers: _Givers) -> Iterator[str]:
 def _token_of(
     recorders: Sequence[_Recorder], givers: _Givers
 ) -> Callable[[str, str], str]:
-    """Return what gives the one token of each secret that has several.
+    """Return a function that gives one token for each secret that has several.
 
     Each recorder has a key of its own, so its tokens tell nothing about those of another one. A
     retry repeats the arguments of its call, which is the only proof; without it, two tokens stay
@@ -380,13 +445,17 @@ def _token_of(
         given = givers.get(cause, ())
         if cause[0] not in (_STATE, _ASK) or len(given) != 1:
             continue
-        ((_, (asking, call)),) = given
-        without, tokens = _tokens_in(call)
-        other_without, other_tokens = _tokens_in(retry)
-        if asking.key != source.key and without == other_without:
-            for (rule, token), (_, other) in zip(tokens, other_tokens, strict=True):
-                one, two = sorted([token_of(rule, token), token_of(rule, other)])
-                same |= {(rule, two): one} if one != two else {}
+        _, (asking_source, call) = given[0]
+        if asking_source.key == source.key:
+            continue
+        call_key, tokens = _tokens_in(call)
+        retry_key, retry_tokens = _tokens_in(retry)
+        if call_key != retry_key:
+            continue
+        for (rule, token), (_, retry_token) in zip(tokens, retry_tokens, strict=True):
+            kept, dropped = sorted([token_of(rule, token), token_of(rule, retry_token)])
+            if kept != dropped:
+                same[rule, dropped] = kept
     return token_of
 
 
@@ -413,61 +482,74 @@ def _reopened(cassette: Cassette) -> dict[str, dict[int, RecordedExchange]]:
     events and of questions, secrets) gets one of its own path. A recorder that is not known has an
     empty id.
     """
-    own = [
-        exchange
-        for interaction in cassette.interactions
-        for exchange in interaction.own
-    ]
-    free = count(max((exchange.number or 0 for exchange in own), default=0) + 1)
-    numbered = {exchange.number or next(free): exchange for exchange in own}
-    states = {
-        name: each.issued_sha256 or _sha256_of_name(name, cassette.path)
-        for each in own
-        if (name := issued_name(each)) is not None
-    }
-    offsets = {each.id: each.offset_ms for each in cassette.recorders}
-    numbers: dict[str, list[tuple[int, int]]] = {}
+    exchanges: list[RecordedExchange] = []
+    for interaction in cassette.interactions:
+        exchanges.extend(interaction.own)
+    states: dict[str, str] = {}
+    for exchange in exchanges:
+        name = issued_name(exchange)
+        if name is not None:
+            sha256 = exchange.issued_sha256
+            states[name] = sha256 or _sha256_of_name(name, cassette.path)
     announced = Announced()
+    numbers: dict[str, list[_Numbers]] = {}
     before: dict[int, RecordedExchange] = {}
-    for number in sorted(numbered):
-        exchange = before[number] = _put_back(numbered[number], states, cassette.path)
-        named = numbered[number].response
-        if named is not None and exchange.response is not None:
-            digests = announced.add(named, exchange.response)
-            before[number] = replace(exchange, digests=digests)
-        recorder, at = numbered[number].recorded_by or RecordedBy("", number)
-        numbers.setdefault(recorder, [(0, 0)]).append((number, at))
-    return {
-        recorder: {
-            at: _as_counted(before[number], at, its, offsets.get(recorder, 0))
-            for number, at in its[1:]
-        }
-        for recorder, its in numbers.items()
-    }
+    for number, named in sorted(_numbered(exchanges).items()):
+        exchange = _put_back(named, states, cassette.path)
+        if named.response is not None and exchange.response is not None:
+            digests = announced.add(named.response, exchange.response)
+            exchange = replace(exchange, digests=digests)
+        before[number] = exchange
+        recorder, there = named.recorded_by or RecordedBy("", number)
+        first = _Numbers(0, 0)
+        numbers.setdefault(recorder, [first]).append(_Numbers(number, there))
+    offsets = {recorder.id: recorder.offset_ms for recorder in cassette.recorders}
+    reopened: dict[str, dict[int, RecordedExchange]] = {}
+    for recorder, of_recorder in numbers.items():
+        offset_ms = offsets.get(recorder, 0)
+        reopened[recorder] = {}
+        for number, there in of_recorder[1:]:
+            reopened[recorder][there] = _as_counted(
+                before[number], there, of_recorder, offset_ms
+            )
+    return reopened
+
+
+def _numbered(exchanges: Sequence[RecordedExchange]) -> dict[int, RecordedExchange]:
+    """Return exchanges by their numbers; one that has none gets one after all others."""
+    highest = max((exchange.number or 0 for exchange in exchanges), default=0)
+    free = count(highest + 1)
+    return {exchange.number or next(free): exchange for exchange in exchanges}
+
+
+class _Numbers(NamedTuple):
+    """The number of an exchange in a cassette, and at its recorder."""
+
+    here: int
+    there: int
 
 
 def _as_counted(
     exchange: RecordedExchange,
     number: int,
-    numbers: Sequence[tuple[int, int]],
+    numbers: Sequence[_Numbers],
     offset_ms: float,
 ) -> RecordedExchange:
     """Return an exchange as its recorder counted: its own requests, and the time since it began."""
-    response, ended_after = exchange.response, exchange.ended_after or 0
+    response = exchange.response
+    ended_after = exchange.ended_after or 0
     if response is not None:
-        # Of a response in one piece a cassette tells the end alone.
-        pieces = [
-            each
-            if each.after
-            else each._replace(at_ms=exchange.ended_ms, after=ended_after)
-            for each in response.pieces
-        ]
+        pieces: list[Piece] = []
+        for piece in response.pieces:
+            if not piece.after:
+                # Of a response in one piece a cassette tells the end alone.
+                piece = piece._replace(at_ms=exchange.ended_ms, after=ended_after)  # noqa: PLW2901
+            pieces.append(piece)
         response = replace(response, pieces=tuple(pieces))
 
-    def after(count: int, _: float) -> int:
-        return max(
-            number, numbers[bisect_right(numbers, count, key=itemgetter(0)) - 1][1]
-        )
+    def after(arrived: int, _: float) -> int:
+        index = bisect_right(numbers, arrived, key=lambda pair: pair.here) - 1
+        return max(number, numbers[index].there)
 
     exchange = replace(exchange, response=response, ended_after=ended_after)
     return recounted(exchange, exchange.recorded_by, number, after, -offset_ms)
@@ -476,17 +558,16 @@ def _as_counted(
 def _put_back(
     exchange: RecordedExchange, states: Mapping[str, str], path: str
 ) -> RecordedExchange:
-    """Return an exchange with what stood where it has names; `states` has hashes by name."""
-    message, answers = exchange.call.message, exchange.call.answers
-    echoed = named_task(message) or (None if answers is None else answers.request_state)
+    """Return an exchange with hashes instead of names; `states` has hashes by name."""
+    answers = exchange.call.answers
+    echoed = named_task(exchange.call.message) or None
+    if echoed is None and answers is not None:
+        echoed = answers.request_state
     issued = issued_name(exchange)
     if echoed is not None and echoed not in states:
         # A later recording that was added echoed the name itself.
-        states = {
-            **states,
-            echoed: exchange.echoed_sha256 or _sha256_of_name(echoed, path),
-        }
-
+        sha256 = exchange.echoed_sha256 or _sha256_of_name(echoed, path)
+        states = {**states, echoed: sha256}
     change = _names_put_back(states, path)
     return replace(
         with_texts(exchange, lambda raw, _: with_refs(raw, change)),
@@ -496,7 +577,7 @@ def _put_back(
 
 
 def _names_put_back(states: Mapping[str, str], path: str) -> Change:
-    """Return what makes hashes of names, and tokens of a journal of the numbers of secrets."""
+    """Return a change of names to hashes, and of the numbers of secrets to tokens of a journal."""
 
     def as_in_journal(ref: Ref) -> Ref | None:
         if ref.is_secret and is_cassette_token(ref.token):

@@ -1,4 +1,4 @@
-"""Reasons not to publish a recording automatically, and what stands on a cassette all the same."""
+"""Reasons not to publish a recording automatically, and secrets that are on a cassette anyway."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ADVICE: Mapping[str, str] = {
 
 @dataclass(slots=True)
 class Outcomes:
-    """What the exchanges of a recording say of it."""
+    """Whether the exchanges of a recording are errors of the transport."""
 
     errors: dict[int, tuple[str, str]] = field(default_factory=dict)
     """By number, the error of the transport that an exchange is, such as `404`, and its path."""
@@ -35,8 +35,9 @@ class Outcomes:
     """An exchange is no error, which says enough: no more is kept of a long recording."""
 
     def add(self, exchange: RecordedExchange) -> None:
-        """Take note of an exchange; of a later state of one, where it comes again."""
-        request, response = exchange.request, exchange.response
+        """Take note of an exchange; of a later state of one, if it comes again."""
+        request = exchange.request
+        response = exchange.response
         if response is None or request.method == "OPTIONS":
             return
         if response.is_lines and not response.pieces:
@@ -44,18 +45,14 @@ class Outcomes:
         if response.status == 405 and request.method != "POST":
             # A server that has no stream and no sessions says so.
             return
-        error = None
-        content_type = header_value(response.headers, "content-type")
-        if response.status >= 300:
-            error = str(response.status)
-        elif content_type.partition(";")[0].strip().lower() == "text/html":
-            error = HTML
+        error = _error_of(response)
         # A refusal in JSON-RPC is MCP, whatever its HTTP status.
         if error is None or messages_in(response):
             self.has_success = True
             self.errors.clear()
         else:
-            self.errors[exchange.number or 0] = error, request.target.partition("?")[0]
+            path, _, _ = request.target.partition("?")
+            self.errors[exchange.number or 0] = (error, path)
 
     @property
     def has_only_errors(self) -> bool:
@@ -69,7 +66,7 @@ class Outcomes:
         *,
         is_started: bool = False,
     ) -> str | None:
-        """Return why a recording is hardly what was meant, as a sentence; None where it may be.
+        """Return why a recording is hardly what was meant, as a sentence; None if it may be.
 
         One exchange that is no error is enough, unless the recorded command failed. We choose the
         path of a server that `is_started` here.
@@ -90,6 +87,15 @@ class Outcomes:
         return in_terms(f"{requests} got {named}; {advice}", terms)
 
 
+def _error_of(response: Response) -> str | None:
+    """Return the error of the transport that a response is; None for any other response."""
+    if response.status >= 300:
+        return str(response.status)
+    content_type = header_value(response.headers, "content-type")
+    media_type, _, _ = content_type.partition(";")
+    return HTML if media_type.strip().lower() == "text/html" else None
+
+
 def exposed_secrets(cassette: Cassette) -> Iterator[tuple[int, TurnPlace, Side, str]]:
     """Yield what rules of redaction find on a cassette; a rule once for each side.
 
@@ -102,17 +108,14 @@ def exposed_secrets(cassette: Cassette) -> Iterator[tuple[int, TurnPlace, Side, 
         return "0"
 
     rules = cassette.redaction or RedactionRules()
+    nothing = Request("GET", "/", (), b"")
     for interaction in cassette.interactions:
         for exchange, place in interaction.placed:
-            sides: tuple[tuple[Side, Request, Response], ...] = (
-                ("request", exchange.request, NOTHING),
-                (
-                    "response",
-                    Request("GET", "/", (), b""),
-                    exchange.response or NOTHING,
-                ),
-            )
-            for side, request, response in sides:
+            sides: dict[Side, tuple[Request, Response]] = {
+                "request": (exchange.request, NOTHING),
+                "response": (nothing, exchange.response or NOTHING),
+            }
+            for side, (request, response) in sides.items():
                 # A redactor asks for the tokens of equal headers only once.
                 redacted(request, response, Redactor(rules, token))
                 for rule in dict.fromkeys(found):

@@ -184,12 +184,9 @@ def link_pushes(
         exchange = facts[number]
         session = exchange.session
         if event.happened is _Happened.PUSH:
-            push = exchange.pushes[event.position]
-            owner = number if exchange.resumes is None else exchange.resumes
-            turn, _ = machine.pushed(session, owner, push.id, shared=exchange.listens)
-            if not turn.asked:
+            turn = _with_push(machine, exchange, number, event.position)
+            if len(turn.asked) == 1:
                 turns.setdefault(turn.owner, []).append(turn)
-            turn.asked.append(LinkedPush(turn.key_for(push.method), number, push.piece))
         elif event.happened is _Happened.RESPONSE:
             identity, _ = exchange.responses[event.position]
             machine.responded(session, identity)
@@ -204,6 +201,18 @@ def link_pushes(
             # The order in which answers were posted means nothing.
             turn.answers.sort()
     return turns
+
+
+def _with_push(
+    machine: PushTurns[LinkedPush], exchange: ExchangeFacts, number: int, position: int
+) -> PushTurn[LinkedPush]:
+    """Return the turn to which a request has been added that an exchange's response pushes."""
+    push = exchange.pushes[position]
+    owner = number if exchange.resumes is None else exchange.resumes
+    turn, _ = machine.pushed(exchange.session, owner, push.id, shared=exchange.listens)
+    key = turn.key_for(push.method)
+    turn.asked.append(LinkedPush(key, number, push.piece))
+    return turn
 
 
 def _events_with_pushes(facts: Mapping[int, ExchangeFacts]) -> list[_Event]:
