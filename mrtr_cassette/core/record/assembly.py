@@ -33,9 +33,11 @@ from mrtr_cassette.core.cassette.texts import (
     with_texts,
 )
 from mrtr_cassette.core.protocol.tasks import created_id, named_task
-from mrtr_cassette.core.record.facts import ExchangeFacts, Moment, facts_of
 from mrtr_cassette.core.record.linking import (
+    ExchangeFacts,
     LinkedInteraction,
+    Moment,
+    facts_of,
     link,
     streams_of_closing,
 )

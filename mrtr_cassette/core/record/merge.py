@@ -31,7 +31,7 @@ from mrtr_cassette.core.cassette.texts import recounted, with_texts
 from mrtr_cassette.core.protocol.calls import NO_SESSION, session_of
 from mrtr_cassette.core.protocol.tasks import named_task
 from mrtr_cassette.core.record.assembly import assemble, issued_name
-from mrtr_cassette.core.record.facts import ExchangeFacts, Moment, facts_of
+from mrtr_cassette.core.record.linking import ExchangeFacts, Moment, facts_of
 from mrtr_cassette.core.secrets.names import (
     HASH,
     SESSION,

@@ -18,7 +18,7 @@ from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.jsonrpc import Message
 from mrtr_cassette.core.protocol.methods import method_of
-from mrtr_cassette.core.record.facts import ExchangeFacts
+from mrtr_cassette.core.record.linking import ExchangeFacts
 
 P = TypeVar("P")
 

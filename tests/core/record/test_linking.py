@@ -4,8 +4,7 @@ from typing import Any, TypedDict
 
 import pytest
 
-from mrtr_cassette.core.record.facts import ExchangeFacts, Moment
-from mrtr_cassette.core.record.linking import link
+from mrtr_cassette.core.record.linking import ExchangeFacts, Moment, link
 
 
 class Step(TypedDict, total=False):
