@@ -36,11 +36,14 @@ CALLS = (
     DemoCall("deploy", {"env": "production"}, _YES),
     DemoCall("tag-release", {"tag": "v2.1.0"}, {"confirm": False}),
     DemoCall("provision", {}, {"name": "analytics", "region": "eu-west-1"}),
-    DemoCall("wipe-cache", {}, _YES | {"scope": "sessions"}),
+    DemoCall("wipe-cache", {}, {"confirm": True, "scope": "sessions"}),
     DemoCall("build", {"target": "docs"}),
     DemoCall("ask-late", {"steps": 2}, _YES),
     DemoCall(
-        "release-notes", {"version": "2.1"}, {"audience": "operators"}, "prompts/get"
+        "release-notes",
+        {"version": "2.1"},
+        {"audience": "operators"},
+        "prompts/get",
     ),
     DemoCall("config://deployment", {}, _YES, "resources/read"),
 )
@@ -70,10 +73,13 @@ def run_demo(say: Callable[[str], None]) -> None:
 
 
 def _make_calls(recording: MrtrCassette) -> Iterator[str]:
-    """Make all calls; yield of each what is to be said."""
-    for name, arguments, answers, method in CALLS:
-        result = recording.call(name, arguments, method=method, answers=answers)
-        yield f"{method} {name}: {counted(len(result.turns), 'turn')}, {result.text}"
+    """Make all calls, and yield a line about each."""
+    for call in CALLS:
+        result = recording.call(
+            call.name, call.arguments, method=call.method, answers=call.answers
+        )
+        turns = counted(len(result.turns), "turn")
+        yield f"{call.method} {call.name}: {turns}, {result.text}"
 
 
 def compare(recorded: Cassette, replayed: Cassette) -> tuple[int, int]:
@@ -86,7 +92,8 @@ def compare(recorded: Cassette, replayed: Cassette) -> tuple[int, int]:
         new_body = _body(new)
         if len(before) != len(after) or old_body != new_body:
             raise DemoError(
-                f"{old.call.title}: the replay differs\n  recorded: {old_body!r}\n"
+                f"{old.call.title}: the replay differs\n"
+                f"  recorded: {old_body!r}\n"
                 f"  replayed: {new_body!r}"
             )
         size += len(old_body)

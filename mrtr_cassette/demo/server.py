@@ -55,10 +55,18 @@ def _input_request(key: str, kind: str, text: str) -> JsonObject:
         message = {"role": "user", "content": _text(text)}
         params: JsonObject = {"messages": [message], "maxTokens": 200}
         return {"method": "sampling/createMessage", "params": params}
-    params = {"mode": "url", "message": text, "url": "https://example.com/auth"}
     if kind in FORMS:
-        schema = _schema_of({key: {"type": kind}})
-        params = {"mode": "form", "message": text, "requestedSchema": schema}
+        params = {
+            "mode": "form",
+            "message": text,
+            "requestedSchema": _schema_of({key: {"type": kind}}),
+        }
+    else:
+        params = {
+            "mode": "url",
+            "message": text,
+            "url": "https://example.com/auth",
+        }
     return {"method": "elicitation/create", "params": params}
 
 
@@ -66,7 +74,8 @@ def _answered(key: str, kind: str, answer: JsonObject) -> tuple[bool, str]:
     """Tell whether the client agreed, and what it answered, as text."""
     if "action" not in answer:
         items = answer.get("roots") or [answer["content"]]
-        return True, " ".join(item.get("uri") or item["text"] for item in items)
+        texts = [item.get("uri") or item["text"] for item in items]
+        return True, " ".join(texts)
     action = answer["action"]
     value = answer.get("content", {}).get(key)
     is_valid = action == "accept" and isinstance(value, FORMS.get(kind, NoneType))
@@ -234,7 +243,10 @@ def _fixed_results() -> dict[str, JsonObject]:
             {"name": parameter, "required": True} for parameter in offer.parameters
         ]
         prompts.append({"name": name, "arguments": arguments})
-    resources = [{"uri": uri, "name": uri.partition("://")[2]} for uri in RESOURCES]
+    resources = []
+    for uri in RESOURCES:
+        name = uri.partition("://")[2]
+        resources.append({"uri": uri, "name": name})
     return {
         "ping": {},
         "server/discover": CACHEABLE | discovered,
@@ -282,9 +294,13 @@ def _read(body: bytes) -> JsonObject:
         message = orjson.loads(body)
     except ValueError:
         raise RpcError(PARSE_ERROR, "Parse error") from None
-    is_object = isinstance(message, dict) and isinstance(message.get("method"), str)
-    if not is_object or type(message.get("id", 0)) not in {int, str}:
-        raise RpcError(INVALID_REQUEST, "Not a JSON-RPC request or notification")
+    invalid = RpcError(INVALID_REQUEST, "Not a JSON-RPC request or notification")
+    if not isinstance(message, dict):
+        raise invalid
+    if not isinstance(message.get("method"), str):
+        raise invalid
+    if type(message.get("id", 0)) not in {int, str}:
+        raise invalid
     return {"jsonrpc": "2.0", **message}
 
 
@@ -351,7 +367,8 @@ class DemoServer:
         progress = None
         if offer.progress is not None:
             steps = min(arguments[offer.progress], COUNT["maximum"])
-            progress = _progress(params.get("_meta", {}).get("progressToken"), steps)
+            token = params.get("_meta", {}).get("progressToken")
+            progress = _progress(token, steps)
         call = orjson.dumps([method, name, arguments], option=orjson.OPT_SORT_KEYS)
         begun = self._begun(call, arguments, params.get("requestState"))
         outcome = self._go_on(offer, begun, params)
@@ -393,8 +410,9 @@ class DemoServer:
         """Return what the next round asks."""
         result: JsonObject = {}
         requests = {}
-        for key, (kind, text) in offer.rounds[begun.turn].items():
-            requests[key] = _input_request(key, kind, text.format_map(begun.known))
+        for key, (kind, template) in offer.rounds[begun.turn].items():
+            text = template.format_map(begun.known)
+            requests[key] = _input_request(key, kind, text)
         if requests:
             result["inputRequests"] = requests
         if offer.has_state:

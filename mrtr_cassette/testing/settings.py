@@ -86,10 +86,8 @@ def place_of_call(
 ) -> Place:
     """Return what a marker, or a call of `mrtr_cassettes`, sets."""
     if "cassette" in keywords and not names:
-        further = {
-            option: value for option, value in keywords.items() if option != "cassette"
-        }
-        named = keywords["cassette"]
+        further = dict(keywords)
+        named = further.pop("cassette")
         if isinstance(named, str | os.PathLike):
             return place_of_call(name, [named], further)
         first, *beside = named
@@ -102,11 +100,12 @@ def place_of_call(
         )
     if not names:
         return Place(name, keywords)
-    if not isinstance(names[0], str | os.PathLike):
-        raise UsageError(f"{name} takes the name of a file, and not {names[0]!r}")
-    if "://" in str(names[0]):
+    file = names[0]
+    if not isinstance(file, str | os.PathLike):
+        raise UsageError(f"{name} takes the name of a file, and not {file!r}")
+    if "://" in str(file):
         raise UsageError(f"{name} takes the name of a file, and not a URL")
-    return Place(name, {**keywords, "name": names[0]})
+    return Place(name, {**keywords, "name": file})
 
 
 def settings_of(
@@ -127,19 +126,21 @@ def settings_of(
         for option, value in place.values.items():
             merged[option] = _merged(place.name, option, merged.get(option), value)
 
-    has_upstream = has_upstream or "upstream" in merged
-    spelled = SUITE_TERMS if has_upstream else SUITE_TERMS_WITHOUT_UPSTREAM
-    terms = {**spelled, "test": f" {shlex.quote(test)}" if test else ""}
-    if merged.get("beside"):
-        # Several cassettes are recorded one by one.
-        terms |= {name: SHELL_TERMS[name] for name in RECORDING}
-
-    def chosen(kind: type[AnyOptions], **more: Any) -> AnyOptions:
-        values = {name: merged[name] for name in options_of(kind) if name in merged}
-        return kind(**values | {"terms": terms} | more)
-
     # Those of the marker are for calls without a client.
     answers = merged.pop("answers", None)
+    merged["terms"] = _terms(
+        test,
+        has_upstream=has_upstream or "upstream" in merged,
+        is_beside=bool(merged.get("beside")),
+    )
+
+    def chosen(kind: type[AnyOptions], **fixed: Any) -> AnyOptions:
+        values = {}
+        for name in ("terms", *options_of(kind)):
+            if name in merged:
+                values[name] = merged[name]
+        return kind(**values | fixed)
+
     return Settings(
         merged.get("name"),
         merged.get("upstream"),
@@ -150,6 +151,20 @@ def settings_of(
         answers=answers,
         mode=merged.get("mode"),
     )
+
+
+def _terms(test: str, *, has_upstream: bool, is_beside: bool) -> dict[str, str]:
+    """Return the terms of messages for a test, which may play several cassettes as one."""
+    terms = {**SUITE_TERMS, "test": ""}
+    if not has_upstream:
+        terms |= SUITE_TERMS_WITHOUT_UPSTREAM
+    if test:
+        terms["test"] = f" {shlex.quote(test)}"
+    if is_beside:
+        # Several cassettes are recorded one by one.
+        for name in RECORDING:
+            terms[name] = SHELL_TERMS[name]
+    return terms
 
 
 def _merged(place: str, name: str, farther: Any, value: Any) -> Any:
@@ -244,7 +259,8 @@ def cassette_path(node: Any, name: str | os.PathLike[str] | None) -> Path:
     module = _module(node)
     if isinstance(node, pytest.Module):
         return folder / f"{module}.json"
-    names = [part.name for part in node.listchain() if isinstance(part, pytest.Class)]
+    classes = [part for part in node.listchain() if isinstance(part, pytest.Class)]
+    names = [part.name for part in classes]
     if not isinstance(node, pytest.Class):
         names.append(node.name)
     return folder / module / f"{file_name('.'.join(names))}.json"

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import mkstemp
-from typing import Any, Final, Literal, NoReturn
+from typing import Any, Final, Literal, NamedTuple, NoReturn
 
 import pytest
 from _pytest._code.code import ExceptionChainRepr, ReprEntryNative
@@ -64,6 +64,13 @@ class MrtrCassetteWarning(pytest.PytestWarning):
     """A test recorded nothing, replays what is old, or has answers that nothing asked for."""
 
 
+class _Fixture(NamedTuple):
+    """The fixture that opened a cassette, and the test, class or module that it belongs to."""
+
+    node: Any
+    name: str | None
+
+
 class Uses:
     """Opens the cassettes of a run and follows them; a plugin from the first one on."""
 
@@ -84,7 +91,7 @@ class Uses:
         self._config = config
         is_worker = hasattr(config, "workerinput")
         self._run = Run(mode, is_mode_given, config.rootpath, is_worker, reads)
-        self._uses: dict[CassetteUse, tuple[Any, str | None]] = {}
+        self._uses: dict[CassetteUse, _Fixture] = {}
         self._counts = counts
         self._ini = Place("the ini file", ini)
         self._outcomes: dict[str, TestOutcome] = {}
@@ -158,7 +165,7 @@ class Uses:
             use = _use_of(asked)
         except MrtrCassetteError as error:
             fail(error)
-        self._uses[use] = (request.node, request.fixturename)
+        self._uses[use] = _Fixture(request.node, request.fixturename)
         return use
 
     def _settings(
@@ -226,8 +233,9 @@ class Uses:
         chain = item.listchain()
         names = getattr(item, "fixturenames", ())
         found = []
-        for use, (node, fixture) in self._uses.items():
-            if node is item or (node in chain and fixture in names):
+        for use, fixture in self._uses.items():
+            is_shared = fixture.node in chain and fixture.name in names
+            if fixture.node is item or is_shared:
                 found.append(use)
         return found
 
@@ -238,8 +246,7 @@ class Uses:
         problems = []
         for use in self._used_by(item):
             problem = use.unreported_misses()
-            node, _ = self._uses[use]
-            if problem is None and node is item:
+            if problem is None and self._uses[use].node is item:
                 problem = use.unreported_differences(is_alone=_is_alone(item))
             if problem is not None:
                 problems.append(problem)
@@ -297,8 +304,8 @@ class Uses:
     def _give_up(
         self, item: pytest.Item, outcome: Literal["skipped", "xfailed"]
     ) -> None:
-        for use, (node, _) in self._uses.items():
-            if node is item:
+        for use, fixture in self._uses.items():
+            if fixture.node is item:
                 use.given_up = outcome
 
     def _conclude(
@@ -310,9 +317,9 @@ class Uses:
         for use in tuple(self._uses):
             if not use.is_stopped:
                 continue
-            node, _ = self._uses.pop(use)
+            is_shared = self._uses.pop(use).node is not item
             # What tests share, the end of the run decides on: some may be run again.
-            passes = node is not item or (passed and not use.failed)
+            passes = is_shared or (passed and not use.failed)
             objections = use.conclude(passed=passes, plays_all=self._plays_all)
             hint = _hint_at_faked_files(item)
             problems += [f"{objection}{hint}" for objection in objections]
@@ -415,7 +422,8 @@ def _named_from(folder: Path, node: Any) -> str:
 
 def _hint_at_faked_files(node: Any) -> str:
     """Return a line about pyfakefs, where a test uses it, or nothing."""
-    if "fs" not in getattr(node, "fixturenames", ()) or "pyfakefs" not in sys.modules:
+    has_fixture = "fs" in getattr(node, "fixturenames", ())
+    if not has_fixture or "pyfakefs" not in sys.modules:
         return ""
     return (
         "\nthe fixture fs fakes the file system of this test, cassettes too: request "

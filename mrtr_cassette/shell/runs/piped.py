@@ -193,7 +193,7 @@ def client_sha256() -> str | None:
             parent, started, command = look_up(number)
         except (OSError, ValueError, IndexError, subprocess.CalledProcessError):
             return None
-        program = command.strip().partition(" ")[0].rpartition("/")[2].removeprefix("-")
+        program = _program_of(command)
         if program in _SHELLS:
             if not _has_only(arguments, command):
                 return None
@@ -201,6 +201,12 @@ def client_sha256() -> str | None:
             return sha256_of(f"{number} {started}")
         number = parent
     return None
+
+
+def _program_of(command: str) -> str:
+    """Return the name of the program; that of a login shell begins with a dash."""
+    path, _, _ = command.strip().partition(" ")
+    return path.rpartition("/")[2].removeprefix("-")
 
 
 def _has_only(arguments: str, command: str) -> bool:
@@ -212,8 +218,9 @@ def _has_only(arguments: str, command: str) -> bool:
 def _from_proc(number: int) -> tuple[int, str, str]:
     """Return a process's parent, its start, in whatever unit the system has, and its command."""
     folder = _PROC / str(number)
-    # Its name, in parentheses, may be anything.
-    fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
+    stat = (folder / "stat").read_text(errors="replace")
+    # The process's name, in parentheses, may be anything.
+    fields = stat.rpartition(")")[2].split()
     command = (folder / "cmdline").read_bytes().replace(b"\0", b" ")
     return int(fields[1]), fields[19], command.decode(errors="replace")
 
