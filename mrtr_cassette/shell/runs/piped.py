@@ -303,7 +303,7 @@ async def record_pipe(
 
 
 class _ServerCommand(NamedTuple):
-    """Starts a server, in a folder or in our own."""
+    """The command of a server, and the folder in which it runs, if that is not ours."""
 
     arguments: Sequence[str]
     cwd: Path | None
@@ -549,15 +549,11 @@ class ClientStarts:
     @property
     def outcome(self) -> RunOutcome:
         """What all starts came to so far."""
-        combined = RunOutcome()
-        if self.base is not None:
-            interactions = len(self.base.interactions)
-            combined = RunOutcome(unplayed=range(1, interactions + 1))
+        interactions = 0 if self.base is None else len(self.base.interactions)
+        combined = RunOutcome(unplayed=range(1, interactions + 1))
         starts = self._starts() if self._last is None else self._last
         for start in starts:
             combined = _both(combined, start)
-        if combined.unplayed is None:
-            return replace(combined, unplayed=())
         return combined
 
     def _starts(self) -> list[RunOutcome]:
