@@ -319,7 +319,7 @@ class ReplayToAsk(Conversation):
         session = ServerSession(recorder, call.request.header(SESSION_HEADER))
         super().__init__(call.request, script, session)
         self.asker = asker
-        self.states = script.states
+        self.states = script.findings.states
         self._shown = shown
 
     @property
@@ -377,21 +377,21 @@ class RepeatedPlay(Conversation):
     @property
     def left_out(self) -> Sequence[Change]:
         """What differs at ignored places."""
-        return self._recorded.left_out
+        return self._recorded.findings.left_out
 
     def ended(self) -> Diverged | None:
         """Take the end of it; return how that differs from the recorded one, or None."""
         match self.standing:
             case Finished() as last:
                 self._recorded.finished(last)
-                if not self._recorded.changes:
+                if not self._recorded.findings.changes:
                     return None
                 detail = "gives it another result"
             case AskedOtherwise(LiveAsk(turn)):
                 detail = f"asks something else in turn {turn}"
             case _:
                 detail = "does not end it as recorded"
-        changes = [change for _, change in self._recorded.changes]
+        changes = [change for _, change in self._recorded.findings.changes]
         detail = f"the live server {detail}"
         return Diverged(self.entry, detail, _differences(changes))
 

@@ -1,9 +1,9 @@
-"""A recorded conversation's questions and answers, as far as the live server asks the same."""
+"""The answers of a recorded conversation, for a live server that asks the same."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -12,6 +12,7 @@ from mrtr_cassette.core.cassette.recorded import (
     PushedTurn,
     RecordedExchange,
     RecordedInteraction,
+    TaskTurn,
     task_turns,
 )
 from mrtr_cassette.core.cassette.sessions import listens
@@ -26,7 +27,7 @@ from mrtr_cassette.core.compare.responses import (
     task_question,
     unasked_change,
 )
-from mrtr_cassette.core.compare.values import Change, without_ignored
+from mrtr_cassette.core.compare.values import Change, Verdict, without_ignored
 from mrtr_cassette.core.drive.conversation import (
     Answered,
     AskedOtherwise,
@@ -50,20 +51,21 @@ from mrtr_cassette.core.protocol.methods import CANCEL_TASK, LIST_ROOTS, PING
 from mrtr_cassette.core.protocol.tasks import polled_state
 from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.wire.jsonbytes import to_json
-from mrtr_cassette.core.wire.pointers import ABSENT, value_at
+from mrtr_cassette.core.wire.pointers import ABSENT, members_of, value_at
 
 
 class Question(NamedTuple):
-    """A question under its key in a value of `inputRequests`, and its recorded answer if any.
+    """A question as a value of `inputRequests` has it, and its recorded answer, if any.
 
     Attributes:
-        name: its key as the cassette has it.
+        key: its key in this value.
+        name: its key in the cassette.
     """
 
     key: str
     asked: Any
     answer: Answered | None
-    name: str = ""
+    name: str
 
 
 @dataclass(slots=True, eq=False)
@@ -71,8 +73,9 @@ class OpenTurn:
     """A turn whose questions come one by one: those that the live server has not asked so far.
 
     Attributes:
-        position: the index of the exchange that is pending meanwhile; of a task, the one after all.
-        is_aside: the server asks it of its own accord, so which call is pending is chance.
+        position: the index of the exchange that is pending meanwhile; for a task, after the last.
+        asking: the poll that asks, in a task; None for pushed requests.
+        is_aside: the server asks of its own accord, so which call is pending is chance.
         answered_at: the number of the exchange that gave the last answer; None if some are open.
     """
 
@@ -82,6 +85,11 @@ class OpenTurn:
     asking: RecordedExchange | None = None
     is_aside: bool = False
     answered_at: int | None = None
+
+    @property
+    def is_of_task(self) -> bool:
+        """Whether a state of a task asks it."""
+        return self.asking is not None
 
     def is_due(self, number: int | None) -> bool:
         """Tell whether all of it had been answered when the request with a number came."""
@@ -97,18 +105,24 @@ class Asides:
         self._turns: dict[int, list[OpenTurn]] = {}
 
     def take(self, interaction: int, turns: Iterable[OpenTurn]) -> None:
-        """Take those of an interaction, in the place of its earlier ones."""
-        self._turns[interaction] = [turn for turn in turns if turn.is_aside]
+        """Take the turns of an interaction; they replace its earlier ones."""
+        asides = []
+        for turn in turns:
+            if turn.is_aside:
+                asides.append(turn)
+        self._turns[interaction] = asides
 
     def drop(self, interaction: int) -> None:
-        """Expect those of an interaction no more."""
+        """Stop expecting the turns of an interaction."""
         self._turns.pop(interaction, None)
 
     def open(self) -> list[tuple[int, OpenTurn]]:
-        """Return those that the server has not asked so far, each with its interaction."""
+        """Return the turns that the server has not asked so far, with their interactions."""
         found = []
         for interaction, turns in self._turns.items():
-            found += [(interaction, turn) for turn in turns if turn.questions]
+            for turn in turns:
+                if turn.questions:
+                    found.append((interaction, turn))
         return found
 
 
@@ -117,63 +131,84 @@ def open_turns(interaction: RecordedInteraction) -> list[OpenTurn]:
     turns = []
     for number, pushed in interaction.numbered_turns.items():
         turns.append(_pushed_turn(number, pushed))
-    return [*turns, *_task_turns(interaction)]
+    turns += _task_turns(interaction)
+    return turns
 
 
 def _pushed_turn(number: int, pushed: PushedTurn) -> OpenTurn:
+    """Return a pushed turn with all its questions."""
     questions = []
     for request in pushed.asked:
         if request.message.method != PING:
             answer = _posted(pushed, request.key)
             value = pushed_value(request.message.raw)
             questions.append(Question(request.key, value, answer, request.key))
-    numbers = [answer.exchange.number for answer in pushed.answers]
-    counted = [number for number in numbers if number is not None]
-    is_answered = len(counted) == len(pushed.asked)
     return OpenTurn(
         number,
         pushed.position,
         questions,
         is_aside=all(_is_aside(request) for request in pushed.asked),
-        answered_at=max(counted) if is_answered and counted else None,
+        answered_at=_answered_at(pushed),
     )
 
 
+def _answered_at(pushed: PushedTurn) -> int | None:
+    """Return the number of the exchange that gave the last answer; None if one is missing."""
+    numbers = []
+    for answer in pushed.answers:
+        if answer.exchange.number is not None:
+            numbers.append(answer.exchange.number)
+    if not numbers or len(numbers) != len(pushed.asked):
+        return None
+    return max(numbers)
+
+
 def _is_aside(request: PushedRequest) -> bool:
-    """Tell whether a request stands on a listening stream; over pipes, any call may have a line."""
+    """Tell whether a request is on a listening stream; over pipes, any call may have a line."""
     exchange = request.exchange
-    if listens(exchange.call, exchange.response):
-        return True
     response = exchange.response
+    if listens(exchange.call, response):
+        return True
     is_line = response is not None and response.is_lines
     return is_line and request.message.method == LIST_ROOTS
 
 
 def _task_turns(interaction: RecordedInteraction) -> Iterator[OpenTurn]:
+    """Yield the turns that the states of a task ask, with all their questions."""
     after = len(interaction.exchanges)
-    exchanges = [step.exchange for step in interaction.steps]
-    first = interaction.asking_turn(after - 1)
-    for number, turn in enumerate(task_turns(interaction.steps), start=first):
-        given = turn.given or {}
-        questions = []
-        for name, request in turn.requests.items():
-            answer = Answered(to_json(given[name]).encode()) if name in given else None
-            asked = task_question({name: request}, interaction.task_id)
-            for key, value in asked.items():
-                questions.append(Question(key, value, answer, name))
-        yield OpenTurn(number, after, questions, exchanges[turn.asked])
+    number = interaction.asking_turn(after - 1)
+    for turn in task_turns(interaction.steps):
+        questions = _task_questions(turn, interaction.task_id)
+        asking = interaction.steps[turn.asked].exchange
+        yield OpenTurn(number, after, questions, asking)
+        number += 1
+
+
+def _task_questions(turn: TaskTurn, task_id: str) -> list[Question]:
+    """Return the questions of a task's turn with their recorded answers."""
+    given = turn.given or {}
+    questions = []
+    for name, request in turn.requests.items():
+        answer = None
+        if name in given:
+            answer = Answered(to_json(given[name]).encode())
+        asked = task_question({name: request}, task_id)
+        for key, value in asked.items():
+            questions.append(Question(key, value, answer, name))
+    return questions
 
 
 def _posted(turn: PushedTurn, key: str) -> Answered | None:
     """Return the recorded response to a pushed request as it was spelled."""
-    posted = (
-        answer.exchange.call.message for answer in turn.answers if answer.key == key
-    )
-    message = next(posted, None)
-    if message is None:
-        return None
-    result, error = message.spelled(("result",)), message.spelled(("error",))
-    return Answered(result) if result is not None else Answered(error or b"{}", "error")
+    for answer in turn.answers:
+        message = answer.exchange.call.message
+        if answer.key != key or message is None:
+            continue
+        result = message.spelled(("result",))
+        if result is not None:
+            return Answered(result)
+        return Answered(message.spelled(("error",)) or b"{}", "error")
+    return None
 
 
 class TurnChange(NamedTuple):
@@ -203,8 +238,8 @@ class LivePush(NamedTuple):
     """A pushed request of the live server, as it would be recorded.
 
     Attributes:
-        turn: the recorded turn that asks the same; a new one for a question more.
-        name: the key of the recorded question; empty for a question more.
+        turn: the recorded turn that asks the same; a new one for an additional question.
+        name: the key of the recorded question; empty for an additional question.
         key: its key in the live run.
     """
 
@@ -213,34 +248,198 @@ class LivePush(NamedTuple):
     key: str
 
 
+_NO_TURN: Final = -1
+"""The turn of a response that is not complete."""
+
+
+@dataclass(slots=True, eq=False)
+class Findings:
+    """What was found so far by comparing a live conversation with its recording.
+
+    Attributes:
+        left_out: the changes at ignored places.
+        states: request states and other names, as the live server issued and the cassette has them.
+        pushes: the requests that the live server pushed.
+        is_rerouted: the live server asks more or fewer turns, or in another order.
+        complete: the responses that have come.
+        pending: what has come of the response that is pending, if something was pushed meanwhile.
+    """
+
+    changes: list[TurnChange] = field(default_factory=list)
+    left_out: list[Change] = field(default_factory=list)
+    states: list[tuple[str, str]] = field(default_factory=list)
+    pushes: list[LivePush] = field(default_factory=list)
+    is_rerouted: bool = False
+    complete: list[LivePair] = field(default_factory=list)
+    pending: LivePair | None = None
+
+    @property
+    def pairs(self) -> list[LivePair]:
+        """The responses that have come, and the beginning of the one that is still to come."""
+        if self.pending is None:
+            return [*self.complete]
+        return [*self.complete, self.pending]
+
+    @property
+    def recorded_by_hash(self) -> dict[str, str]:
+        """The recorded states and names by the hashes of the live ones."""
+        return {sha256_of(live): recorded for live, recorded in self.states}
+
+    def add(self, turn: int, changes: Iterable[Change]) -> None:
+        """Add changes in a turn."""
+        for change in changes:
+            self.changes.append(TurnChange(turn, change))
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    """A recorded question of a turn, or None for an additional question, and what differs now."""
+
+    number: int
+    changes: list[Change]
+    turn: OpenTurn | None = None
+    question: Question | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _AskMatch:
+    """The index of the recorded response that asks the same now, or None, and what differs.
+
+    `is_expected` says that it is the next one, and that the recorded answer fits as it is.
+    """
+
+    index: int | None
+    changes: list[Change]
+    is_expected: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class _Progress:
+    """How far a live conversation has come in the recorded one.
+
+    Attributes:
+        position: the index of the recorded exchange whose response should come next.
+        sent: the index of the recorded exchange whose request was sent last.
+        answered: the indexes of the recorded exchanges whose asks were answered.
+    """
+
+    position: int = 0
+    sent: int = 0
+    answered: set[int] = field(default_factory=set)
+
+    def answer(self, index: int) -> None:
+        """Go on behind the ask of an exchange, and behind those that were answered before."""
+        self.answered.add(index)
+        self.sent = index + 1
+        self.position = index + 1
+        while self.position in self.answered:
+            self.position += 1
+
+
+class _OpenQuestions:
+    """The questions of pushed turns and of a task that the live server has not asked so far."""
+
+    def __init__(
+        self,
+        interaction: RecordedInteraction,
+        turns: Sequence[OpenTurn],
+        ignored: Collection[str],
+        refused: Collection[Verdict],
+        findings: Findings,
+    ) -> None:
+        """Take the open turns of a conversation.
+
+        Args:
+            ignored: the places at which no change counts.
+            refused: the verdicts on questions that the recorded answers do not fit.
+        """
+        self._turns = turns
+        self._turns_until_left = _turns_until_left(interaction)
+        self._ignored = ignored
+        self._refused = refused
+        self._findings = findings
+
+    def open_at(self, position: int) -> list[OpenTurn]:
+        """Return the turns that come before the response to an exchange."""
+        found = []
+        for turn in self._turns:
+            if turn.questions and turn.position <= position:
+                found.append(turn)
+        return found
+
+    @property
+    def is_left_now(self) -> bool:
+        """Whether the recorded client cancelled the task after the turns asked so far."""
+        asked = 0
+        for turn in self._turns:
+            if turn.is_of_task and not turn.questions:
+                asked += 1
+        return asked == self._turns_until_left
+
+    def counting(self, changes: list[Change]) -> list[Change]:
+        """Return the changes that count; the ignored ones are left out."""
+        kept = without_ignored(changes, self._ignored)
+        for change in changes:
+            if change not in kept:
+                self._findings.left_out.append(change)
+        return kept
+
+    def fits(self, changes: Iterable[Change]) -> bool:
+        """Tell whether the recorded answer fits a question with these changes."""
+        return all(change.verdict not in self._refused for change in changes)
+
+    def matches(self, asked: object, key: str, position: int) -> list[_Match]:
+        """Return the nearest question of each open turn; `key` is that of a task's question."""
+        found = []
+        for turn in self.open_at(position):
+            if turn.is_of_task == bool(key):
+                found.append(self.nearest(turn, asked, key))
+        return found
+
+    def answerable(self, matches: Sequence[_Match], asked: Any) -> _Match | None:
+        """Return the question whose answer fits what is asked now, if there is one.
+
+        The answer to a form with other words fits if the fields are the same.
+        """
+        for match in matches:
+            if self.fits(match.changes):
+                return match
+        for match in matches:
+            if _has_fields_of(match.question, asked):
+                return match
+        return None
+
+    def nearest(self, turn: OpenTurn, asked: object, key: str = "") -> _Match:
+        """Return the question of a turn that is nearest to what is asked now.
+
+        What was asked together may come in another order.
+        """
+        matches = []
+        for question in turn.questions:
+            recorded = {question.key: question.asked}
+            received = {key or question.key: asked}
+            changes = self.counting(question_changes(recorded, received))
+            matches.append(_Match(turn.number, changes, turn, question))
+        return min(matches, key=lambda match: len(match.changes))
+
+
 def _turns_until_left(interaction: RecordedInteraction) -> int | None:
     """Return after how many turns of its task the recorded client cancelled it, or left it at work.
 
     None stands for a task that was followed to its end, or left at a question.
     """
     turns = task_turns(interaction.steps)
-    for at, step in enumerate(interaction.steps):
+    for index, step in enumerate(interaction.steps):
         if step.exchange.call.method == CANCEL_TASK:
-            return sum(turn.asked < at for turn in turns)
-    is_left_at_question = any(turn.given is None for turn in turns[-1:])
-    return len(turns) if interaction.is_open and not is_left_at_question else None
-
-
-class _Match(NamedTuple):
-    """A recorded question of a turn, or None for a question more, and what differs now."""
-
-    number: int
-    turn: OpenTurn | None
-    question: Question | None
-    changes: list[Change]
-
-
-_NO_TURN: Final = -1
-"""Stands for the turn of a response that is not whole."""
+            return sum(turn.asked < index for turn in turns)
+    is_left_at_question = bool(turns) and turns[-1].given is None
+    if interaction.is_open and not is_left_at_question:
+        return len(turns)
+    return None
 
 
 class RecordedScript:
-    """The answers of a recorded conversation, as far as it goes."""
+    """The answers of a recorded conversation, as far as the live server asks the same."""
 
     def __init__(
         self,
@@ -255,86 +454,41 @@ class RecordedScript:
     ) -> None:
         """Take a recorded conversation, whose last exchange may ask and have no answer here.
 
-        `turns` are its own as far as the live server has not asked them, and `asides` those of its
+        `turns` are its own that the live server has not asked so far, and `asides` those of its
         session that are asked of the server's own accord. `handles` gets what the live server made
         up. With `renames_keys`, the recorded question is answered under another key too; with
-        `is_at_start`, what is logged meanwhile belongs to the start of the server.
+        `is_at_start`, messages logged meanwhile belong to the start of the server.
         """
-        self._interaction, self._exchanges = interaction, interaction.exchanges
-        self._ignored, self._asides = ignored, asides or Asides()
+        self._interaction = interaction
+        self._exchanges = interaction.exchanges
+        self.findings = Findings()
+        if turns is None:
+            turns = open_turns(interaction)
+        refused: set[Verdict] = {"question-changed"}
+        if not renames_keys:
+            refused.add("key-changed")
+        self._open = _OpenQuestions(interaction, turns, ignored, refused, self.findings)
+        self._asides = asides or Asides()
         self._handles = handles
         self._is_at_start = is_at_start
-        self._refused = {"question-changed"} | (
-            set() if renames_keys else {"key-changed"}
-        )
-        self._turns = open_turns(interaction) if turns is None else turns
-        self._turns_until_left = _turns_until_left(interaction)
         self._is_task = False
-        self._position = 0
-        """The index of the recorded exchange whose response should come next."""
-        self._sent = 0
-        """The index of the recorded exchange whose request was sent last."""
-        self._answered: set[int] = set()
+        self._progress = _Progress()
         self.accepts: Callable[[int], bool] | None = None
-        """Tells whether what is new in a turn is accepted, so that the conversation goes on."""
-        self.is_rerouted = False
-        """Whether the live server asks more or fewer turns, or in another order."""
-        self.states: list[tuple[str, str]] = []
-        """Request states and other names, as the live server issued and the cassette has them."""
-        self.changes: list[TurnChange] = []
-        self.left_out: list[Change] = []
-        self._pairs: list[LivePair] = []
-        self._so_far: list[LivePair] = []
-        """What has come of the call that is pending, where something was pushed meanwhile."""
-        self.pushes: list[LivePush] = []
-
-    @property
-    def pairs(self) -> list[LivePair]:
-        """The responses that have come, and what has come of the one that is still to come."""
-        return [*self._pairs, *self._so_far]
-
-    @property
-    def _recorded_by_hash(self) -> dict[str, str]:
-        return {sha256_of(live): recorded for live, recorded in self.states}
-
-    def _open_at(self, position: int) -> list[OpenTurn]:
-        return [
-            each for each in self._turns if each.questions and each.position <= position
-        ]
-
-    def _came(
-        self, recorded: RecordedExchange, ask: LiveAsk | Finished, turn: int
-    ) -> RecordedExchange:
-        """Take a live response in the place of a recorded one; return it with the recorded ids."""
-        live = self._as_recorded(recorded, ask)
-        self._so_far = []
-        self._pairs.append(LivePair(recorded, live, ask.response, turn))
-        self._position += 1
-        return live
-
-    def _as_recorded(
-        self, recorded: RecordedExchange, ask: LiveAsk | Finished
-    ) -> RecordedExchange:
-        """Return a live exchange with the id and the handles that it has in the recording."""
-        asked = recorded if self._is_task else self._exchanges[self._sent]
-        live = with_id_of(asked.call, ask.exchange)
-        if self._handles is None:
-            return live
-        self._handles.took(recorded.rpc_response, ask.response)
-        return self._handles.as_recorded(live)
+        """Tells whether new questions of a turn are accepted, so that the conversation goes on."""
 
     def answer(self, ask: LiveAsk) -> Reply:
         """Give the recorded answers, if the ask is the recorded one."""
         reply = self._reply(ask)
         if not isinstance(reply, Answered) or reply.value is None:
             return reply
-        live_by_name = {recorded: live for live, recorded in self.states}
+        live_by_name = {recorded: live for live, recorded in self.findings.states}
         value = with_live_names(reply.value, live_by_name)
         if self._handles is not None:
             value = self._handles.answer_in_live(value)
         return replace(reply, value=value)
 
     def _reply(self, ask: LiveAsk) -> Reply:
+        """Return the recorded answers in the cassette's terms."""
         if ask.push is not None:
             return self._answer_push(ask, ask.push)
         if ask.task is None:
@@ -343,92 +497,145 @@ class RecordedScript:
             return self._take_task(ask, ask.task.id)
         return self._answer_task(ask)
 
+    def _is_accepted(self, turn: int) -> bool:
+        """Tell whether new questions of a turn are accepted."""
+        return self.accepts is not None and self.accepts(turn)
+
+    @property
+    def _position_now(self) -> int:
+        """The index of the recorded exchange whose response should come next, or the last one."""
+        last = len(self._exchanges) - 1
+        return min(self._progress.position, last)
+
+    @property
+    def _recorded_now(self) -> RecordedExchange:
+        """The recorded exchange whose response should come next, or the last one."""
+        return self._exchanges[self._position_now]
+
+    def _came(
+        self, recorded: RecordedExchange, ask: LiveAsk | Finished, turn: int
+    ) -> RecordedExchange:
+        """Pair a live response with a recorded one; return it with the recorded ids."""
+        live = self._as_recorded(recorded, ask)
+        self.findings.pending = None
+        self.findings.complete.append(LivePair(recorded, live, ask.response, turn))
+        self._progress.position += 1
+        return live
+
+    def _as_recorded(
+        self, recorded: RecordedExchange, ask: LiveAsk | Finished
+    ) -> RecordedExchange:
+        """Return a live exchange with the id and the handles that it has in the recording."""
+        asked = recorded if self._is_task else self._exchanges[self._progress.sent]
+        live = with_id_of(asked.call, ask.exchange)
+        if self._handles is None:
+            return live
+        self._handles.took(recorded.rpc_response, ask.response)
+        return self._handles.as_recorded(live)
+
+    # Asks in results
+
     def _answer_result(self, ask: LiveAsk) -> Reply:
-        position = self._position
-        turn = self._interaction.asking_turn(position)
-        expected = (
-            self._exchanges[position] if position < len(self._exchanges) else None
-        )
-        live = self._as_recorded(expected or self._exchanges[-1], ask)
-        unasked = self._open_at(position)
-        index: int | None = None
-        if expected is None or expected.ask is None:
-            changes = [round_change(ABSENT, asked_question(live))]
+        """Answer a response to the call that asks."""
+        turn = self._interaction.asking_turn(self._progress.position)
+        match = self._matching_ask(ask)
+        recorded = self._recorded_now
+        if match.index is not None:
+            recorded = self._exchanges[match.index]
+        self._came(recorded, ask, turn)
+        self.findings.add(turn, match.changes)
+        self._note_state(recorded, ask)
+        if not match.is_expected and not self._is_accepted(turn):
+            return AskedOtherwise(ask, tuple(match.changes))
+        last = len(self._exchanges) - 1
+        if match.index is None or match.index == last:
+            return NeedsAnswers(ask)
+        return self._answer_to(match.index, ask, match.changes)
+
+    def _note_state(self, recorded: RecordedExchange, ask: LiveAsk) -> None:
+        """Note which request state the live server issued in place of the recorded one."""
+        issued = _issued_state(recorded)
+        if ask.request_state is not None and issued is not None:
+            self.findings.states.append((ask.request_state, issued))
+
+    def _matching_ask(self, ask: LiveAsk) -> _AskMatch:
+        """Return the recorded ask that is the one asked now."""
+        position = self._progress.position
+        recorded = self._recorded_now
+        live = self._as_recorded(recorded, ask)
+        unasked = self._open.open_at(position)
+        if position >= len(self._exchanges) or recorded.ask is None:
+            changes = [_additional_ask(live)]
         elif unasked:
             changes = [_not_asked(unasked[0])]
         else:
-            changes = self._counting(self._ask_changes(position, live, ask))
-            index = position if self._is_answered(changes) else None
-        is_same = index is not None
-        if self.accepts is not None and not is_same and not unasked:
-            index, changes = self._answerable(live, ask, changes)
-        at = min(position, len(self._exchanges) - 1) if index is None else index
-        recorded = self._exchanges[at]
-        self._came(recorded, ask, turn)
-        self._take(turn, changes)
-        issued = None if recorded.ask is None else recorded.ask.request_state
-        if ask.request_state is not None and issued is not None:
-            self.states.append((ask.request_state, issued))
-        if not is_same and not (self.accepts is not None and self.accepts(turn)):
-            return AskedOtherwise(ask, tuple(changes))
-        if index is None or index == len(self._exchanges) - 1:
-            return NeedsAnswers(ask)
-        return self._answer_to(index, ask, changes)
+            changes = self._ask_changes(position, live, ask)
+            if self._open.fits(changes):
+                return _AskMatch(position, changes, is_expected=True)
+        if self.accepts is None or unasked:
+            return _AskMatch(None, changes)
+        return self._answerable(live, ask, changes)
 
-    def _answer_to(
-        self, index: int, ask: LiveAsk, changes: Sequence[Change]
-    ) -> Answered:
-        """Give the recorded answer to one of the recorded asks."""
-        recorded = self._exchanges[index].ask
-        retry = self._exchanges[index + 1].request.body
-        self._answered.add(index)
-        self._sent = index + 1
-        self._position = index + 1
-        while self._position in self._answered:
-            self._position += 1
-        if recorded is not None:
-            names = self._live_keys(recorded, ask, changed_keys(changes))
-            retry = with_answer_keys(retry, names)
-        return Answered(answers_text(retry))
+    def _answerable(
+        self, live: RecordedExchange, ask: LiveAsk, changes: list[Change]
+    ) -> _AskMatch:
+        """Return the recorded ask that has the answers to a new one.
+
+        It is the one with the same question, or else the one with the same keys.
+        """
+        same_keys: list[_AskMatch] = []
+        for match, recorded in self._unanswered_asks(live, ask):
+            if self._open.fits(match.changes):
+                return self._moved(match, live)
+            if _has_all_answers(recorded.ask, live.ask, match.changes):
+                same_keys.append(match)
+        for match in same_keys:
+            if match.index == self._progress.position:
+                return match
+        nearest = same_keys[0] if same_keys else _AskMatch(None, changes)
+        return self._moved(nearest, live)
+
+    def _unanswered_asks(
+        self, live: RecordedExchange, ask: LiveAsk
+    ) -> Iterator[tuple[_AskMatch, RecordedExchange]]:
+        """Yield the recorded asks that were not answered so far, compared with a live one."""
+        for index, recorded in enumerate(self._exchanges[:-1]):
+            if recorded.ask is None or index in self._progress.answered:
+                continue
+            changes = self._ask_changes(index, live, ask)
+            yield _AskMatch(index, changes), recorded
+
+    def _moved(self, match: _AskMatch, live: RecordedExchange) -> _AskMatch:
+        """Note that the conversation takes another course at an ask."""
+        self.findings.is_rerouted = True
+        changes = [_additional_ask(live), *match.changes]
+        return replace(match, changes=changes)
 
     def _ask_changes(
         self, index: int, live: RecordedExchange, ask: LiveAsk
     ) -> list[Change]:
-        """Return what differs between a live ask and that of a recorded exchange."""
+        """Return the differences that count between a live ask and a recorded one."""
         recorded = self._exchanges[index]
-        states = self._recorded_by_hash
-        issued = None if recorded.ask is None else recorded.ask.request_state
+        states = self.findings.recorded_by_hash
+        issued = _issued_state(recorded)
         if ask.request_state is not None and issued is not None:
             states[sha256_of(ask.request_state)] = issued
-        return response_changes(recorded, live, states, is_at_start=self._is_at_start)
+        changes = response_changes(
+            recorded, live, states, is_at_start=self._is_at_start
+        )
+        return self._open.counting(changes)
 
-    def _answerable(
-        self, live: RecordedExchange, ask: LiveAsk, changes: list[Change]
-    ) -> tuple[int | None, list[Change]]:
-        """Return which recorded ask has the answers to a new one, or None; and the changes.
-
-        It is the one with the same question, or else the one with the same keys.
-        """
-        moved = [round_change(ABSENT, asked_question(live))]
-        same_keys: list[tuple[int | None, list[Change]]] = []
-        for index, recorded in enumerate(self._exchanges[:-1]):
-            if recorded.ask is None or index in self._answered:
-                continue
-            found = self._counting(self._ask_changes(index, live, ask))
-            if self._is_answered(found):
-                self.is_rerouted = True
-                return index, [*moved, *found]
-            if live.ask is not None and not unanswered_keys(
-                recorded.ask, live.ask, found
-            ):
-                same_keys.append((index, found))
-        same_keys.sort(key=lambda row: row[0] != self._position)
-        same_keys.append((None, changes))
-        nearest, found = same_keys[0]
-        if nearest == self._position:
-            return nearest, found
-        self.is_rerouted = True
-        return nearest, [*moved, *found]
+    def _answer_to(
+        self, index: int, ask: LiveAsk, changes: Iterable[Change]
+    ) -> Answered:
+        """Give the recorded answer to one of the recorded asks."""
+        self._progress.answer(index)
+        recorded = self._exchanges[index].ask
+        retry = self._exchanges[index + 1].request.body
+        if recorded is not None:
+            names = self._live_keys(recorded, ask, changed_keys(changes))
+            retry = with_answer_keys(retry, names)
+        return Answered(answers_text(retry))
 
     def _live_keys(
         self, recorded: InputRequired, ask: LiveAsk, renamed: Mapping[str, str]
@@ -437,11 +644,11 @@ class RecordedScript:
 
         None stands for the key of a question that is gone.
         """
+        states = self.findings.recorded_by_hash
+        live_by_text = {}
+        for key, live_key in ask.live_keys.items():
+            live_by_text[comparable_text(key, states)] = live_key
         names: dict[str, str | None] = {}
-        states = self._recorded_by_hash
-        live_by_text = {
-            comparable_text(key, states): live for key, live in ask.live_keys.items()
-        }
         for key in recorded.input_requests:
             text = comparable_text(key)
             live = live_by_text.get(renamed.get(text, text))
@@ -449,212 +656,229 @@ class RecordedScript:
                 names[key] = live
         return names
 
+    # Pushed requests
+
     def _answer_push(self, ask: LiveAsk, push: PushedQuestion) -> Reply:
-        position = min(self._position, len(self._exchanges) - 1)
-        recorded = self._exchanges[position]
-        response = with_id_of(recorded.call, ask.exchange).response
-        value = pushed_value(
-            b"" if response is None else response.body, self._recorded_by_hash
-        )
-        found = self._matching(value, self._interaction.asking_turn(position))
-        if found.question is None or not self._is_answered(found.changes):
-            aside = self._aside(value)
+        """Answer a pushed request."""
+        recorded = self._recorded_now
+        turn = self._interaction.asking_turn(self._position_now)
+        asked = self._pushed_value(ask)
+        match = self._matching(asked, turn)
+        is_answered = match.question is not None and self._open.fits(match.changes)
+        if not is_answered:
+            aside = self._aside(asked)
             if aside is not None:
                 return aside.answer or NeedsAnswers(ask)
-        name = "" if found.question is None else found.question.name
-        self.pushes.append(LivePush(found.number, name, push.key))
+        name = ""
+        if match.question is not None:
+            name = match.question.name
+        self.findings.pushes.append(LivePush(match.number, name, push.key))
         if push.so_far is not None:
             live = with_id_of(recorded.call, push.so_far)
-            self._so_far = [LivePair(recorded, live, turn=_NO_TURN)]
-        if not self._goes_on(found):
-            return AskedOtherwise(ask, tuple(found.changes))
-        return self._answer_of(found) or NeedsAnswers(ask)
+            self.findings.pending = LivePair(recorded, live, turn=_NO_TURN)
+        if not self._goes_on(match):
+            return AskedOtherwise(ask, tuple(match.changes))
+        return _take_answer(match) or NeedsAnswers(ask)
 
-    def _aside(self, asked: Any) -> Question | None:
-        """Return the question that is asked of the server's own accord, which is open no more."""
+    def _pushed_value(self, ask: LiveAsk) -> dict[str, Any]:
+        """Return the question of a pushed request with the recorded ids and names."""
+        response = with_id_of(self._recorded_now.call, ask.exchange).response
+        raw = b"" if response is None else response.body
+        return pushed_value(raw, self.findings.recorded_by_hash)
+
+    def _aside(self, asked: object) -> Question | None:
+        """Take the question that the server asks of its own accord now, if it is one."""
         for _, turn in self._asides.open():
-            question, changes = self._nearest(turn, asked)
-            if self._is_answered(changes):
-                turn.questions.remove(question)
-                return question
+            match = self._open.nearest(turn, asked)
+            if match.question is not None and self._open.fits(match.changes):
+                turn.questions.remove(match.question)
+                return match.question
         return None
 
-    def _matching(self, asked: Any, number: int, key: str = "") -> _Match:
-        """Return the recorded question that is the one asked now, and what differs.
+    # Questions that come one by one
 
-        A question more has a number of its own. Where new questions are accepted, the answer to one
-        that has other words fits if both are forms with the same fields.
+    def _matching(self, asked: object, number: int, key: str = "") -> _Match:
+        """Return the recorded question that is the one asked now.
+
+        An additional question gets the number given here, and `key` if a task asks it.
         """
-        rows = []
-        for turn in self._open_at(self._position):
-            if (turn.asking is None) is not bool(key):
-                question, changes = self._nearest(turn, asked, key)
-                rows.append(_Match(turn.number, turn, question, changes))
-        more = round_change(ABSENT, {key or "question": asked})
-        if rows and self.accepts is None:
-            return rows[0]
-        for row in sorted(rows, key=lambda row: not self._is_answered(row.changes)):
-            if self._is_answered(row.changes) or _fits(row, asked):
-                changes = row.changes if row is rows[0] else [more, *row.changes]
-                return row._replace(changes=changes)
-        return _Match(number, None, None, [more])
+        matches = self._open.matches(asked, key, self._progress.position)
+        if matches and self.accepts is None:
+            return matches[0]
+        added = round_change(ABSENT, {key or "question": asked})
+        match = self._open.answerable(matches, asked)
+        if match is None:
+            return _Match(number, [added])
+        if match is matches[0]:
+            return match
+        return replace(match, changes=[added, *match.changes])
 
-    def _goes_on(self, found: _Match) -> bool:
-        """Take what differs in a question; tell whether the conversation goes on after it."""
-        self._take(found.number, found.changes)
-        is_moved = any(change.verdict == "rounds-changed" for change in found.changes)
-        self.is_rerouted = self.is_rerouted or is_moved
-        if self._is_answered(found.changes) and not is_moved:
+    def _goes_on(self, match: _Match) -> bool:
+        """Note what differs in a question; tell whether the conversation goes on after it."""
+        self.findings.add(match.number, match.changes)
+        is_moved = any(change.verdict == "rounds-changed" for change in match.changes)
+        if is_moved:
+            self.findings.is_rerouted = True
+        elif self._open.fits(match.changes):
             return True
-        return self.accepts is not None and self.accepts(found.number)
+        return self._is_accepted(match.number)
 
-    def _answer_of(self, found: _Match) -> Answered | None:
-        """Return the recorded answer to a question, which is open no more."""
-        if found.turn is None or found.question is None:
-            return None
-        found.turn.questions.remove(found.question)
-        return found.question.answer
+    # Tasks
 
     def _take_task(self, ask: LiveAsk, task_id: str) -> Answered | AskedOtherwise:
         """Take the response that makes the call a task, and go on if it was one when recorded."""
-        position = self._position
         recorded_id = self._interaction.task_id
-        if (
-            position != len(self._exchanges) - 1
-            or not recorded_id
-            or self._open_at(position)
-        ):
+        if not recorded_id or not self._is_at_end:
             self.finished(ask)
-            return AskedOtherwise(ask, tuple(change for _, change in self.changes))
+            changes = [change for _, change in self.findings.changes]
+            return AskedOtherwise(ask, tuple(changes))
         self._came(self._exchanges[-1], ask, 0)
-        self.states.append((task_id, recorded_id))
+        self.findings.states.append((task_id, recorded_id))
         self._is_task = True
-        return Answered(None, cancels=self._is_left_now)
+        return Answered(None, cancels=self._open.is_left_now)
 
     @property
-    def _is_left_now(self) -> bool:
-        asked = [
-            each
-            for each in self._turns
-            if each.asking is not None and not each.questions
-        ]
-        return len(asked) == self._turns_until_left
+    def _is_at_end(self) -> bool:
+        """Whether the last response to the call should come next."""
+        position = self._progress.position
+        is_last = position == len(self._exchanges) - 1
+        return is_last and not self._open.open_at(position)
 
     def _answer_task(self, ask: LiveAsk) -> Reply:
         """Answer what a state of the task asks, one question after the other."""
-        asking = [turn.asking for turn in self._open_at(self._position)]
-        self._came(next(iter(asking), None) or self._interaction.ending, ask, 0)
+        self._came(self._asking_state(), ask, 0)
         answers: dict[str, bytes | None] = {}
-        is_left = False
+        is_all_recorded = True
         for name, key in ask.live_keys.items():
-            found = self._asked_by_task(name)
-            if not self._goes_on(found):
-                return AskedOtherwise(ask, tuple(found.changes))
-            answer = self._answer_of(found)
-            is_left = is_left or found.question is None
+            match = self._asked_by_task(name)
+            if not self._goes_on(match):
+                return AskedOtherwise(ask, tuple(match.changes))
+            if match.question is None:
+                is_all_recorded = False
+            answer = _take_answer(match)
             if answer is not None:
                 answers[key] = answer.value
-        if answers and not is_left:
+        if not is_all_recorded:
+            return NeedsAnswers(ask)
+        cancels = self._open.is_left_now
+        if answers:
             value = write_answers(DIALECTS[0].name, answers)
-            return Answered(value, cancels=self._is_left_now)
-        is_last = self._interaction.is_open and not self._open_at(self._position)
-        is_cancelled = self._is_left_now and not is_left
-        if is_cancelled or not (is_last or is_left):
-            return Answered(None, cancels=is_cancelled)
-        return NeedsAnswers(ask)
+            return Answered(value, cancels=cancels)
+        is_last = not self._open.open_at(self._progress.position)
+        if is_last and self._interaction.is_open and not cancels:
+            return NeedsAnswers(ask)
+        return Answered(None, cancels=cancels)
+
+    def _asking_state(self) -> RecordedExchange:
+        """Return the recorded poll that should ask next, or else the last one."""
+        unasked = self._open.open_at(self._progress.position)
+        if unasked and unasked[0].asking is not None:
+            return unasked[0].asking
+        return self._interaction.ending
 
     def _asked_by_task(self, name: str) -> _Match:
-        """Return the recorded question that the last state asks under a key, and what differs."""
-        pair = self._pairs[-1]
+        """Return the recorded question that the last state asks under a key.
+
+        Its poll is the one with which the state is paired.
+        """
+        pair = self.findings.complete[-1]
         state = polled_state(pair.live.rpc_response)
         if state is None:
             raise AssertionError("unreachable because a state of the task asks")
         asked = task_question({name: state.input_requests[name]}, state.id)
         ((key, value),) = asked.items()
-        found = self._matching(value, len([*self._interaction.turns]) + 1, key)
-        asking = self._interaction.ending if found.turn is None else found.turn.asking
-        keys = {**pair.keys}
-        if found.question is not None:
-            keys[name] = found.question.name
-        recorded = asking or pair.recorded
-        self._pairs[-1] = pair._replace(recorded=recorded, turn=found.number, keys=keys)
-        return found
+        count = len(list(self._interaction.turns))
+        match = self._matching(value, count + 1, key)
+        recorded: RecordedExchange | None = self._interaction.ending
+        if match.turn is not None:
+            recorded = match.turn.asking
+        keys = dict(pair.keys)
+        if match.question is not None:
+            keys[name] = match.question.name
+        self.findings.complete[-1] = pair._replace(
+            recorded=recorded or pair.recorded, turn=match.number, keys=keys
+        )
+        return match
 
-    def _nearest(
-        self, turn: OpenTurn, asked: object, key: str = ""
-    ) -> tuple[Question, list[Change]]:
-        """Return the question of a turn that is nearest to what is asked now, and what differs.
-
-        What was asked together may come in another order.
-        """
-        rows = []
-        for question in turn.questions:
-            changes = question_changes(
-                {question.key: question.asked}, {key or question.key: asked}
-            )
-            rows.append((question, self._counting(changes)))
-        return min(rows, key=lambda row: len(row[1]))
-
-    def _is_answered(self, changes: Sequence[Change]) -> bool:
-        return self._refused.isdisjoint(change.verdict for change in changes)
-
-    def _counting(self, changes: list[Change]) -> list[Change]:
-        kept = without_ignored(changes, self._ignored)
-        self.left_out += [change for change in changes if change not in kept]
-        return kept
+    # The end
 
     def finished(self, last: LiveAsk | Finished) -> None:
         """Take the response that asks nothing."""
-        position = self._position
-        recorded = self._exchanges[min(position, len(self._exchanges) - 1)]
-        recorded = self._interaction.ending if self._is_task else recorded
-        turn = 0 if recorded.ask is None else self._interaction.asking_turn(position)
+        position = self._progress.position
+        recorded = self._recorded_now
+        if self._is_task:
+            recorded = self._interaction.ending
+        turn = 0
+        if recorded.ask is not None:
+            turn = self._interaction.asking_turn(position)
         if self._interaction.task_id and not self._is_task:
-            self.is_rerouted = True
+            self.findings.is_rerouted = True
         live = self._came(recorded, last, turn)
-        if unasked := self._open_at(position):
-            self.is_rerouted = True
+        unasked = self._open.open_at(position)
+        if unasked:
+            self.findings.is_rerouted = True
             self.was_not_asked(unasked[0])
         elif recorded.ask is not None:
-            self.is_rerouted = True
-            self._take(turn, [unasked_change(recorded, live)])
+            self.findings.is_rerouted = True
+            self.findings.add(turn, [unasked_change(recorded, live)])
         elif not (self._is_task and self._interaction.is_open):
-            states = self._recorded_by_hash
-            changes = response_changes(
-                recorded, live, states, is_at_start=self._is_at_start
-            )
-            self._take(0, self._counting(changes))
+            self._compare_end(recorded, live)
+
+    def _compare_end(self, recorded: RecordedExchange, live: RecordedExchange) -> None:
+        """Compare the final responses."""
+        states = self.findings.recorded_by_hash
+        changes = response_changes(
+            recorded, live, states, is_at_start=self._is_at_start
+        )
+        self.findings.add(0, self._open.counting(changes))
 
     def was_not_asked(self, turn: OpenTurn) -> None:
-        """Take note that the live server does not ask a turn."""
-        self._take(turn.number, [_not_asked(turn)])
-
-    def _take(self, turn: int, changes: Sequence[Change]) -> None:
-        self.changes += [TurnChange(turn, change) for change in changes]
+        """Note that the live server does not ask a turn."""
+        self.findings.add(turn.number, [_not_asked(turn)])
 
 
 def _not_asked(turn: OpenTurn) -> Change:
+    """Return the change that a turn is missing."""
     question = turn.questions[0]
     return round_change({question.key: question.asked}, ABSENT)
 
 
-def unanswered_keys(
-    recorded: InputRequired, live: InputRequired, changes: Sequence[Change]
-) -> set[str]:
-    """Return the keys of a live ask for which an answer to the recorded one has nothing."""
-    renamed = changed_keys(changes).values()
-    return {*live.input_requests} - {*recorded.input_requests, *renamed}
+def _additional_ask(live: RecordedExchange) -> Change:
+    """Return the change that a response asks one turn more."""
+    return round_change(ABSENT, asked_question(live))
 
 
-def _fits(found: _Match, asked: Any) -> bool:
-    """Tell whether the answer to a recorded question fits another: both have the same fields."""
-    return found.question is not None and _fields(found.question.asked) == _fields(
-        asked
-    )
+def _issued_state(recorded: RecordedExchange) -> str | None:
+    """Return the request state that a recorded ask issued."""
+    return None if recorded.ask is None else recorded.ask.request_state
+
+
+def _take_answer(match: _Match) -> Answered | None:
+    """Return the recorded answer to a question, which is not open any more."""
+    if match.turn is None or match.question is None:
+        return None
+    match.turn.questions.remove(match.question)
+    return match.question.answer
+
+
+def _has_all_answers(
+    recorded: InputRequired | None,
+    live: InputRequired | None,
+    changes: Iterable[Change],
+) -> bool:
+    """Tell whether the answer to a recorded ask has one for each question of a live ask."""
+    if recorded is None or live is None:
+        return False
+    answered = {*recorded.input_requests, *changed_keys(changes).values()}
+    return answered.issuperset(live.input_requests)
+
+
+def _has_fields_of(recorded: Question | None, asked: Any) -> bool:
+    """Tell whether two questions are forms with the same fields, so that one answer fits both."""
+    return recorded is not None and _fields(recorded.asked) == _fields(asked)
 
 
 def _fields(question: Any) -> tuple[Any, list[str]]:
+    """Return the method of a question and the names of its form's fields."""
     properties = value_at(question, ("params", "requestedSchema", "properties"))
-    return question.get("method"), sorted(properties) if isinstance(
-        properties, dict
-    ) else []
+    return question.get("method"), sorted(members_of(properties))

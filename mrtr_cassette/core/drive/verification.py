@@ -183,17 +183,17 @@ class Repeated:
 
     def so_far(self) -> VerifiedInteraction:
         """Return what came of it so far."""
-        script = self._script
-        changes = tuple(script.changes)
+        found = self._script.findings
+        changes = tuple(found.changes)
         return VerifiedInteraction(
             self.planned,
             heaviest(change for _, change in changes),
             changes,
-            pairs=tuple(script.pairs),
-            pushes=tuple(script.pushes),
-            states=tuple(script.states),
-            left_out=tuple(script.left_out),
-            is_rerouted=script.is_rerouted,
+            pairs=tuple(found.pairs),
+            pushes=tuple(found.pushes),
+            states=tuple(found.states),
+            left_out=tuple(found.left_out),
+            is_rerouted=found.is_rerouted,
             after=None if self.after is None else self.after.number,
         )
 
@@ -354,7 +354,7 @@ class Verifier:
             self._listening[interaction.number] = script
         session = self._session_of(planned)
         if session.id and planned.session:
-            script.states.append((session.id, planned.session))
+            script.findings.states.append((session.id, planned.session))
         request = self._sent(planned.call.request)
         conversation = Conversation(
             request, script, session, follows_task=True, departure=planned.departure
