@@ -138,6 +138,17 @@ def test_a_later_recording_of_one_parent_is_its_own(tmp_path: Path) -> None:
     assert len(load_cassette(output).interactions) == 1
 
 
+def test_a_probe_is_continued_however_late_the_work_begins(tmp_path: Path) -> None:
+    """The TypeScript SDK's client starts a server for its probe and another for its calls."""
+    output = tmp_path / "c.json"
+    probe = rpc("server/discover", {}, "server-discover-probe-1") + b"\n"
+    spoken(recorder(output), probe)
+    os.utime(output, (0, 0))
+    assert spoken(recorder(output, options=("--force",)), call(1)).returncode == 0
+    methods = [request for request, _ in lines_of(load_cassette(output))]
+    assert [b"server/discover" in request for request in methods] == [True, False]
+
+
 def test_recordings_of_one_shell_replace_with_force(tmp_path: Path) -> None:
     """A shell is no client: what it runs one after the other is not one recording."""
     output, said = tmp_path / "c.json", tmp_path / "said"

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.transports import over_pipes
+from mrtr_cassette.core.protocol.methods import DISCOVER
 from mrtr_cassette.core.record.recorder import Channel
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.runs import MissReport, Nearest
@@ -122,6 +123,9 @@ class StartingClient:
         recorded = load_if_readable(cassette)
         if recorded is None or recorded.client != self.sha256:
             return False
+        if _has_only_probes(recorded):
+            # However long a busy machine takes to start the server that was probed.
+            return True
         return not isinstance(cassette, Path) or self._is_recent(cassette)
 
     async def wait_for_predecessor(self, cassette: Location, named: str) -> None:
@@ -142,6 +146,14 @@ class StartingClient:
         if client_of(journal) == self.sha256:
             # Whoever ended it did not wait for its cassette.
             recover_journal(cassette)
+
+
+def _has_only_probes(cassette: Cassette) -> bool:
+    """Whether a client has asked for nothing but `server/discover`."""
+    methods = set()
+    for interaction in cassette.interactions:
+        methods.add(interaction.exchanges[0].call.method)
+    return methods == {DISCOVER}
 
 
 def starting_client() -> StartingClient | None:
