@@ -8,7 +8,7 @@ from signal import Signals
 from traceback import walk_tb
 from typing import Literal
 
-from mrtr_cassette.terms import LIBRARY_TERMS, Terms, in_terms
+from mrtr_cassette.terms import LIBRARY_TERMS, Terms, Values, in_terms
 
 SHOWN_CHARS = 200
 
@@ -90,21 +90,26 @@ class MrtrCassetteError(Exception):
 
     exit_code = 1
 
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
-        """Hold a message and a hint, which may have slots."""
+    def __init__(
+        self, message: str, *, hint: str | None = None, values: Values | None = None
+    ) -> None:
+        """Hold a message and a hint, which may have slots, and values for slots within these."""
         super().__init__(message)
         self._hint = hint
+        self._values = values
 
     @property
     def hint(self) -> str | None:
         """What the user can do, in the terms of the library, or None."""
-        return None if self._hint is None else in_terms(self._hint)
+        if self._hint is None:
+            return None
+        return in_terms(self._hint, values=self._values)
 
     def in_terms(self, terms: Terms) -> str:
         """Return the message and the hint as one text, in the terms of a front."""
         message = super().__str__()
-        text = in_terms(f"{message}; {self._hint}" if self._hint else message, terms)
-        return printable_lines(text)
+        text = f"{message}; {self._hint}" if self._hint else message
+        return printable_lines(in_terms(text, terms, self._values))
 
     def __str__(self) -> str:
         """Return both in the terms of the library."""
@@ -123,7 +128,7 @@ class CassetteError(MrtrCassetteError):
     exit_code = 3
 
     def __init__(self, path: object, reason: str, *, hint: str | None = None) -> None:
-        super().__init__(f"{path}: {reason}", hint=hint)
+        super().__init__(f"{path}: {reason}", hint=hint, values={"path": str(path)})
         self.path = path
         self.reason = reason
 

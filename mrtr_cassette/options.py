@@ -270,6 +270,7 @@ class ProxyOptions(SecretOptions):
     host: str = option_field(
         "text",
         "Address to listen on; any but loopback opens the proxy to others",
+        metavar="ADDRESS",
         default="127.0.0.1",
     )
     port: int = option_field(
@@ -355,8 +356,9 @@ class UpstreamOptions(SecretOptions):
     )
     headers: Mapping[str, str] | Sequence[tuple[str, str]] = option_field(
         "headers",
-        "Add a header to every request to the upstream, in the place of one of that name",
-        metavar="'NAME: VALUE'",
+        "Add a header, 'NAME: VALUE', to every request to the upstream, in the place of one of "
+        "that name",
+        metavar="HEADER",
     )
     ca_file: FilePath | None = option_field(
         "file",

@@ -52,8 +52,8 @@ WAYS_OUT: Final[Mapping[str, WayOut]] = {
         "--reads <<tool>>", "reads=[<<tool>>]", f"reads=[<<tool>>] {_IN_MARKER}"
     ),
     "record": WayOut(
-        "mrtr-cassette record --upstream URL --output FILE",
-        "record(upstream, path)",
+        "mrtr-cassette record --upstream URL --output <<path>>",
+        "record(upstream, <<path>>)",
         "pytest --mrtr-mode=once",
     ),
     "record_again": WayOut(

@@ -279,23 +279,61 @@ def json_report(data: Any) -> str:
     return printable_json(json.dumps(data, indent=2, ensure_ascii=False))
 
 
-def check_reports(paths: Iterable[Path]) -> None:
-    """Make sure that reports can be written."""
-    from mrtr_cassette.shell.files.reports import check_place
+_FORMS: Final = {".json": "JSON", ".xml": "JUnit XML", ".md": "Markdown"}
+"""The forms of reports, by the endings of their files' names."""
 
-    for path in paths:
+
+class _Report(click.Path):
+    """A file for a report, in the form that its name ends in; JSON where it has no ending."""
+
+    def __init__(self, endings: Sequence[str]) -> None:
+        super().__init__(dir_okay=False, path_type=Path)
+        self._endings = endings
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
+        """Return its path, to which a report in this form can be written."""
+        from mrtr_cassette.shell.files.reports import check_place
+
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if _ending_of(path) not in self._endings:
+            known = ", ".join(self._endings)
+            raise UsageError(
+                f"--report {path}: a report of this command has no form {path.suffix}",
+                hint=f"the name may end in {known}",
+            )
         check_place(path)
+        return path
 
 
-def write_report(
-    path: Path, data: Callable[[], Any], forms: Mapping[str, Callable[[], bytes]]
-) -> None:
-    """Write a report in the form of the path's suffix, else as JSON."""
+def _ending_of(path: Path) -> str:
+    return path.suffix.lower() or ".json"
+
+
+def report_option(text: str, *endings: str) -> Decorator:
+    """Return what gives a command its option for reports with these endings."""
+    forms = ", ".join([f"{_FORMS[ending]} ({ending})" for ending in endings])
+    return click.option(
+        "--report",
+        "reports",
+        multiple=True,
+        type=_Report(endings),
+        metavar="FILE",
+        help=f"{text}; its ending says as what: {forms}; may be repeated.",
+    )
+
+
+def write_report(path: Path, forms: Mapping[str, Callable[[], bytes]]) -> None:
+    """Write a report in the form that its name ends in."""
     from mrtr_cassette.shell.files.reports import write_own
 
-    form = forms.get(path.suffix.lower())
-    written = f"{json_report(data())}\n".encode() if form is None else form()
-    write_own(path, [written])
+    write_own(path, [forms[_ending_of(path)]()])
+
+
+def json_form(data: Any) -> bytes:
+    """Return the report that is a file of JSON."""
+    return f"{json_report(data)}\n".encode()
 
 
 def annotate(lines: Iterable[str]) -> None:
@@ -403,6 +441,7 @@ def _click_options(name: str, option: Option, default: Any) -> list[Decorator]:
         facts["type"] = click.Choice(option.choices)
     if option.kind == "number":
         facts["type"] = _Number(option.smallest, option.largest)
+        facts["metavar"] = option.metavar or "NUMBER"
         end = ", in MiB." if option.unit > 1 else "."
         if option.shell_default is not None:
             default, end = option.shell_default, ", and so does -- CLIENT."

@@ -28,7 +28,7 @@ from mrtr_cassette.cli.common import (
 from mrtr_cassette.core.answers.written import answers_text
 from mrtr_cassette.core.cassette.client_config import has_wrapped, unwrapped, wrapped
 from mrtr_cassette.core.cassette.dump import dump
-from mrtr_cassette.core.cassette.load import is_foreign
+from mrtr_cassette.core.cassette.load import is_foreign, load
 from mrtr_cassette.core.cassette.model import schema as generated
 from mrtr_cassette.core.cassette.pruned import needed_by_others, without_interactions
 from mrtr_cassette.core.cassette.recorded import Cassette
@@ -96,30 +96,64 @@ def _ignore_from_option(text: str) -> Decorator:
 @click.option(
     "--markdown", is_flag=True, help="Print a sequence diagram for a pull request."
 )
+@click.option(
+    "--git",
+    "for_git",
+    is_flag=True,
+    help="Be git's textconv: show one file whole, and as it is where it is no cassette.",
+)
 def inspect(
-    cassettes: tuple[str, ...], *, as_json: bool, full: bool, markdown: bool
+    cassettes: tuple[str, ...],
+    *,
+    as_json: bool,
+    full: bool,
+    markdown: bool,
+    for_git: bool,
 ) -> None:
     """Show who asked what, and what was answered.
 
     Each interaction with its turns, how it ended, the size of its result, and its time. A folder or
     a glob stands for all cassettes in it; JSON of several cassettes is a list.
     """
-    if markdown and (full or as_json):
-        raise UsageError(
-            f"--markdown and {'--full' if full else '--json'} don't go together"
-        )
-    form = diagram if markdown else review_text if full else inspection_text
+    alone = {"--markdown": markdown, "--git": for_git}
+    if markdown or for_git:
+        _refuse_together({**alone, "--full": full, "--json": as_json})
+    if for_git:
+        _show_to_git(cassettes)
+        return
     with without_collection():
         details = []
         for cassette in cassettes_in(cassettes):
             tell_of_journal(cassette, Log())
             details.append(details_of(load_cassette(cassette)))
         if as_json:
-            data = [inspection_data(each) for each in details]
+            data = [inspection_data(detail) for detail in details]
             shown = json_report(data if len(data) > 1 else data[0])
+        elif markdown:
+            shown = "\n\n".join(map(diagram, details))
         else:
+            form = review_text if full else inspection_text
             shown = "\n\n".join(map(form, details))
     click.echo(shown)
+
+
+def _refuse_together(options: Mapping[str, object]) -> None:
+    """Refuse several options that each say what is printed."""
+    given = [option for option, value in options.items() if value]
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)} don't go together")
+
+
+def _show_to_git(words: Sequence[str]) -> None:
+    """Show one file of a history, in which cassettes may have been damaged or something else."""
+    if len(words) != 1:
+        raise UsageError("--git needs the one file that git gives a textconv")
+    data = read_file(Path(words[0]))
+    shown = data
+    with suppress(CassetteError):
+        text = review_text(details_of(load(data, words[0])))
+        shown = f"{text}\n".encode()
+    click.echo(shown, nl=False)
 
 
 @click.command()
@@ -153,8 +187,7 @@ def diff(
     OLD and NEW are compared call by call and turn by turn; of two folders, the cassettes
     with the same name. The exit code is 1 where something differs that counts, else 0.
     """
-    if as_json and markdown:
-        raise UsageError("--json and --markdown don't go together")
+    _refuse_together({"--json": as_json, "--markdown": markdown})
     if len(words) != 2 and not for_git:
         raise UsageError("diff needs two cassettes", hint="name them: OLD NEW")
     are_folders = not for_git and any(Path(word).is_dir() for word in words)
@@ -469,7 +502,6 @@ def view(
         page = (output or Path()) / Path(str(path)).relative_to(base).with_suffix(
             ".html"
         )
-        page.parent.mkdir(parents=True, exist_ok=True)
         _write_page(path, page)
 
 

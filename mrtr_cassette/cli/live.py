@@ -19,10 +19,11 @@ from mrtr_cassette.cli.common import (
     after_dashes,
     annotate,
     cassettes_in,
-    check_reports,
+    json_form,
     log_format,
     painted,
     read_options,
+    report_option,
     say,
     shared_options,
     tell,
@@ -242,15 +243,7 @@ def demo() -> None:
     is_flag=True,
     help="Ask at the terminal, response by response, what is taken into the cassette.",
 )
-@click.option(
-    "--report",
-    "reports",
-    multiple=True,
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write the verdicts: JSON, JUnit XML where the name ends in .xml, Markdown where it ends "
-    "in .md; may be repeated.",
-)
+@report_option("Write the verdicts", ".json", ".xml", ".md")
 @click.pass_context
 def verify(
     context: click.Context,
@@ -296,7 +289,6 @@ def verify(
         raise UsageError(
             "verify needs a cassette", hint="name one before the server's URL"
         )
-    check_reports(reports)
     paths = cassettes_in(cassettes)
     check_selection(paths, options.only)
     choose = acceptance_of(verdicts, reviews=review)
@@ -364,11 +356,12 @@ def _report(verifications: Sequence[Verification], paths: Sequence[Path]) -> Non
     for verification in verifications:
         annotate(verification_annotations(verification))
     forms = {
+        ".json": lambda: json_form(verification_data(verifications)),
         ".xml": lambda: verification_junit(verifications),
         ".md": lambda: verification_markdown(verifications).encode(),
     }
     for path in paths:
-        write_report(path, lambda: verification_data(verifications), forms)
+        write_report(path, forms)
 
 
 _ALL: Final = "all"

@@ -25,9 +25,10 @@ from mrtr_cassette.cli.common import (
     after_dashes,
     annotate,
     cassettes_in,
-    check_reports,
+    json_form,
     log_format,
     read_options,
+    report_option,
     say,
     shared_options,
     tell,
@@ -83,14 +84,6 @@ _HTTP_ONLY: Final = frozenset(
 )
 
 
-def _report_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    path = click.Path(path_type=Path, dir_okay=False)
-    help_text = f"{text}; may be repeated."
-    return click.option(
-        "--report", "reports", multiple=True, type=path, metavar="FILE", help=help_text
-    )
-
-
 @click.command(cls=TakesCommand, program="CLIENT")
 @click.argument("words", nargs=-1, metavar="[URL]")
 @click.option(
@@ -110,6 +103,7 @@ def _report_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., An
     default="cassette.json",
     show_default=True,
     type=CASSETTE,
+    metavar="CASSETTE",
     help="The cassette to write: a file, or an object in a store such as s3://bucket/name.json.",
 )
 @click.option(
@@ -121,8 +115,8 @@ def _report_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., An
 )
 @shared_options(RecordOptions)
 @log_format
-@_report_option(
-    "Write what the recording came to, and what was redacted in which calls: JSON"
+@report_option(
+    "Write what the recording came to, and what was redacted in which calls", ".json"
 )
 @click.pass_context
 def record(
@@ -153,7 +147,6 @@ def record(
     log = Log(log_format)
     options = read_options(RecordOptions, given, log)
     command = tuple(after_dashes(context) or ())
-    check_reports(reports)
     if stdio:
         if not command or words or upstream is not None:
             raise UsageError(
@@ -258,7 +251,7 @@ def _conclude_recording(
     event, line = recording_said(concluded)
     log.tell(line, event)
     for report in reports:
-        write_report(report, lambda: summary_data(concluded), {})
+        write_report(report, {".json": lambda: json_form(summary_data(concluded))})
     tell_unused(session.outcome.unused or (), log)
     if session.problem is not None:
         text = f"error: the recording is not whole: {session.problem}"
@@ -275,9 +268,7 @@ def _conclude_recording(
 )
 @shared_options(ReplayOptions)
 @log_format
-@_report_option(
-    "Write what was played, missed and unplayed: JSON, or JUnit XML where the name ends in .xml"
-)
+@report_option("Write what was played, missed and unplayed", ".json", ".xml")
 @click.option(
     "--stdio", is_flag=True, help="Serve the own stdin and stdout instead of HTTP."
 )
@@ -311,7 +302,6 @@ def replay(
     options = replace(
         read_options(ReplayOptions, given, log), beside=[*map(str, others)]
     )
-    check_reports(reports)
     for each in cassettes:
         tell_of_journal(each, log)
     if stdio:
@@ -379,10 +369,12 @@ def _conclude_replay(
         from mrtr_cassette.core.report.ci import annotation, junit
 
         annotate(map(annotation, summary.misses))
+        forms = {
+            ".json": lambda: json_form(summary_data(summary)),
+            ".xml": lambda: junit(summary),
+        }
         for report in reports:
-            write_report(
-                report, lambda: summary_data(summary), {".xml": lambda: junit(summary)}
-            )
+            write_report(report, forms)
     tell_unused(player.unused_options(), log)
     return bool(summary.misses or (options.fail_on_unplayed and summary.incomplete))
 

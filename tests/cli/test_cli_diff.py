@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -200,3 +201,54 @@ def test_the_library_compares_with_typed_results(tmp_path: Path) -> None:
         mrtr_cassette.UsageError, match="ignore 'content' is no JSON Pointer"
     ):
         mrtr_cassette.diff(old, new, ignore=["content"])
+
+
+def test_history_with_files_that_are_no_cassettes_is_shown_by_git(
+    tmp_path: Path,
+) -> None:
+    """As text, each as it is, with the configuration of docs/diff.md, to the first commit."""
+    docs = Path(__file__).parents[2] / "docs" / "diff.md"
+    programs = Path(sys.executable).parent
+
+    def git(*words: str) -> str:
+        environment = {
+            **os.environ,
+            "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+        }
+        command = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", *words]
+        ended = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, check=False
+        )
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout.decode()
+
+    git("init", "-q")
+    for line in docs.read_text().splitlines():
+        if line.startswith("$ git config diff."):
+            git(*shlex.split(line)[2:])
+    (tmp_path / ".gitattributes").write_text("*.json diff=mrtr-cassette\n")
+    path = tmp_path / "c.json"
+    states: list[bytes] = []
+    for word in ("first", "last"):
+        states.append(write(path, word).read_bytes())
+    others = (
+        b"",
+        b'{"version": 1, "inter',
+        b"[1]\n",
+        b"version https://git-lfs.github.com\n",
+    )
+    for state in (states[0], *others, states[1]):
+        path.write_bytes(state)
+        git("add", ".")
+        git("commit", "-q", "-m", "changed")
+    shown = git("log", "-p", "--format=tformat:commit")
+    assert shown.count("commit\n") == 6
+    for line in (
+        "+[1]",
+        '-{"version": 1, "inter',
+        "+version https://git-lfs.github.com",
+    ):
+        assert line in shown
+    for word in ("first", "last"):
+        assert f'+            "text": "{word}"\n' in shown
+    assert "digest" not in shown

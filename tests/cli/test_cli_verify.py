@@ -210,7 +210,7 @@ def test_a_log_of_the_start_that_comes_during_the_first_call_is_no_change(
         ),
         (("{d}", "--", "x"), 2, "there is no cassette in"),
         (("{c}/none.json", "--", "x"), 3, "there is no such cassette"),
-        (("{c}", "--report", "/none/x.json", "--", "x"), 3, "there is no directory"),
+        (("{c}", "--report", "{c}/a.json/x.json", "--", "x"), 3, "is no directory"),
         (
             ("{c}", "--report", "{c}/a.json", "--", "x"),
             2,

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from forked import start
 from keeping import SERVER as KEEPING
-from processes import listening
+from patience import HANGS_S
+from processes import PROGRAM, listening
 
 import mrtr_cassette
 from mrtr_cassette.shell.runs.running import in_thread
@@ -79,6 +81,10 @@ PATH = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
 """Finds this Python, and the program."""
 
 
+SHELLS = re.compile("^(?!mrtr-cassette )|[;&|<>]|~/")
+"""What only a shell runs as it is written; a sign in quotes may be one that is none."""
+
+
 class Shell:
     """A shell in a folder of its own."""
 
@@ -90,18 +96,17 @@ class Shell:
 
     def run(self, command: str, code: int = 0) -> str:
         """Run a command, which ends with this code; return its output."""
-        ended = subprocess.run(
-            ["sh", "-c", command],
-            cwd=self.folder,
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        assert ended.returncode == code, f"{command}\n{ended.stdout}"
-        return ended.stdout
+        words = ["sh", "-c", command]
+        if not SHELLS.search(command):
+            # No shell is needed, and the program is forked off one that is loaded.
+            words = [*PROGRAM, *shlex.split(command)[1:]]
+        with tempfile.TemporaryFile("w+") as printed:
+            process = start(words, printed, printed, self._environment, self.folder)
+            ended = process.wait(timeout=HANGS_S)
+            printed.seek(0)
+            output = printed.read()
+        assert ended == code, f"{command}\n{output}"
+        return output
 
 
 def told(output: str, pattern: str, end: str = "$") -> str:
@@ -158,6 +163,39 @@ def test_missed_call_on_pipes_is_recorded_by_the_command_that_is_told(
         assert f"\n{value}\n" in shell.run(
             f"mrtr-cassette call set to={value} -- {replay}"
         )
+
+
+def test_missed_call_over_the_other_transport_is_recorded_by_the_command_that_is_told(
+    shell: Shell,
+) -> None:
+    """All of the cassette is recorded again over the one in use, which can't add to it."""
+    call = "mrtr-cassette call set"
+    recorder = f"mrtr-cassette record --stdio -o c.json -- {shell.server}"
+    shell.run(f"{call} to=1 -- {recorder}")
+    client = f"-- {call} to=2"
+    missed = shell.run(f"mrtr-cassette replay c.json {client}", code=1)
+    again = told(missed, "mrtr-cassette record --force .*")
+    assert again.endswith(client)
+    server = f"--upstream {shlex.quote(shell.server)}"
+    adding = f"mrtr-cassette record --append -o c.json {server} {client}"
+    refused = shell.run(adding, code=2)
+    assert told(refused, "--force") == "--force"
+    shell.run(again)
+    shell.run(f"mrtr-cassette replay c.json {client}")
+
+    replay = "mrtr-cassette replay --stdio c.json"
+    missed = shell.run(f"{call} to=3 -- {replay}", code=1)
+    refused = shell.run(
+        f"{call} to=3 -- {recorder.replace('--stdio', '--stdio --append')}", code=4
+    )
+    assert (
+        "c.json was recorded over HTTP, and this recording would be over pipes"
+        in refused
+    )
+    shell.run(
+        f"{call} to=3 -- {told(missed, 'mrtr-cassette record --stdio --force .*')}"
+    )
+    shell.run(f"{call} to=3 -- {replay}")
 
 
 @pytest.mark.parametrize(

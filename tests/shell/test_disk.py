@@ -140,8 +140,8 @@ def test_leftovers_of_killed_runs_go(tmp_path: Path) -> None:
     ("place", "reason"),
     [
         ("", "is a directory; name a file"),
-        ("none/c.json", "there is no directory .*/none; create it first"),
-        ("file/c.json", "there is no directory"),
+        ("file/c.json", "file is no directory; name another place"),
+        ("file/none/c.json", "file is no directory; name another place"),
     ],
 )
 def test_a_place_without_a_folder_is_refused(
@@ -208,7 +208,7 @@ def test_a_page_replaces_a_page_only(tmp_path: Path) -> None:
         assert other.read_text() == "<!doctype html>\nmine"
     for place, reason in (
         (tmp_path, "is a directory"),
-        (tmp_path / "none" / "page.html", "there is no directory"),
+        (tmp_path / "c.json" / "page.html", "c.json is no directory"),
         (tmp_path / f"{'x' * 300}.html", "file name too long"),
         (Path("/proc/page.html"), "can't be written: "),
     ):

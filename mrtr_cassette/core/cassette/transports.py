@@ -202,11 +202,15 @@ def response_over_http(exchange: RecordedExchange) -> RecordedExchange:
 
 
 def _unsayable(cassette: Cassette, reason: str) -> CassetteError:
-    transport = "HTTP" if cassette.transport == "stdio" else "pipes"
+    transport = "pipes"
+    recorder = "record_pipe_again"
+    if cassette.transport == "stdio":
+        transport = "HTTP"
+        recorder = "record_started_again"
     return CassetteError(
         cassette.path,
         printable(f"it can't be played over {transport}: {reason}"),
-        hint=f"record it over {transport}",
+        hint=f"record it over {transport} with: <<{recorder}>>",
     )
 
 

@@ -24,6 +24,9 @@ _IGNORE: Final = (
 _READS: Final = "if it changes nothing on the server, say so with <<reads_tool>>"
 _REPEAT: Final = "allow it again with <<repeat_always>>"
 _AGAIN: Final = "record all of this cassette again with <<{again}>>"
+_AGAIN_OVER: Final = (
+    "record all of this cassette again over {transport} with <<{{again}}>>"
+)
 
 _FIXES: Final[Mapping[Reason, Sequence[str]]] = {
     Reason.UNKNOWN_METHOD: (
@@ -116,14 +119,18 @@ def fixes_of(miss: Miss, cassette: Cassette, adds_to: str, terms: Terms) -> list
     """
     values = _values_of(miss, cassette, adds_to)
     filled = {**terms, "kept": _kept(cassette, terms)}
-    front = _recording_of(cassette)
+    is_on_pipes = miss.call.request.is_line
+    recorder = _recorder_of(cassette, is_on_pipes=is_on_pipes)
+    chosen = _chosen(miss, values)
+    if is_on_pipes is not (cassette.transport == "stdio"):
+        chosen = _over_this_transport(chosen, is_on_pipes=is_on_pipes)
     fixes = []
-    for fix in _chosen(miss, values):
+    for fix in chosen:
         lacking = [
             slot for slot, name in _NEEDED.items() if name not in values and slot in fix
         ]
         if not lacking:
-            spelled = fix.format(too=f"{front}_too", again=f"{front}_again")
+            spelled = fix.format(too=f"{recorder}_too", again=f"{recorder}_again")
             fixes.append(in_terms(spelled, filled, values))
     return fixes
 
@@ -151,16 +158,28 @@ def _chosen(miss: Miss, values: Values) -> Sequence[str]:
     return fixes
 
 
-def _recording_of(cassette: Cassette) -> str:
-    """Return by which way out more is recorded to a cassette, without its last word."""
-    if cassette.transport == "stdio":
+def _over_this_transport(fixes: Sequence[str], *, is_on_pipes: bool) -> list[str]:
+    """Return ways out of a miss over a transport over which nothing can be added."""
+    again = _AGAIN_OVER.format(transport="pipes" if is_on_pipes else "HTTP")
+    return [again if "<<{too}>>" in fix else fix for fix in fixes]
+
+
+def _recorder_of(cassette: Cassette, *, is_on_pipes: bool) -> str:
+    """Return by which way out a client is recorded, without the last word of its name."""
+    if is_on_pipes:
         return "record_pipe"
-    return "record" if cassette.command is None else "record_started"
+    return "record" if _names_url(cassette) else "record_started"
+
+
+def _names_url(cassette: Cassette) -> bool:
+    """Tell whether a cassette names its server by a URL, and not by what starts it."""
+    return cassette.transport == "http" and cassette.command is None
 
 
 def _values_of(miss: Miss, cassette: Cassette, adds_to: str) -> Values:
     """Return known values for the slots of commands, without secrets."""
-    values: dict[str, str | Sequence[str]] = {"path": adds_to, **_server_of(cassette)}
+    server = _server_of(cassette, is_on_pipes=miss.call.request.is_line)
+    values: dict[str, str | Sequence[str]] = {"path": adds_to, **server}
     tool = _tool_that_may_read(miss)
     if tool:
         values["tool"] = tool
@@ -170,17 +189,17 @@ def _values_of(miss: Miss, cassette: Cassette, adds_to: str) -> Values:
     return values
 
 
-def _server_of(cassette: Cassette) -> Values:
+def _server_of(cassette: Cassette, *, is_on_pipes: bool) -> Values:
     """Return what starts the recorded server, or where it is, unless a part of that is secret."""
     server = cassette.server
     if not server or is_started_here(server) or has_secrets(server):
         return {}
-    # Each way out takes the one that it needs.
-    return {
-        "command": _words_of(server),
-        "started": server,
-        "upstream": _USER.sub("", server),
-    }
+    if _names_url(cassette):
+        return {"upstream": _USER.sub("", server)}
+    words = _words_of(server)
+    if is_on_pipes and any("{port}" in word for word in words):
+        return {}
+    return {"command": words, "started": server}
 
 
 def _words_of(command: str) -> Sequence[str]:

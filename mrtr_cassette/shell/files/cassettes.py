@@ -250,6 +250,7 @@ class Journal:
         self._is_torn = False
         check_link(path)
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             if _has_only_errors(path):
                 path.unlink()
             self._file = os.open(

@@ -30,18 +30,22 @@ def reason_of(error: OSError) -> str:
 
 
 def check_writable(path: Path) -> None:
-    """Make sure that a file can be written to this place.
+    """Make sure that a file can be written to this place; a missing folder is made with it.
 
     Raises:
-        CassetteError: its directory is missing or no directory, or it is itself one.
+        CassetteError: its folder is none and can't be made, or it is itself a folder.
     """
     if path.is_dir():
         raise CassetteError(path, "is a directory", hint="name a file")
     folder = real_path(path).parent if path.is_symlink() else path.parent
-    if not folder.is_dir():
-        raise CassetteError(
-            path, f"there is no directory {folder}", hint="create it first"
-        )
+    there = folder
+    while not os.path.lexists(there):
+        there = there.parent
+    if not there.is_dir():
+        raise CassetteError(path, f"{there} is no directory", hint="name another place")
+    if there != folder and not os.access(there, os.W_OK | os.X_OK):
+        reason = f"there is no directory {folder}, and none can be made in {there}"
+        raise CassetteError(path, reason, hint="name another place")
 
 
 def check_link(path: Path) -> None:
@@ -66,11 +70,14 @@ def real_path(path: Path) -> Path:
 def write_whole(path: Path, pieces: Iterable[bytes], *, replace: bool) -> None:
     """Write a file, through links and with its mode; a reader sees the old one or the new one.
 
+    Its folder is made where there is none.
+
     Raises:
         FileExistsError: it exists, and is not to be replaced.
         OSError: it could not be written.
     """
     target = real_path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(target)
     handle, name = tempfile.mkstemp(prefix=_prefix_for(target), dir=target.parent)
     temporary = Path(name)

@@ -37,7 +37,7 @@ def check_place(path: Path) -> None:
     """Make sure that a report or a page can be written to this place.
 
     Raises:
-        CassetteError: there is no folder for it, or the system refuses the name.
+        CassetteError: there can be no folder for it, or the system refuses the name.
         UsageError: a file of another kind is there.
     """
     try:

@@ -75,7 +75,7 @@ from mrtr_cassette.shell.runs.live_server import LiveServer
 from mrtr_cassette.shell.runs.recording import recording
 from mrtr_cassette.shell.runs.running import result_in_thread
 from mrtr_cassette.shell.runs.sessions import RecordSession
-from mrtr_cassette.shell.runs.upstreams import NOT_FOUND, nothing_at, reaching
+from mrtr_cassette.shell.runs.upstreams import NOTHING_THERE, nothing_at, reaching
 
 Answers = Mapping[str, Any] | FilePath | None
 """By the name of a field or the key of a question; or an answers file."""
@@ -335,8 +335,10 @@ class _Caller:
             return UpstreamError(
                 f"{shown} opens no session: no response at {request.target}"
             )
-        if opened.response.status == NOT_FOUND:
-            return nothing_at(request.target, shown, is_started=self.reached.is_started)
+        status = opened.response.status
+        if status in NOTHING_THERE:
+            is_started = self.reached.is_started
+            return nothing_at(request.target, shown, status, is_started=is_started)
         place = f" at {request.target}" if opened.rpc_response is None else ""
         return UpstreamError(f"{shown} opens no session: {outcome(opened)}{place}")
 

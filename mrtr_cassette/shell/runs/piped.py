@@ -67,6 +67,7 @@ from mrtr_cassette.shell.runs.sessions import (
     RunOutcome,
     Session,
     check_output,
+    check_transport,
     journaling,
     rules_of_both,
 )
@@ -293,7 +294,7 @@ async def record_pipe(
     shown = _shown(command, earlier, options)
     player = None
     if plays and earlier is not None:
-        _check_transport(earlier, named)
+        check_transport(earlier, named, "stdio")
         earlier = replace(earlier, path=named)
         player = player_of(over_pipes(earlier), options, given_to(command), strict=True)
         player.recording = replace(player.recording, upstream=shown)
@@ -328,19 +329,6 @@ def _shown(
     rules = rules_of_both(earlier, options.redaction)
     without_secrets = shown_by(rules, Given(secrets=options.secrets))
     return without_secrets(shown_command(command, rules))
-
-
-def _check_transport(earlier: Cassette, named: str) -> None:
-    """Make sure that a recording over pipes can be added to a cassette.
-
-    Raises:
-        UsageError: it was recorded over HTTP.
-    """
-    if earlier.transport != "stdio":
-        raise UsageError(
-            f"{named} was recorded over HTTP, and this recording would be over pipes",
-            hint="choose another <<cassette>>, or add to it over HTTP",
-        )
 
 
 async def _append(
@@ -666,7 +654,7 @@ def recorded_by_client(
     shown = str(named or output)
     earlier = check_output(output, options)
     if earlier is not None:
-        _check_transport(earlier, shown)
+        check_transport(earlier, shown, "stdio")
     work = {
         "server": list(server),
         "cwd": cwd,

@@ -82,6 +82,7 @@ from mrtr_cassette.shell.runs.sessions import (
     RecordedServer,
     RecordSession,
     check_output,
+    check_transport,
     journaling,
     rules_of_both,
 )
@@ -117,11 +118,14 @@ async def recording(
 
     Raises:
         CassetteError: the cassette can't be written, or exists.
-        UsageError: the upstream is no URL, or the address can't be bound.
+        UsageError: the upstream is no URL, the address can't be bound, or a cassette that is to be
+            added to was recorded over pipes.
         UpstreamError: the command can't be run, or does not listen.
     """
     with cassettes.without_collection():
         earlier = check_output(output, options)
+    if earlier is not None:
+        check_transport(earlier, str(kept_for or output), "http")
     recorded = earlier
     starts_command = not isinstance(upstream, str) and not is_on_pipes(upstream)
     if recorded is None and starts_command:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from string import punctuation
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
@@ -120,8 +120,12 @@ def load_server(
         loaded = [cassettes.load_cassette(path)]
         for beside in options.beside:
             loaded.append(cassettes.load_cassette(location(beside)))
-        cassette = over(combine_cassettes(loaded))
+        recorded = combine_cassettes(loaded)
+        cassette = over(recorded)
         player = player_of(cassette, options, paced=paced, stateless=options.stateless)
+        if recorded.transport == "stdio":
+            # A miss names the command that started the server.
+            player.recording = replace(cassette, command=recorded.server)
         player.poll_interval = options.poll_interval
         player.adds_to = str(path)
     server = ReplayServer(player, announcer, paced, clock)

@@ -424,6 +424,25 @@ def check_output(output: Location, options: RecordOptions) -> Cassette | None:
     return earlier
 
 
+def check_transport(earlier: Cassette, named: str, transport: Transport) -> None:
+    """Make sure that a recording over a transport can be added to a cassette.
+
+    Raises:
+        UsageError: the cassette was recorded over the other one.
+    """
+    if earlier.transport == transport:
+        return
+    recorded = "HTTP"
+    now = "pipes"
+    if transport == "http":
+        recorded = "pipes"
+        now = "HTTP"
+    raise UsageError(
+        f"{named} was recorded over {recorded}, and this recording would be over {now}",
+        hint="choose another <<cassette>>, or record all of it again with <<replace>>",
+    )
+
+
 def rules_of_both(earlier: Cassette | None, rules: RedactionRules) -> RedactionRules:
     """Return the redaction rules of a cassette, and those of what is added to it."""
     if earlier is None or earlier.redaction is None:

@@ -172,12 +172,14 @@ async def reaching(
         yield target_of(running.url, options, rules, upstream)
 
 
-def nothing_at(path: str, shown: str, *, is_started: bool) -> UpstreamError:
+def nothing_at(
+    path: str, shown: str, status: int, *, is_started: bool
+) -> UpstreamError:
     """Return the error of a server that has nothing at the path at which it was called."""
     hint = "is the path right?"
     if is_started:
         hint = "name its path with <<upstream_path>>"
-    return UpstreamError(f"{shown} has nothing at {path} (HTTP {NOT_FOUND})", hint=hint)
+    return UpstreamError(f"{shown} has nothing at {path} (HTTP {status})", hint=hint)
 
 
 def path_at(given: str | None, recorded: Cassette | None) -> str:
@@ -187,7 +189,7 @@ def path_at(given: str | None, recorded: Cassette | None) -> str:
     return ENDPOINT if recorded is None else recorded_path(recorded)
 
 
-NOT_FOUND = 404
+NOTHING_THERE = (404, 405)
 PORT = "{port}"
 """Stands for the port in a command."""
 

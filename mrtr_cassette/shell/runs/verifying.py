@@ -69,7 +69,7 @@ from mrtr_cassette.shell.files.stores import Location
 from mrtr_cassette.shell.pipes.upstream import over_old_transport
 from mrtr_cassette.shell.runs.live_server import LiveServer
 from mrtr_cassette.shell.runs.upstreams import (
-    NOT_FOUND,
+    NOTHING_THERE,
     Target,
     is_on_pipes,
     nothing_at,
@@ -212,8 +212,9 @@ def _check_path(
             response = interaction.pairs[-1].live.response
             if response is not None:
                 statuses.add(response.status)
-    if statuses == {NOT_FOUND}:
-        raise nothing_at(target.path, shown, is_started=target.command is not None)
+    if statuses and statuses.issubset(NOTHING_THERE):
+        is_started = target.command is not None
+        raise nothing_at(target.path, shown, min(statuses), is_started=is_started)
 
 
 def _verifier(
@@ -469,10 +470,7 @@ async def update_cassette(
             hint="record it again",
         )
     if not _takes_changes(cassette, upstream):
-        raise UsageError(
-            f"{path} was recorded over another transport than that of the live server",
-            hint="verify it over that one, or record it again",
-        )
+        raise _other_transport(path, upstream)
     accepts = accepting(cassette, choose)
     verification = await _verify(cassette, upstream, options, accepts)
     proposed = verification.proposed
@@ -490,3 +488,19 @@ async def update_cassette(
     taken = frozenset(proposal.number for proposal in chosen)
     verification = replace(verification, accepted=taken - refused)
     return Update(verification, chosen, left, path if chosen else None)
+
+
+def _other_transport(path: Location, upstream: str | Sequence[str]) -> UsageError:
+    """Return the error of a cassette that can't take what is said over a server's transport."""
+    recorder = "record_again" if isinstance(upstream, str) else "record_started_again"
+    recorded = "pipes"
+    live = "HTTP"
+    if is_on_pipes(upstream):
+        recorder = "record_pipe_again"
+        recorded = "HTTP"
+        live = "pipes"
+    return UsageError(
+        f"{path} was recorded over {recorded}, and the live server is called over {live}",
+        hint=f"verify it over {recorded}, or record it over {live} with: <<{recorder}>>",
+        values={"path": str(path)},
+    )

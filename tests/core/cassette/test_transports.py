@@ -127,7 +127,7 @@ def test_what_only_http_has_is_named(
     ) as caught:
         over_pipes(loaded(cassette_of((ADD, DONE), (request_, response))))
 
-    assert str(caught.value).endswith("record it over pipes")
+    assert "; record it over pipes with: record(command, 'f', " in str(caught.value)
 
 
 def test_one_session_of_http_is_one_of_a_pipe() -> None:

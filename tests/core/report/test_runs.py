@@ -97,7 +97,7 @@ from mrtr_cassette.core.report.runs import (
     summary_text,
     upstream_error_body,
 )
-from mrtr_cassette.core.wire.http import End, Request
+from mrtr_cassette.core.wire.http import End, Request, line_request
 from mrtr_cassette.core.wire.pointers import Difference
 from mrtr_cassette.terms import LIBRARY_TERMS, SHELL_TERMS, SUITE_TERMS, Terms
 
@@ -411,6 +411,7 @@ def test_every_reason_has_a_way_out() -> None:
 def test_way_out_is_the_whole_command_of_the_front() -> None:
     """With file, server and options of the cassette, quoted; what a client sent is no slot."""
     miss = missed(player_of((CALL, text("x"))), tool("deploy", env="<<ignore_values>>"))
+    piped = replace(miss, call=read_call(line_request(miss.call.request.body)))
     over_http = Cassette("my c.json", "http://ada:pw@h:1/m?a&b", "verbatim")
     on_pipes = Cassette(
         "c.json", "node ~/s.mjs 'a b' ;", seals_answers=True, transport="stdio"
@@ -422,7 +423,7 @@ def test_way_out_is_the_whole_command_of_the_front() -> None:
         Cassette("c.json", "http://h/<jwt:1>/mcp"),
     )
 
-    def told(cassette: Cassette, terms: Terms) -> str:
+    def told(cassette: Cassette, terms: Terms, miss: Miss = miss) -> str:
         report = miss_report(miss, cassette, terms=terms)
         assert (
             '/arguments/env: recorded "prod", received "<<ignore_values>>"'
@@ -437,7 +438,7 @@ def test_way_out_is_the_whole_command_of_the_front() -> None:
         f"{record} --append --request-state verbatim --output 'my c.json' "
         "--upstream 'http://h:1/m?a&b'"
     )
-    assert told(on_pipes, SHELL_TERMS) == (
+    assert told(on_pipes, SHELL_TERMS, piped) == (
         f"{record} --stdio --append --seal-answers --output c.json -- node ~/s.mjs 'a b' ';'"
     )
     upstream = shlex.quote(server)
@@ -457,7 +458,17 @@ def test_way_out_is_the_whole_command_of_the_front() -> None:
     assert told(over_http, LIBRARY_TERMS) == (
         "record('http://h:1/m?a&b', 'my c.json', existing=\"append\", request_state=\"verbatim\")"
     )
-    assert told(on_pipes, SUITE_TERMS) == "pytest --mrtr-mode=append"
+    assert told(on_pipes, SUITE_TERMS, piped) == "pytest --mrtr-mode=append"
+    again = "record all of this cassette again over"
+    assert told(over_http, SHELL_TERMS, piped) == (
+        f"{again} pipes with {record} --stdio --force --request-state verbatim "
+        "--output 'my c.json' -- SERVER ARGS"
+    )
+    assert told(started, SHELL_TERMS, piped).endswith("--output c.json -- SERVER ARGS")
+    server = shlex.quote("node ~/s.mjs 'a b' ;")
+    assert told(on_pipes, SHELL_TERMS) == (
+        f"{again} HTTP with {record} --force --seal-answers --output c.json --upstream {server}"
+    )
 
 
 @pytest.mark.parametrize(
