@@ -10,7 +10,10 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from messages import Json, asks, text
 
+from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.compare.conversations import compared
 from mrtr_cassette.core.drive.plan import planned
+from mrtr_cassette.core.drive.rerecording import recorded_over
 from mrtr_cassette.core.drive.verification import Verifier
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_-"
@@ -99,6 +102,34 @@ def test_an_answer_has_the_live_handle(pair: tuple[str, str]) -> None:
     given_now = json.loads(sent.body)["params"]["inputResponses"]["which"]
     assert given_now["content"]["which"] == new
     assert verifier.ended(running).verdict == "same"
+
+
+def recorded(value: str, issued: str, sent: str, words: str = "last") -> Cassette:
+    """Return the recording of a client that sends back what the server made up, and reads more."""
+    call, last = with_id(SENT[sent](value), 2), with_id(tool("last"), 3)
+    return loaded(
+        conversation(
+            (tool("make"), ISSUED[issued](value)),
+            (call, text(f"The page {value}")),
+            (last, text(f"{words} {value}")),
+        ).cassette()
+    )
+
+
+@given(PAIRS, st.sampled_from(sorted(ISSUED)), st.sampled_from(sorted(SENT)))
+def test_another_recording_with_its_own_handles_is_the_same(
+    pair: tuple[str, str], issued: str, sent: str
+) -> None:
+    """It differs in nothing, changes no line, and what has changed repeats the kept handle."""
+    old, new = pair
+    assume(old != new)
+    before = recorded(old, issued, sent)
+    assert compared(before, recorded(new, issued, sent)).is_same
+    assert recorded_over(before, recorded(new, issued, sent)) == (before, 3)
+    whole, kept = recorded_over(before, recorded(new, issued, sent, "changed"))
+    assert kept == 2
+    result = whole.interactions[2].ending.rpc_members["result"]
+    assert result["content"][0]["text"] == f"changed {old}"
 
 
 COMMITS = st.text("0123456789abcdef", min_size=40, max_size=40).filter(made_up)

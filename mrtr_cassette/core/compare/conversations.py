@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
@@ -16,6 +16,7 @@ from mrtr_cassette.core.cassette.recorded import (
     in_conversation_order,
 )
 from mrtr_cassette.core.cassette.sessions import without_pongs
+from mrtr_cassette.core.compare.handles import Handles, handles_in
 from mrtr_cassette.core.compare.responses import (
     ASKS,
     asked_question,
@@ -64,6 +65,7 @@ IgnoredFor = Callable[[Call], Collection[str]]
 """Returns the JSON Pointers that don't count in a call: in its request, and in its response."""
 
 _ANSWERS = f"/{INPUT_RESPONSES}"
+_NO_HANDLES = Handles()
 
 
 def ignores_nothing(_call: Call) -> Collection[str]:
@@ -161,12 +163,19 @@ class CassetteComparison:
 
 
 def compared(
-    recorded: Cassette, received: Cassette, ignored_for: IgnoredFor = ignores_nothing
+    recorded: Cassette,
+    received: Cassette,
+    ignored_for: IgnoredFor = ignores_nothing,
+    handles: Handles | None = None,
 ) -> CassetteComparison:
     """Compare two cassettes; at the ignored pointers, and below them, nothing counts.
 
-    Interactions belong together by call and occurrence, those with the same answers first.
+    Interactions belong together by call and occurrence, those with the same answers first. Handles
+    are those of `handles_between`, unless they are known.
     """
+    if handles is None:
+        handles = handles_between(recorded, received, ignored_for)
+    received = _as_recorded(received, handles)
     old = list(_sides_of(recorded, ignored_for))
     new = list(_sides_of(received, ignored_for))
     partners = _partners(old, new)
@@ -176,6 +185,46 @@ def compared(
         if not pair.only_logs:
             interactions.append(_interaction_of(pair, namesakes))
     return CassetteComparison(recorded.path, received.path, tuple(interactions))
+
+
+def handles_between(
+    recorded: Cassette, received: Cassette, ignored_for: IgnoredFor = ignores_nothing
+) -> Handles:
+    """Return the handles of a recording, and those of another one in the same places."""
+    live_names = handles_in(received)
+    handles = Handles(handles_in(recorded) if live_names else (), live_names)
+    if not handles.has_names:
+        return handles
+    waiting: dict[object, deque[RecordedInteraction]] = defaultdict(deque)
+    for side in _sides_of(recorded, ignored_for):
+        waiting[side.keys[-1]].append(side.interaction)
+    for interaction in in_conversation_order(received.interactions):
+        # Calls that send handles back are equal to recorded ones once these are known.
+        alone = _as_recorded(replace(received, interactions=(interaction,)), handles)
+        for side in _sides_of(alone, ignored_for):
+            partners = waiting[side.keys[-1]]
+            if partners:
+                _take_handles(handles, partners.popleft(), side.interaction)
+    return handles
+
+
+def _take_handles(
+    handles: Handles, old: RecordedInteraction, new: RecordedInteraction
+) -> None:
+    for before, now in zip(old.exchanges, new.exchanges, strict=False):
+        handles.took(before.rpc_response, now.rpc_response)
+    handles.took(old.ending.rpc_response, new.ending.rpc_response)
+
+
+def _as_recorded(received: Cassette, handles: Handles) -> Cassette:
+    """Return a cassette with the handles of the recording that it is compared with."""
+    changed: dict[RecordedExchange, RecordedExchange] = {}
+    for interaction in received.interactions:
+        for exchange in (*interaction.exchanges, *interaction.own):
+            renamed = handles.as_recorded(exchange)
+            if renamed is not exchange:
+                changed[exchange] = renamed
+    return received.with_exchanges(changed)
 
 
 def _interaction_of(
@@ -204,7 +253,9 @@ def held_to(
     A call that was made once more than recorded may be the same as any recorded one, and a call of
     a part as any that is not the same as another: nobody can tell which of several it was.
     """
-    comparison = compared(recorded, repeated, ignored_for)
+    handles = handles_between(recorded, repeated, ignored_for)
+    repeated = _as_recorded(repeated, handles)
+    comparison = compared(recorded, repeated, ignored_for, _NO_HANDLES)
     same = {pair.recorded for pair in comparison.interactions if pair.mark == "="}
     made = {interaction.number: interaction for interaction in repeated.interactions}
     found = []
@@ -240,7 +291,10 @@ def _equal_pair(
     """Return the comparison of a single call with the first equal one of a cassette."""
     for interaction in recorded.interactions:
         comparison = compared(
-            replace(recorded, interactions=(interaction,)), made, ignored_for
+            replace(recorded, interactions=(interaction,)),
+            made,
+            ignored_for,
+            _NO_HANDLES,
         )
         if comparison.is_same:
             return comparison.interactions[0]

@@ -14,6 +14,7 @@ from mrtr_cassette.core.cassette.recorded import RecordedExchange, RecordedInter
 from mrtr_cassette.core.cassette.sessions import rejoined
 from mrtr_cassette.core.cassette.transports import FIRST_SESSION
 from mrtr_cassette.core.compare.conversations import IgnoredFor, ignores_nothing
+from mrtr_cassette.core.compare.handles import Handles, handles_in, issued_in, sent_in
 from mrtr_cassette.core.compare.values import Change, is_below
 from mrtr_cassette.core.drive.conversation import (
     AskedOtherwise,
@@ -23,7 +24,6 @@ from mrtr_cassette.core.drive.conversation import (
     has_error,
     outcome,
 )
-from mrtr_cassette.core.drive.handles import Handles, handles_in, issued_in, sent_in
 from mrtr_cassette.core.drive.live_session import (
     ServerSession,
     in_session,

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import re
-from base64 import b64encode
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from json.encoder import encode_basestring_ascii
@@ -43,6 +42,7 @@ from mrtr_cassette.core.wire.http import (
     Piece,
     Request,
     Response,
+    header_text,
     line_request,
 )
 from mrtr_cassette.core.wire.jsonbytes import (
@@ -371,16 +371,6 @@ def _headers_beside(call: Request, method: str) -> list[Header]:
         elif not lower.startswith(_OF_CALL):
             headers.append((name, value))
     return headers
-
-
-def header_text(text: str) -> str:
-    """Return a text as a header can have it: unchanged if possible, else in Base64."""
-    is_printable = text.isascii() and text.isprintable()
-    is_ambiguous = text.startswith("=?") or text != text.strip()
-    if is_printable and not is_ambiguous:
-        return text
-    encoded = b64encode(text.encode("utf-8", "surrogatepass"))
-    return f"=?base64?{encoded.decode()}?="
 
 
 Era = Literal["legacy", "modern"]

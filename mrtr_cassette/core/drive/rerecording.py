@@ -26,8 +26,10 @@ from mrtr_cassette.core.compare.conversations import (
     IgnoredFor,
     InteractionComparison,
     compared,
+    handles_between,
     ignores_nothing,
 )
+from mrtr_cassette.core.compare.handles import Handles
 from mrtr_cassette.core.drive.kept_names import KeptNames
 from mrtr_cassette.core.protocol.tasks import created_id
 from mrtr_cassette.core.replay.player import Player
@@ -53,12 +55,14 @@ class _Overlap:
         partners: the earlier interactions, by the numbers of the recorded ones that make the same
             call.
         kept: the numbers of the recorded interactions whose partners stay in the cassette.
+        handles: the earlier handles, and the recorded ones in their places.
     """
 
     earlier: Cassette
     recorded: Cassette
     partners: Mapping[int, RecordedInteraction]
     kept: Collection[int]
+    handles: Handles
 
 
 def recorded_over(
@@ -73,7 +77,8 @@ def recorded_over(
         return recorded, 0
     partners: dict[int, RecordedInteraction] = {}
     unchanged: set[int] = set()
-    for pair in compared(earlier, recorded, ignored_for).interactions:
+    handles = handles_between(earlier, recorded, ignored_for)
+    for pair in compared(earlier, recorded, ignored_for, handles).interactions:
         if pair.recorded is None or pair.received is None:
             continue
         old = earlier.interactions[pair.recorded - 1]
@@ -83,7 +88,7 @@ def recorded_over(
             unchanged.add(new.number)
     if len(unchanged) == len(earlier.interactions) == len(recorded.interactions):
         return earlier, len(unchanged)
-    overlap = _Overlap(earlier, recorded, partners, unchanged)
+    overlap = _Overlap(earlier, recorded, partners, unchanged, handles)
     kept = _kept_together(overlap)
     return _merged(replace(overlap, kept=kept)), len(kept)
 
@@ -178,7 +183,7 @@ class _ExchangePairs(NamedTuple):
 def _exchanges_over(overlap: _Overlap) -> _NewExchanges:
     """Return what becomes of the earlier exchanges that are kept, and of the changed ones."""
     pairs = _exchange_pairs(overlap)
-    exchanges = _with_kept_names(pairs)
+    exchanges = _with_kept_names(pairs, overlap.handles)
     _renew_digests(exchanges, pairs.kept)
     return _in_earlier_time(exchanges, pairs)
 
@@ -233,7 +238,7 @@ def _changed_pairs(
             yield now, before
 
 
-def _with_kept_names(pairs: _ExchangePairs) -> _NewExchanges:
+def _with_kept_names(pairs: _ExchangePairs, handles: Handles) -> _NewExchanges:
     """Return the exchanges with the names and values of the earlier cassette."""
     names = KeptNames()
     exchanges: _NewExchanges = {}
@@ -244,7 +249,7 @@ def _with_kept_names(pairs: _ExchangePairs) -> _NewExchanges:
         if partner is not None:
             names.keep_issued(partner, new)
     for new, partner in pairs.changed.items():
-        exchanges[new] = names.with_kept(new, partner)
+        exchanges[new] = handles.as_recorded(names.with_kept(new, partner))
     return exchanges
 
 

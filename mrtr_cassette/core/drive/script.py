@@ -16,6 +16,7 @@ from mrtr_cassette.core.cassette.recorded import (
     task_turns,
 )
 from mrtr_cassette.core.cassette.sessions import listens
+from mrtr_cassette.core.compare.handles import Handles
 from mrtr_cassette.core.compare.responses import (
     asked_question,
     changed_keys,
@@ -37,7 +38,6 @@ from mrtr_cassette.core.drive.conversation import (
     PushedQuestion,
     Reply,
 )
-from mrtr_cassette.core.drive.handles import Handles
 from mrtr_cassette.core.drive.live_session import with_id_of, with_live_names
 from mrtr_cassette.core.protocol.dialect import (
     DIALECTS,

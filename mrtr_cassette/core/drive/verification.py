@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
 from mrtr_cassette.core.cassette.sessions import issued_session, opened_session
 from mrtr_cassette.core.compare.conversations import IgnoredFor
+from mrtr_cassette.core.compare.handles import Handles, handles_in
 from mrtr_cassette.core.compare.responses import (
     calls_at_start,
     response_changes,
@@ -29,7 +30,6 @@ from mrtr_cassette.core.drive.conversation import (
     has_error,
     outcome,
 )
-from mrtr_cassette.core.drive.handles import Handles, handles_in
 from mrtr_cassette.core.drive.live_session import (
     SENT_BACK,
     ServerSession,

@@ -10,8 +10,8 @@ from dataclasses import fields, is_dataclass
 from operator import attrgetter
 from typing import Any, Final
 
+from mrtr_cassette.core.compare.handles import sent_back_in
 from mrtr_cassette.core.compare.values import json_in
-from mrtr_cassette.core.drive.handles import sent_back_in
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.report.details import (
     CassetteDetails,

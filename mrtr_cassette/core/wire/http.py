@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -166,6 +166,16 @@ def decoded_header(value: str) -> str | None:
         return b64decode(encoded[1]).decode("utf-8", "surrogateescape")
     except Base64Error:
         return None
+
+
+def header_text(text: str) -> str:
+    """Return a text as a header can have it: unchanged if possible, else in Base64."""
+    is_printable = text.isascii() and text.isprintable()
+    is_ambiguous = text.startswith("=?") or text != text.strip()
+    if is_printable and not is_ambiguous:
+        return text
+    encoded = b64encode(text.encode("utf-8", "surrogatepass"))
+    return f"=?base64?{encoded.decode()}?="
 
 
 @lru_cache(maxsize=1024)

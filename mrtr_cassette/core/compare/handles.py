@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.cassette.texts import response_with
 from mrtr_cassette.core.compare.values import Change, paired, value_changes
-from mrtr_cassette.core.drive.live_session import header_text, with_body
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.jsonrpc import Message
 from mrtr_cassette.core.protocol.methods import method_of
 from mrtr_cassette.core.secrets.sealed import reads_as_words
-from mrtr_cassette.core.wire.http import Request
+from mrtr_cassette.core.wire.http import Request, header_text
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, find_spans, splice
 
 _SHORTEST: Final = 6
@@ -131,16 +130,25 @@ def _tokens(raw: bytes) -> Iterator[str]:
 
 
 class Handles:
-    """Some handles, and what the live server has in their places."""
+    """Some handles, and what another run of the server has in their places: the live one."""
 
-    def __init__(self, names: Iterable[str]) -> None:
+    def __init__(
+        self, names: Iterable[str] = (), live_names: Collection[str] | None = None
+    ) -> None:
+        """Take the handles of a recording, and those of the other run as far as it is recorded."""
         self._names = set(names)
+        self._live_names = live_names
         self._live: dict[str, str] = {}
         self._recorded: dict[str, str] = {}
 
     def expect(self, names: Iterable[str]) -> None:
         """Take more of them."""
         self._names.update(names)
+
+    @property
+    def has_names(self) -> bool:
+        """Whether there are any."""
+        return bool(self._names)
 
     def is_known(self, name: str) -> bool:
         """Tell whether the live server's own is known."""
@@ -150,15 +158,21 @@ class Handles:
         """Take the live response to a call, which may have others in the recorded places."""
         if not self._names or recorded is None or live is None:
             return
-        before, after = recorded.tree.get("result"), live.tree.get("result")
-        for change in value_changes(before, after):
+        changes = value_changes(recorded.tree.get("result"), live.tree.get("result"))
+        for change in changes:
             for old, new in _token_pairs(change):
-                if old in self._names:
-                    for name in self._names_of(old):
-                        shown = new if name == old else new[: len(name)]
-                        self._live[name] = shown
-                        if _is_handle(shown):
-                            self._recorded[shown] = name
+                if old in self._names and self._may_be_live(new):
+                    self._took_pair(old, new)
+
+    def _may_be_live(self, token: str) -> bool:
+        return self._live_names is None or token in self._live_names
+
+    def _took_pair(self, recorded: str, live: str) -> None:
+        for name in self._names_of(recorded):
+            shown = live if name == recorded else live[: len(name)]
+            self._live[name] = shown
+            if _is_handle(shown):
+                self._recorded[shown] = name
 
     def _names_of(self, name: str) -> list[str]:
         """Return a handle, and what a client has sent of it if it is a sha."""
@@ -172,34 +186,48 @@ class Handles:
 
     def in_live(self, request: Request) -> Request:
         """Return a recorded request with the live server's handles."""
-        if not self._live or read_call(request).message is None:
-            return request
-        replacements = []
-        for spans in find_spans(request.body, _SENT_BACK).values():
-            for span in spans:
-                part = request.body[span.start : span.end]
-                replacements.append((span, _replaced(part, self._live)))
-        headers = tuple(
-            [self._header_in_live(name, value) for name, value in request.headers]
-        )
-        body = splice(request.body, replacements)
-        return with_body(replace(request, headers=headers), body)
-
-    def _header_in_live(self, name: str, value: str) -> tuple[str, str]:
-        if not name.lower().startswith(_HEADERS) or value.startswith(_ENCODED):
-            return name, value
-        live = _TOKEN.sub(lambda match: self._live.get(match[0], match[0]), value)
-        return name, header_text(live) if live != value else value
+        return _with_handles(request, self._live)
 
     def as_recorded(self, exchange: RecordedExchange) -> RecordedExchange:
-        """Return a live exchange whose response has the recorded handles."""
-        response = exchange.response
-        if not self._recorded or response is None:
+        """Return a live exchange with the recorded handles; itself if it has none."""
+        if not self._recorded:
             return exchange
-        recorded = response_with(
-            response, lambda raw, _: _replaced(raw, self._recorded)
-        )
-        return replace(exchange, response=recorded)
+        request = _with_handles(exchange.request, self._recorded)
+        response = exchange.response
+        if response is not None:
+            response = response_with(
+                response, lambda raw, _: _replaced(raw, self._recorded)
+            )
+        if request == exchange.request and response == exchange.response:
+            return exchange
+        return replace(exchange, request=request, response=response)
+
+
+def _with_handles(request: Request, new: Mapping[str, str]) -> Request:
+    """Return a request with other handles where a client sends them back."""
+    if not new or read_call(request).message is None:
+        return request
+    replacements = []
+    for spans in find_spans(request.body, _SENT_BACK).values():
+        for span in spans:
+            part = request.body[span.start : span.end]
+            replacements.append((span, _replaced(part, new)))
+    headers = []
+    for name, value in request.headers:
+        # The body may have another length.
+        if name.lower() != "content-length":
+            headers.append((name, _header_with_handles(name, value, new)))
+    body = splice(request.body, replacements)
+    return replace(request, headers=tuple(headers), body=body)
+
+
+def _header_with_handles(name: str, value: str, new: Mapping[str, str]) -> str:
+    if not name.lower().startswith(_HEADERS) or value.startswith(_ENCODED):
+        return value
+    replaced = _TOKEN.sub(lambda match: new.get(match[0], match[0]), value)
+    if replaced == value:
+        return value
+    return header_text(replaced)
 
 
 def _replaced(raw: bytes, new: Mapping[str, str]) -> bytes:
