@@ -101,11 +101,10 @@ def compare(recorded: Cassette, replayed: Cassette) -> tuple[int, int]:
 
 
 def _exchanges(cassette: Cassette) -> list[RecordedExchange]:
-    return [
-        exchange
-        for interaction in cassette.interactions
-        for exchange in interaction.own
-    ]
+    exchanges: list[RecordedExchange] = []
+    for interaction in cassette.interactions:
+        exchanges += interaction.own
+    return exchanges
 
 
 def _body(exchange: RecordedExchange) -> bytes:

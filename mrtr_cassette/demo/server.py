@@ -92,6 +92,11 @@ COUNT: JsonObject = {"type": "integer", "minimum": 0, "maximum": 1000}
 NUMBER: JsonObject = {"type": "number", "minimum": -1e300, "maximum": 1e300}
 
 
+def _confirm(text: str) -> dict[str, Question]:
+    """Return a round with one yes-or-no question."""
+    return {"confirm": ("boolean", text)}
+
+
 class Offer(NamedTuple):
     """A tool, prompt or resource: it asks its rounds one after another, and then says `done`."""
 
@@ -117,13 +122,13 @@ TOOLS = {
     "deploy": Offer(
         done="Deployed to {env}".format_map,
         refused="Deployment cancelled",
-        rounds=[{"confirm": ("boolean", "Deploy to {env}?")}],
+        rounds=[_confirm("Deploy to {env}?")],
         parameters={"env": STRING},
     ),
     "tag-release": Offer(
         done="Tagged {tag}".format_map,
         refused="Tagging cancelled by the operator",
-        rounds=[{"confirm": ("boolean", "Tag {tag}?")}],
+        rounds=[_confirm("Tag {tag}?")],
         parameters={"tag": STRING},
         fails=True,
     ),
@@ -141,7 +146,7 @@ TOOLS = {
         done="Wiped {scope}".format_map,
         refused="Wiping cancelled",
         rounds=[
-            {"confirm": ("boolean", "Really wipe the cache?")},
+            _confirm("Really wipe the cache?"),
             {"scope": ("string", "Which scope?")},
         ],
         has_state=True,
@@ -185,7 +190,7 @@ TOOLS = {
     "ask-late": Offer(
         done="Done after {steps}".format_map,
         refused="Stopped after {steps}",
-        rounds=[{"confirm": ("boolean", "Finish after {steps}?")}],
+        rounds=[_confirm("Finish after {steps}?")],
         parameters={"steps": COUNT},
         has_state=True,
         progress="steps",
@@ -203,7 +208,7 @@ RESOURCES = {
     "config://deployment": Offer(
         done="replicas: 3".format_map,
         refused="withheld",
-        rounds=[{"confirm": ("boolean", "Reveal the deployment configuration?")}],
+        rounds=[_confirm("Reveal the deployment configuration?")],
     ),
     "config://plain": Offer(done="plain".format_map),
 }
@@ -260,12 +265,27 @@ def _fixed_results() -> dict[str, JsonObject]:
 FIXED_RESULTS = _fixed_results()
 
 
-def _result(method: str, name: str, text: str, is_error: bool) -> JsonObject:  # noqa: FBT001
+class Ended(NamedTuple):
+    """The end of a call: a text, which may be that of an error."""
+
+    text: str
+    is_error: bool = False
+
+
+def _result(method: str, name: str, ended: Ended) -> JsonObject:
     if method == "tools/call":
-        return {"content": [_text(text)], "isError": is_error}
+        return {
+            "content": [_text(ended.text)],
+            "isError": ended.is_error,
+        }
     if method == "prompts/get":
-        return {"messages": [{"role": "user", "content": _text(text)}]}
-    content = {"uri": name, "mimeType": "text/plain", "text": text}
+        message = {"role": "user", "content": _text(ended.text)}
+        return {"messages": [message]}
+    content = {
+        "uri": name,
+        "mimeType": "text/plain",
+        "text": ended.text,
+    }
     return {"contents": [content], **CACHEABLE}
 
 
@@ -372,9 +392,10 @@ class DemoServer:
         call = orjson.dumps([method, name, arguments], option=orjson.OPT_SORT_KEYS)
         begun = self._begun(call, arguments, params.get("requestState"))
         outcome = self._go_on(offer, begun, params)
-        if isinstance(outcome, dict):
-            return {"resultType": "input_required", **outcome}, progress
-        return {"resultType": "complete", **_result(method, name, *outcome)}, progress
+        if isinstance(outcome, Ended):
+            result = _result(method, name, outcome)
+            return {"resultType": "complete", **result}, progress
+        return {"resultType": "input_required", **outcome}, progress
 
     def _begun(self, call: bytes, arguments: JsonObject, state: str | None) -> Begun:
         """Return how far a call is that comes with a state, or without."""
@@ -387,8 +408,8 @@ class DemoServer:
 
     def _go_on(
         self, offer: Offer, begun: Begun, params: JsonObject
-    ) -> tuple[str, bool] | JsonObject:
-        """Return the text of the result and whether it is an error, or what is asked next."""
+    ) -> Ended | JsonObject:
+        """Return how the call ends, or what is asked next."""
         read = None
         # Answers that come without the state of their questions answer nothing.
         has_state = params.get("requestState") is not None
@@ -400,10 +421,10 @@ class DemoServer:
             agrees, texts = read
             known = begun.known | texts
             if offer.refused is not None and not agrees:
-                return offer.refused.format_map(known), offer.fails
+                return Ended(offer.refused.format_map(known), offer.fails)
             begun = Begun(begun.call, begun.turn + 1, known)
         if begun.turn == len(offer.rounds):
-            return offer.done(begun.known), False
+            return Ended(offer.done(begun.known))
         return self._ask(offer, begun)
 
     def _ask(self, offer: Offer, begun: Begun) -> JsonObject:

@@ -296,10 +296,10 @@ class CassetteUse:
             problems.append(
                 f"{unplayed}\nmake these calls too, or record anew with {SUITE_TERMS['replace']}"
             )
-        return self._concluded(problems, passed=passed)
+        return self._finish(problems, passed=passed)
 
-    def _concluded(self, problems: list[str], *, passed: bool) -> list[str]:
-        """Return all problems, given those of any use."""
+    def _finish(self, problems: list[str], *, passed: bool) -> list[str]:
+        """Publish a recording or forget it; return all problems, with those given."""
         raise NotImplementedError
 
     def _count_reads(self) -> None:
@@ -407,7 +407,7 @@ class ReplayUse(CassetteUse):
             beside.append(str(self.path.parent / file))
         return replace(options, beside=beside) if beside else options
 
-    def _concluded(self, problems: list[str], *, passed: bool) -> list[str]:  # noqa: ARG002
+    def _finish(self, problems: list[str], *, passed: bool) -> list[str]:  # noqa: ARG002
         if not self.shown.played and not self.shown.misses:
             self.outcome = "not used"
         elif self.shown.problem is not None:

@@ -231,7 +231,7 @@ class RecordingUse(CassetteUse):
 
     # What becomes of it
 
-    def _concluded(self, problems: list[str], *, passed: bool) -> list[str]:
+    def _finish(self, problems: list[str], *, passed: bool) -> list[str]:
         self.request.run.recording.discard(self.path)
         problems = self._objections() + problems
         self.outcome = "discarded (test failed)"
@@ -327,7 +327,7 @@ class VerifyingUse(RecordingUse):
         options = kept_as_in(load_cassette(self.path), self._settings.record)
         return options_for("keep", options, None)
 
-    def _concluded(self, problems: list[str], *, passed: bool) -> list[str]:
+    def _finish(self, problems: list[str], *, passed: bool) -> list[str]:
         self.request.run.recording.discard(self.path)
         problems = self._objections()
         if self._differs:
