@@ -83,7 +83,7 @@ def _make_calls(recording: MrtrCassette) -> Iterator[str]:
 
 
 def compare(recorded: Cassette, replayed: Cassette) -> tuple[int, int]:
-    """Compare all responses; return their number, and that of their bytes."""
+    """Compare all responses; return how many they are, and how many bytes they have."""
     size = 0
     before = _exchanges(recorded)
     after = _exchanges(replayed)

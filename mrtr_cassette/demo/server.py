@@ -266,7 +266,7 @@ FIXED_RESULTS = _fixed_results()
 
 
 class Ended(NamedTuple):
-    """The end of a call: a text, which may be that of an error."""
+    """The end of a call, with the text of its result or error."""
 
     text: str
     is_error: bool = False
@@ -372,7 +372,7 @@ class DemoServer:
     def _answer(
         self, method: str, params: JsonObject
     ) -> tuple[JsonObject, list[JsonObject] | None]:
-        """Return the result and, where it is streamed, the notifications that go before it."""
+        """Return the result and, if it is streamed, the notifications that come before it."""
         if method in FIXED_RESULTS:
             return {"resultType": "complete", **FIXED_RESULTS[method]}, None
         if method not in METHODS:

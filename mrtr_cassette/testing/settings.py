@@ -231,7 +231,7 @@ def cassettes_of(items: Iterable[pytest.Item]) -> dict[Path, list[str]]:
 
 
 def hint_at_rename(path: Path, items: Iterable[pytest.Item]) -> str:
-    """Return a line about a cassette that may be that of a test which was renamed, or nothing."""
+    """Return a line about an unused cassette whose test may have been renamed, or nothing."""
     used = cassettes_of(items)
     unused = {
         _short_name(file): file

@@ -37,7 +37,7 @@ from mrtr_cassette.shell.runs.views import Mode, MrtrCassette, Replay
 from mrtr_cassette.terms import SUITE_TERMS
 
 TestOutcome = Literal["passed", "skipped", "xfailed", "failed"]
-"""The outcome of a test; where it was run again, that of the last time."""
+"""The outcome of a test; of its last run, if it was run again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -336,7 +336,7 @@ class VerifyingUse(RecordingUse):
         if not passed or problems or self.given_up is not None:
             self.outcome = f"not compared (test {self.given_up or 'failed'})"
             return problems if passed else []
-        # What a test leaves out of a shared cassette, another one may do.
+        # Another test may make the calls of a shared cassette that this one leaves out.
         differences = self._differences(is_part=self.request.sharers is not None)
         if differences is None:
             self.outcome = "the same"

@@ -56,7 +56,7 @@ from mrtr_cassette.testing.suite_cassette import (
 
 _NO_FAILURES: Final = (pytest.skip.Exception, pytest.xfail.Exception, unittest.SkipTest)
 _PAGES: Final = "mrtr-view"
-"""Where pages stand, from the root directory; a job hands it on as an artifact."""
+"""The folder of the pages, in the root directory; a job uploads it as an artifact."""
 _PAGE_TITLE: Final = "mrtr-cassette: page"
 
 
@@ -102,7 +102,7 @@ class Uses:
         self._writes_pages: bool = bool(config.getoption("mrtr_view"))
         config.pluginmanager.register(self, "mrtr-cassette-uses")
 
-    # What the fixtures do
+    # Opening cassettes for fixtures
 
     @contextmanager
     def opened(self, request: pytest.FixtureRequest) -> Iterator[MrtrCassette]:
@@ -196,7 +196,7 @@ class Uses:
             sharers.append(request.node.nodeid)
         return sharers
 
-    # What becomes of the tests
+    # Following the tests
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
@@ -452,7 +452,7 @@ def _is_alone(item: pytest.Item) -> bool:
 def _with_cause_first(report: pytest.TestReport, text: str) -> None:
     """Show a cause before the traceback of a failed test, and its first line in the summary.
 
-    What the client made of its error comes below, as the traceback of a library is long.
+    The client's own traceback comes below it, as that of a library is long.
     """
     shown = report.longrepr
     if not isinstance(shown, ExceptionChainRepr):

@@ -217,7 +217,7 @@ def client_sha256() -> str | None:
 
 
 def _program_of(command: str) -> str:
-    """Return the name of the program; that of a login shell begins with a dash."""
+    """Return the name of the program, without the dash of a login shell."""
     path, _, _ = command.strip().partition(" ")
     return path.rpartition("/")[2].removeprefix("-")
 
@@ -606,7 +606,7 @@ def _both(first: RunOutcome, second: RunOutcome) -> RunOutcome:
 def _common(
     first: Sequence[T] | None, second: Sequence[T] | None
 ) -> Sequence[T] | None:
-    """Return what is in both; None stands for all that there is."""
+    """Return the items that are in both; None has them all."""
     if first is None or second is None:
         return second if first is None else first
     kept = set(second)

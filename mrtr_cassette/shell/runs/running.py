@@ -119,7 +119,7 @@ async def told_to_end() -> AsyncIterator[asyncio.Event]:
 
 
 def _without_proxy(url: str) -> dict[str, str]:
-    """Return the variables by which no proxy of the environment stands before a URL."""
+    """Return the variables that make clients call a URL without a proxy of the environment."""
     given = [os.environ[name] for name in _NO_PROXY if os.environ.get(name)]
     hosts = "*"
     if "*" not in given:

@@ -72,7 +72,7 @@ def target_of(
 
     Args:
         command: the one by which we have started the server at the URL, or an empty one where it
-            is an application; no proxy stands before these.
+            is an application; these are called without a proxy.
 
     Raises:
         UsageError: it is no URL, or its certificates or its proxy can't be used.
@@ -217,7 +217,7 @@ class RunningCommand:
         self._file.seek(max(0, size - _SHOWN_OUTPUT))
         printed = self._file.read().decode(errors="replace").rstrip()
         text = self._without_secrets(printed)
-        # What a command prints for a terminal of its own is shown in a report of ours.
+        # The command printed for a terminal, and our report shows it as text.
         shown = printable_lines("\n".join(text.expandtabs().splitlines()))
         return shown or "(it printed nothing)"
 

@@ -268,7 +268,7 @@ def _keep_learned(path: Path, places: Sequence[tuple[str, Learned]]) -> None:
 
 @dataclass(eq=False, slots=True)
 class _Found:
-    """What a verification has found so far; all its runs add to it."""
+    """The findings of a verification so far; all its runs add to them."""
 
     rules: list[IgnoredPlaces]
     """The places that don't count, with those that were learned."""

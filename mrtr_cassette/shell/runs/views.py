@@ -75,13 +75,13 @@ class MrtrCassette:
 
     @property
     def interactions(self) -> tuple[Interaction, ...]:
-        """What is on the cassette; while recording: what has been recorded so far."""
+        """The interactions of the cassette; while recording, those recorded so far."""
         cassette = self._session.recorded()
         return () if cassette is None else details_of(cassette).interactions
 
     @property
     def unplayed(self) -> tuple[Interaction, ...]:
-        """What is on the cassette, or on one that is added to, and was not wholly played so far."""
+        """Interactions of the cassette, or of one that is added to, not wholly played so far."""
         return self._interactions_of_base(self._session.outcome.unplayed or ())
 
     @property
