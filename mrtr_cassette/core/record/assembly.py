@@ -228,6 +228,7 @@ class _Names:
         call: str,
         occurrence: int,
     ) -> None:
+        """Name the state that an exchange of an interaction issues, and the one that it echoes."""
         turn = interaction.numbers.index(number)
         issued = exchange.issued_sha256
         echoed = exchange.echoed_sha256
@@ -305,6 +306,7 @@ class _Assembly:
     def _add_interaction(
         self, interaction: RecordedInteraction, numbers: Mapping[RecordedExchange, int]
     ) -> None:
+        """Take an interaction of an earlier recording."""
         chain = [numbers[exchange] for exchange in interaction.exchanges]
         shared = interaction.shared
         branch_of = None
@@ -420,6 +422,7 @@ class _Assembly:
             self._names.name_states(interaction, self._exchanges)
 
     def _number_secrets(self, number: int) -> None:
+        """Give numbers to the session and the secrets of an exchange."""
         for ref in refs_in(self._facts[number].session):
             if ref.kind == HASH:
                 self._names.session(ref.token)
@@ -487,6 +490,7 @@ class _Assembly:
     def _finished_interactions(
         self, linked: Sequence[LinkedInteraction], pushes: _Pushes
     ) -> Iterator[RecordedInteraction]:
+        """Yield interactions as the cassette has them."""
         places: dict[LinkedInteraction, int] = {}
         by_last: dict[int, int] = {}
         for place, interaction in enumerate(linked, start=1):

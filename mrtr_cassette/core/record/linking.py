@@ -176,6 +176,7 @@ class _ResponseFacts(NamedTuple):
 def _response_facts(
     call: Call, response: Response | None, *, is_resumption: bool
 ) -> _ResponseFacts:
+    """Return the facts that a response tells, which may go on with the stream of another one."""
     if response is None:
         return _ResponseFacts(listens=not is_resumption and listens(call, None))
     ask = ask_in(call.message, response)
@@ -196,6 +197,7 @@ def _response_facts(
 
 
 def _task_of(exchange: RecordedExchange, call: Call) -> TaskFacts:
+    """Return what an exchange tells of the task that its request names."""
     identity = named_task(call.message) if call.method in TASK_STEPS else None
     if identity is None:
         return NO_TASK
@@ -298,6 +300,7 @@ def _is_sought_again(
 
 
 def _says_nothing(response: Response | None) -> bool:
+    """Tell whether a response has no message."""
     if response is None:
         return True
     if response.is_event_stream:
@@ -463,6 +466,7 @@ class _Linking:
             self._own_tasks(facts, interaction)
 
     def _own_tasks(self, facts: ExchangeFacts, interaction: LinkedInteraction) -> None:
+        """Take the task that the response of an interaction creates."""
         for sha256 in facts.issued:
             self._task_owners[sha256] = interaction
 

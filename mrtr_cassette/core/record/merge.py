@@ -312,6 +312,7 @@ _Givers = Mapping[_Cause, Sequence[tuple[int, _Seen]]]
 
 
 def _givers_in(recorders: Sequence[_Recorder]) -> _Givers:
+    """Return which exchanges gave each cause."""
     givers: dict[_Cause, list[tuple[int, _Seen]]] = {}
     for index, recorder in enumerate(recorders):
         for happening in recorder.happenings:
@@ -591,5 +592,6 @@ def _names_put_back(states: Mapping[str, str], path: str) -> Change:
 
 
 def _sha256_of_name(state: str, path: str) -> str:
+    """Return the hash that a journal has for a name, or for a state that a cassette keeps."""
     is_surrogate = is_of_kind(state, STATE, TASK)
     return sha256_of(f"{path} {state}") if is_surrogate else compared_sha256(state)

@@ -227,6 +227,7 @@ def _events_with_pushes(facts: Mapping[int, ExchangeFacts]) -> list[_Event]:
 
 
 def _events_of(number: int, exchange: ExchangeFacts) -> list[_Event]:
+    """Return what happened in one exchange, in any order."""
     ended = exchange.ended
     events = [
         _Event(number, False, 0.0, _Happened.REQUEST, number),

@@ -315,7 +315,7 @@ class Recorder:
         """Return a request with what is kept of its target and its headers."""
         target = self.endpoints.by_target.get(request.target, request.target)
         headers = kept_of_request(request.headers, self.kept_headers)
-        return replace(request, target=target, headers=headers)
+        return Request(request.method, target, headers, request.body)
 
     def _is_in_session(
         self, number: int | None, request: Request, response: Response
@@ -345,6 +345,7 @@ class Recorder:
 
 
 def _hash_of(state: str | None) -> str | None:
+    """Return the hash of a state, if there is one."""
     return None if state is None else sha256_of(state)
 
 
@@ -534,6 +535,7 @@ class Observation:
     def _refuse(
         self, most: int, unit: Literal["bytes", "events"] = "bytes"
     ) -> NoReturn:
+        """Refuse a response that is larger than what is kept."""
         raise BodyTooLargeError(f"the response to {self.label}", most, unit)
 
     def take_pushed(self) -> list[OpenPush]:
@@ -713,6 +715,7 @@ class _Links:
         pushes.ended(self._channel, self._number, goes_on=goes_on)
 
     def _read(self, raw: bytes, *, is_first: bool) -> None:
+        """Read an event or a line that may have a message."""
         data: bytes | None = raw
         if not self._call.request.is_line:
             data = read_event(raw, first=is_first).data
@@ -732,6 +735,7 @@ class _Links:
             self._request_came(message)
 
     def _request_came(self, message: Message) -> None:
+        """Take a ping, or a request that the server pushes."""
         pushes = self._recorder.arrivals.pushes
         if message.method == PING:
             pushes.pinged(self._channel, message.id)
@@ -747,6 +751,7 @@ class _Links:
         self.pushed.append(push)
 
     def _response_came(self, message: Message) -> None:
+        """Take the response to this request, or to another one."""
         pushes = self._recorder.arrivals.pushes
         called = self._call.message
         is_call = called is not None and called.kind is Kind.REQUEST
@@ -800,6 +805,7 @@ class Channel(Generic[E]):
         return exchange, False
 
     def _cancelled(self, message: Message) -> None:
+        """Take the notice that nobody waits for a response."""
         # No response is expected any more; one that comes is still the request's own.
         cancelled = canonical(message.params.get("requestId"))
         for exchange in self._pending.get(cancelled, ()):
@@ -843,6 +849,7 @@ class Channel(Generic[E]):
         return name_in(self._pending, identity) is not None
 
     def _named_by(self, message: Message) -> E | None:
+        """Return the exchange that a message of the server names, or None."""
         token = message.params.get("progressToken")
         if token is not None:
             name = name_in(self._by_token, canonical(token))

@@ -84,6 +84,7 @@ def _with_sealed_ids(headers: Headers) -> Headers:
 
 
 def _sealed_id(identity: str) -> str:
+    """Return the hash of the id of a session or of an event."""
     # A replay's id is sealed already when it is recorded.
     return identity if is_of_kind(identity, HASH) else sealed_hash(identity)
 
@@ -136,6 +137,7 @@ def sealed_event_ids(response: Response) -> Iterator[Replacement]:
 
 
 def _moved(span: Span, offset: int) -> Span:
+    """Return a span of a piece as one of the whole body."""
     return Span(span.start + offset, span.end + offset)
 
 
@@ -230,6 +232,7 @@ def state_places(response: Response, known: KnownTexts) -> list[StatePlace]:
 def _places_in_event(
     raw: bytes, known: KnownTexts, *, is_first: bool
 ) -> list[StatePlace]:
+    """Return the states and ids in the data of an event, by their spans in its bytes."""
     event = read_event(raw, first=is_first)
     places: list[StatePlace] = []
     for place in find_places(event.data or b"", known):

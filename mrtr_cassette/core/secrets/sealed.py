@@ -31,6 +31,7 @@ from mrtr_cassette.core.wire.jsonbytes import (
     parse,
     splice,
 )
+from mrtr_cassette.core.wire.pointers import members_of
 from mrtr_cassette.errors import NotJsonError
 
 _MARKERS = (f'"{INPUT_RESPONSES}"'.encode(), b'"result"', b"\\u", b"mrtr-answer:")
@@ -184,6 +185,9 @@ def find_states(raw: bytes, known: Container[str] = ()) -> list[StatePlace]:
     """
     if REQUEST_STATE.encode() not in raw:
         return []
+    plain = _only_state(raw)
+    if plain is not None:
+        return [plain]
     own: list[StatePlace] = []
     others: list[StatePlace] = []
     for text in _json_texts(raw):
@@ -196,6 +200,22 @@ def find_states(raw: bytes, known: Container[str] = ()) -> list[StatePlace]:
         if is_known and not reads_as_words(place.state):
             own.append(place)
     return own
+
+
+def _only_state(raw: bytes) -> StatePlace | None:
+    """Return the state of a message if no other member can have that name; None if one may."""
+    # A name that the bytes have once, in its only spelling, is that of the message's own member.
+    if raw.count(REQUEST_STATE.encode()) != 1 or b"\\u" in raw:
+        return None
+    message = classify(raw)
+    if message is None:
+        return None
+    result = members_of(message.tree.get("result"))
+    state = message.params.get(REQUEST_STATE, result.get(REQUEST_STATE))
+    places = _states_in(raw, Span(0, len(raw)))
+    if len(places) == 1 and places[0].state == state:
+        return places[0]
+    return None
 
 
 def _json_texts(raw: bytes) -> list[Span]:

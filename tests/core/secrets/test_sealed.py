@@ -1,8 +1,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mrtr_cassette.core.secrets.names import (
     compared_sha256,
@@ -186,3 +190,27 @@ def test_ids_of_tasks_are_found_where_mcp_has_them() -> None:
         find_task_ids(b'{"result": {"structuredContent": {"taskId": "1"}}}', {"1"})
         == []
     )
+
+
+MEMBERS = st.sampled_from(["requestState", "taskId", "n"])
+VALUES = st.recursive(
+    st.sampled_from(["s-1", "s-2", 'q"1', '{"requestState": "s-1"}', 7]),
+    lambda inner: st.dictionaries(MEMBERS, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(
+    params=VALUES,
+    result=VALUES,
+    known=st.sets(st.sampled_from(["s-1", "s-2"])),
+)
+def test_states_don_t_depend_on_how_a_message_is_searched(
+    params: Any, result: Any, known: set[str]
+) -> None:
+    """A member with an escape, which rules out the short way, changes no other member."""
+    message = {"jsonrpc": "2.0", "id": 1, "params": params, "result": result}
+    raw = json.dumps(message).encode()
+    escaped = raw[:-1] + rb', "note": "\u0020"}'
+
+    assert find_states(raw, known) == find_states(escaped, known)
