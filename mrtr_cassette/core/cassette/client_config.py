@@ -49,18 +49,20 @@ def wrapped(data: bytes, path: str, server: str, ours: Sequence[str]) -> bytes:
             printable(f"the server {server!r} is wrapped already"),
             hint=f"first: {shell_command('unwrap_server', path=str(path), server=server)}",
         )
-    program, *arguments = [json.dumps(word).encode() for word in [*ours, _DASHES]]
+    program, *arguments = [json.dumps(word).encode() for word in ours]
     command = entry.command
-    added = b", ".join([*arguments, data[command.start : command.end]])
+    arguments.append(json.dumps(_DASHES).encode())
+    arguments.append(data[command.start : command.end])
+    added = b", ".join(arguments)
     if entry.args is None:
-        place = Span(command.end, command.end)
+        place = command.end
         added = _ADDED + b"[%b]" % added
     else:
-        begin = entry.args.start + 1
-        place = Span(begin, begin)
+        place = entry.args.start + 1
         if entry.arguments:
             added += b", "
-    return splice(data, [(command, program), (place, added)])
+    changes = [(command, program), (Span(place, place), added)]
+    return splice(data, changes)
 
 
 def unwrapped(data: bytes, path: str, server: str) -> bytes:
@@ -76,6 +78,7 @@ def unwrapped(data: bytes, path: str, server: str) -> bytes:
         raise CassetteError(path, printable(f"the server {server!r} is not wrapped"))
     command = entry.command
     program = entry.arguments[ours]
+    own_command = data[program.start : program.end]
     is_last = ours + 1 == len(entry.arguments)
     if not is_last:
         # The comma behind the program, and the space behind the comma, are ours.
@@ -87,21 +90,23 @@ def unwrapped(data: bytes, path: str, server: str) -> bytes:
         removed = Span(command.end, args.end)
     else:
         removed = Span(args.start + 1, program.end)
-    return splice(data, [(command, data[program.start : program.end]), (removed, b"")])
+    changes = [(command, own_command), (removed, b"")]
+    return splice(data, changes)
 
 
 def _entry(data: bytes, path: str, server: str) -> _Entry:
     plain = _without_comments(data)
     member, value = _server_value(plain, path, server)
-    program = value.get("command") if isinstance(value, dict) else None
-    if not isinstance(program, str):
+    has_command = isinstance(value, dict) and isinstance(value.get("command"), str)
+    if not has_command:
         raise CassetteError(
             path,
             printable(f"the server {server!r} has no `command`"),
             hint="one with a URL is recorded by a proxy: <<record>>",
         )
     args = value.get("args", [])
-    if not isinstance(args, list) or not all(isinstance(word, str) for word in args):
+    is_list = isinstance(args, list)
+    if not is_list or not all(isinstance(word, str) for word in args):
         raise CassetteError(
             path, printable(f"`args` of the server {server!r} is no list of texts")
         )
@@ -110,8 +115,10 @@ def _entry(data: bytes, path: str, server: str) -> _Entry:
         raise CassetteError(
             path, printable(f"the server {server!r} is spelled in an odd way")
         )
+    arguments: list[Span] = []
     args_span = _last_span(plain, member, server, "args")
-    arguments = [] if args_span is None else item_spans(plain, args_span)
+    if args_span is not None:
+        arguments = item_spans(plain, args_span)
     return _Entry(command_span, args_span, arguments, _wrapped_command(value))
 
 
@@ -147,13 +154,15 @@ def _wrapped_command(entry: Any) -> int | None:
     args = entry.get("args")
     if not isinstance(program, str) or not isinstance(args, list):
         return None
-    is_module = args[: len(_MODULE)] == _MODULE
-    options_from = len(_MODULE) + 1 if is_module else 1
-    is_ours = is_module or _OURS.search(program)
-    is_on_pipes = args[options_from : options_from + 1] == ["--stdio"]
-    if is_ours and is_on_pipes and _DASHES in args[:-1]:
-        return args.index(_DASHES) + 1
-    return None
+    options = args[1:]
+    if args[: len(_MODULE)] == _MODULE:
+        options = args[len(_MODULE) + 1 :]
+    elif not _OURS.search(program):
+        return None
+    is_on_pipes = options[:1] == ["--stdio"]
+    if not is_on_pipes or _DASHES not in args[:-1]:
+        return None
+    return args.index(_DASHES) + 1
 
 
 def has_wrapped(data: bytes, path: str) -> bool:
@@ -188,8 +197,10 @@ def _without_comments(data: bytes) -> bytes:
 
     def blank(match: re.Match[bytes]) -> bytes:
         text = match[0]
-        return text if text.startswith(b'"') else re.sub(rb"[^\r\n]", b" ", text)
+        is_string = text.startswith(b'"')
+        return text if is_string else re.sub(rb"[^\r\n]", b" ", text)
 
     if data.startswith(_BOM):
         data = b"   " + data[len(_BOM) :]
-    return _LAST_COMMAS.sub(blank, _COMMENTS.sub(blank, data))
+    without_comments = _COMMENTS.sub(blank, data)
+    return _LAST_COMMAS.sub(blank, without_comments)

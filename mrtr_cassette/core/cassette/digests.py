@@ -1,7 +1,7 @@
-"""Announced SHA-256 digests of texts: they stay true where redaction changes the text.
+"""Announced SHA-256 digests of texts: they stay true when redaction changes a text.
 
-A client of Skills compares each file with the SHA-256 in the list of files. Where a file has a
-secret, the cassette's list has the digest of the redacted file.
+A client of Skills compares each file with the SHA-256 in the list of files. If a file has a secret,
+the list in the cassette has the digest of the redacted file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def may_announce(raw: bytes) -> bool:
 
 
 def announced_in(raw: bytes) -> set[str]:
-    """Return what may be a SHA-256 in a text."""
+    """Return the words of a text that look like a SHA-256."""
     return set(map(bytes.decode, _DIGEST.findall(raw)))
 
 
@@ -51,8 +51,12 @@ class Announced:
                     changed[sha256_of(before)] = sha256_of(after)
         self._announced |= announced
         self._changed |= changed
-        found = (announced & self._changed.keys()) | (changed.keys() & self._announced)
-        return tuple((digest, self._changed[digest]) for digest in sorted(found))
+        announced_now = announced & self._changed.keys()
+        changed_now = changed.keys() & self._announced
+        pairs: list[tuple[str, str]] = []
+        for digest in sorted(announced_now | changed_now):
+            pairs.append((digest, self._changed[digest]))
+        return tuple(pairs)
 
 
 def new_digests(
@@ -67,20 +71,20 @@ def new_digests(
     """
     responses: list[tuple[Response, Response]] = []
     announced: set[str] = set()
-    for before, named in exchanges:
-        if before.response is not None and named.response is not None:
-            responses.append((before.response, named.response))
-            announced |= announced_in(named.response.body)
+    for before, after in exchanges:
+        if before.response is not None and after.response is not None:
+            responses.append((before.response, after.response))
+            announced |= announced_in(after.response.body)
     if not announced:
         return {}
     found: dict[str, str] = {}
-    for sealed_response, named_response in responses:
-        for sealed_text, named_text in _text_pairs(sealed_response, named_response):
-            sealed = sha256_of(sealed_text)
-            digest = sent.get(sealed, sealed)
-            named_digest = sha256_of(named_text)
-            if digest in announced and digest != named_digest:
-                found[digest] = named_digest
+    for sealed, written in responses:
+        for sealed_text, written_text in _text_pairs(sealed, written):
+            sealed_digest = sha256_of(sealed_text)
+            sent_digest = sent.get(sealed_digest, sealed_digest)
+            new_digest = sha256_of(written_text)
+            if sent_digest in announced and sent_digest != new_digest:
+                found[sent_digest] = new_digest
     return found
 
 
@@ -104,7 +108,7 @@ def _text_pairs(before: Response, after: Response) -> Iterator[tuple[str, str]]:
 
 def _values_of(response: Response) -> Iterator[Any]:
     """Yield the strings, numbers and other scalars of the messages of a response, in some order."""
-    values = [located.message.tree for located in messages_in(response)]
+    values: list[Any] = [located.message.tree for located in messages_in(response)]
     while values:
         value = values.pop()
         if isinstance(value, dict):

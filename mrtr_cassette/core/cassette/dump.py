@@ -30,43 +30,54 @@ _ENDS = {End.COMPLETE: b"", End.OPEN: b"open", End.BROKEN: b"broken"}
 
 def dump(cassette: Cassette) -> bytes:
     """Return the file of a recording: indented, but for the facts of each exchange, on one line."""
-    redaction = cassette.redaction
-    head = {
-        "$schema": SCHEMA_ID,
-        "version": VERSION,
-        "transport": None if cassette.transport == "http" else cassette.transport,
-        "upstream": cassette.upstream,
-        "request_state": cassette.request_state,
-        "redaction": None if redaction is None else asdict(redaction),
-        "answers": "sealed" if cassette.seals_answers else None,
-        "interactions": [_interaction_tree(item) for item in cassette.interactions],
-    }
-    recording = {
-        "recorded_at": cassette.recorded_at,
-        "tool": cassette.tool,
-        "client": cassette.client,
-        "command": cassette.command,
-        "recorders": _recorder_trees(cassette.recorders) or None,
-    }
-    shown = orjson.dumps(_without_none(head), option=orjson.OPT_INDENT_2).removesuffix(
-        b"\n}"
-    )
-    parts = [shown, b',\n  "recording": {']
-    for name, value in _without_none(recording).items():
+    head = orjson.dumps(_head_tree(cassette), option=orjson.OPT_INDENT_2)
+    parts = [head.removesuffix(b"\n}"), b',\n  "recording": {']
+    for name, value in _recording_tree(cassette).items():
         parts.append(b'\n    "%b": %b,' % (name.encode(), orjson.dumps(value)))
     parts.append(b'\n    "exchanges": [')
-    facts = [b"\n      " + orjson.dumps(tree) for tree in _facts_trees(cassette)]
-    parts.append(b",".join(facts))
-    if facts:
+    lines: list[bytes] = []
+    for tree in _facts_trees(cassette):
+        lines.append(b"\n      " + orjson.dumps(tree))
+    parts.append(b",".join(lines))
+    if lines:
         parts.append(b"\n    ")
     parts.append(b"]\n  }\n}\n")
     return b"".join(parts)
 
 
+def _head_tree(cassette: Cassette) -> Tree:
+    """Return everything but the facts that differ between recordings."""
+    tree: Tree = {"$schema": SCHEMA_ID, "version": VERSION}
+    if cassette.transport != "http":
+        tree["transport"] = cassette.transport
+    tree["upstream"] = cassette.upstream
+    tree["request_state"] = cassette.request_state
+    if cassette.redaction is not None:
+        tree["redaction"] = asdict(cassette.redaction)
+    if cassette.seals_answers:
+        tree["answers"] = "sealed"
+    tree["interactions"] = list(map(_interaction_tree, cassette.interactions))
+    return tree
+
+
+def _recording_tree(cassette: Cassette) -> Tree:
+    """Return the facts about the recording as a whole, which differ between recordings."""
+    return _without_none(
+        {
+            "recorded_at": cassette.recorded_at,
+            "tool": cassette.tool,
+            "client": cassette.client,
+            "command": cassette.command,
+            "recorders": _recorder_trees(cassette.recorders) or None,
+        }
+    )
+
+
 def _recorder_trees(recorders: Iterable[RecorderFacts]) -> list[Tree]:
     trees: list[Tree] = []
     for recorder in recorders:
-        tree: Tree = {"id": recorder.id, "wall_ms": round(recorder.wall_ms)}
+        wall_ms = round(recorder.wall_ms)
+        tree: Tree = {"id": recorder.id, "wall_ms": wall_ms}
         offset_ms = round(recorder.offset_ms)
         if offset_ms:
             tree["offset_ms"] = offset_ms
@@ -82,23 +93,25 @@ def _interaction_tree(interaction: RecordedInteraction) -> Tree:
     """Return an interaction; if its last response is an ask, that ask has no answer."""
     first = interaction.exchanges[0]
     last = interaction.exchanges[-1]
-    ending = None if last.response is None else _response_tree(last.response)
     turns = _turn_trees(interaction)
+    ending = None
+    if last.response is not None:
+        ending = _response_tree(last.response)
     if last.ask is not None:
         turns.append({"via": "result", "ask": ending})
         ending = None
-    branch = interaction.branch
-    return _without_none(
-        {
-            "orphan": interaction.is_orphan or None,
-            "branch": None if branch is None else branch._asdict(),
-            "request": _request_tree(first.request),
-            "elicitation_turns": turns,
-            "response": ending,
-            "task": [_exchange_tree(step.exchange) for step in interaction.steps]
-            or None,
-        }
-    )
+    tree: Tree = {}
+    if interaction.is_orphan:
+        tree["orphan"] = True
+    if interaction.branch is not None:
+        tree["branch"] = interaction.branch._asdict()
+    tree["request"] = _request_tree(first.request)
+    tree["elicitation_turns"] = turns
+    if ending is not None:
+        tree["response"] = ending
+    if interaction.steps:
+        tree["task"] = [_exchange_tree(step.exchange) for step in interaction.steps]
+    return tree
 
 
 def _turn_trees(interaction: RecordedInteraction) -> list[Tree]:
@@ -114,7 +127,8 @@ def _turn_trees(interaction: RecordedInteraction) -> list[Tree]:
             answer = _request_tree(exchanges[position + 1].request, is_answer=True)
             ask = _response_tree(exchange.response)
             turns.append({"via": "result", "ask": ask, "answer": answer})
-    turns.extend(task_turn_tree(turn) for turn in task_turns(interaction.steps))
+    for task_turn in task_turns(interaction.steps):
+        turns.append(task_turn_tree(task_turn))
     return turns
 
 
@@ -149,32 +163,33 @@ def _pushed_turn_tree(turn: PushedTurn) -> Tree:
     if turn.answers:
         responses: list[Tree] = []
         for answer in turn.answers:
-            responses.append({"key": answer.key, **_exchange_tree(answer.exchange)})
+            exchange_tree = _exchange_tree(answer.exchange)
+            responses.append({"key": answer.key, **exchange_tree})
         tree["answer"] = {"responses": responses}
     return tree
 
 
 def _request_tree(request: Request, *, is_answer: bool = False) -> Tree:
-    """Return a request; that of an answer goes to the same place as the one before."""
+    """Return a request; an answer goes to the same place as the request before it."""
+    tree: Tree = {}
     headers = header_map(request.headers)
     if request.is_line:
         session = request.header(SESSION_HEADER)
-        head: Tree = {"session": session} if session else {}
+        if session:
+            tree["session"] = session
     elif is_answer:
-        head = {"headers": headers}
+        tree["headers"] = headers
     else:
-        head = {
-            "http": {
-                "method": request.method,
-                "path": request.target,
-                "headers": headers,
-            }
+        tree["http"] = {
+            "method": request.method,
+            "path": request.target,
+            "headers": headers,
         }
-    return head | _body_tree(request.body)
+    return tree | _body_tree(request.body)
 
 
 def _response_tree(response: Response) -> Tree:
-    """Return a response: event by event, or line by line, where it has them."""
+    """Return a response: event by event, or line by line, if it has any."""
     tree: Tree = {}
     if not response.is_lines:
         tree = {"status": response.status, "headers": header_map(response.headers)}
@@ -184,11 +199,13 @@ def _response_tree(response: Response) -> Tree:
         return tree | _body_tree(response.body)
     raws = [piece.raw for piece in response.pieces if piece.raw]
     if raws and response.is_lines:
-        tree["lines"] = [_line_tree(raw) for raw in raws]
+        tree["lines"] = list(map(_line_tree, raws))
     elif raws:
-        tree["events"] = [
-            _event_tree(raw, first=index == 0) for index, raw in enumerate(raws)
-        ]
+        first, *later = raws
+        events = [_event_tree(first, first=True)]
+        for raw in later:
+            events.append(_event_tree(raw, first=False))
+        tree["events"] = events
     return tree
 
 
@@ -202,7 +219,9 @@ def _body_tree(raw: bytes) -> Tree:
 
 
 def _line_tree(raw: bytes) -> Tree:
-    value = _json_that_round_trips(raw[:-1]) if raw.endswith(b"\n") else None
+    value = None
+    if raw.endswith(b"\n"):
+        value = _json_that_round_trips(raw[:-1])
     if value is None:
         return encode_opaque(raw)
     return {"data": value}
@@ -225,17 +244,19 @@ def _event_tree(raw: bytes, *, first: bool) -> Tree:
 
 
 def _json_that_round_trips(raw: bytes) -> Any:
-    """Return the value if it gives back the same bytes; None where it doesn't, and for null."""
+    """Return the value if it gives back the same bytes; None if it doesn't, and for null."""
     try:
         value = orjson.loads(raw)
         is_same = orjson.dumps(value) == raw
     except (ValueError, TypeError):
         return None
-    return value if is_same and not is_deep(value) else None
+    if not is_same or is_deep(value):
+        return None
+    return value
 
 
 def encode_opaque(raw: bytes) -> dict[str, str]:
-    """Return bytes as `text`, or as `base64` where they are not UTF-8."""
+    """Return bytes as `text`, or as `base64` if they are not UTF-8."""
     try:
         return {"text": raw.decode()}
     except UnicodeDecodeError:
@@ -255,44 +276,47 @@ def header_map(headers: Headers) -> HeaderMap:
 
 def _facts_trees(cassette: Cassette) -> list[Tree]:
     """Return the facts of the exchanges that have a number, by their numbers."""
-    recorders = {
-        recorder.id: number
-        for number, recorder in enumerate(cassette.recorders, start=1)
-    }
+    recorders: dict[str, int] = {}
+    for number, recorder in enumerate(cassette.recorders, start=1):
+        recorders[recorder.id] = number
     trees: list[Tree] = []
     for interaction in cassette.interactions:
         polls = {step.exchange: step.polls for step in interaction.steps}
         for exchange, place in interaction.placed:
             if exchange.number is None:
                 continue
-            head = {"number": exchange.number, **_recorder_members(exchange, recorders)}
+            tree: Tree = {"number": exchange.number}
+            _add_recorder(tree, exchange, recorders)
+            tree["interaction"] = interaction.number
+            tree["turn"] = place.turn
+            tree["answer"] = place.answer
+            tree["step"] = place.step
             poll_count = polls.get(exchange, 1)
-            where = {
-                "interaction": interaction.number,
-                "turn": place.turn,
-                "answer": place.answer,
-                "step": place.step,
-                "polls": None if poll_count == 1 else poll_count,
-            }
-            trees.append(_without_none(head | where | _exchange_facts(exchange)))
+            if poll_count != 1:
+                tree["polls"] = poll_count
+            trees.append(_without_none(tree | _exchange_facts(exchange)))
     return sorted(trees, key=lambda tree: tree["number"])
 
 
-def _recorder_members(exchange: RecordedExchange, recorders: Mapping[str, int]) -> Tree:
-    """Return which recorder has seen an exchange, and its number there, if they are not plain."""
+def _add_recorder(
+    tree: Tree, exchange: RecordedExchange, recorders: Mapping[str, int]
+) -> None:
+    """Add which recorder saw an exchange, and its number there, unless a reader assumes them."""
     recorded_by = exchange.recorded_by
     if recorded_by is None or not recorders:
-        return {}
+        return
     recorder = recorders.get(recorded_by.recorder, 1)
-    own_number = recorded_by.number
-    return {
-        "recorder": None if recorder == 1 else recorder,
-        "own_number": None if own_number == exchange.number else own_number,
-    }
+    if recorder != 1:
+        tree["recorder"] = recorder
+    if recorded_by.number != exchange.number:
+        tree["own_number"] = recorded_by.number
 
 
 def _exchange_facts(exchange: RecordedExchange) -> Tree:
     response = exchange.response
+    pieces = None
+    if response is not None and _says_more_than_its_end(response, exchange.ended_after):
+        pieces = _times_of(response, exchange.started_ms)
     return {
         "started_ms": round(exchange.started_ms),
         "duration_ms": round(exchange.ended_ms - exchange.started_ms),
@@ -301,22 +325,27 @@ def _exchange_facts(exchange: RecordedExchange) -> Tree:
         "request_state_sha256": exchange.issued_sha256,
         "echoed_state_sha256": exchange.echoed_sha256,
         "sha256": exchange_sha256(exchange.request, response),
-        "pieces": None if response is None else _times_of(exchange, response),
+        "pieces": pieces,
     }
 
 
-def _times_of(exchange: RecordedExchange, response: Response) -> list[Tree] | None:
-    """Return when each piece came; None if it is unknown, or says no more than the end."""
+def _says_more_than_its_end(response: Response, ended_after: int | None) -> bool:
+    """Tell whether it is known when the pieces of a response came, and not plain from its end."""
     pieces = response.pieces
+    if pieces and not any(piece.at_ms or piece.after for piece in pieces):
+        return False
+    if response.is_framed or len(pieces) > 1:
+        return True
     # A single piece that came before the end waits for less than the end does.
-    is_early = any(piece.after not in (0, exchange.ended_after) for piece in pieces)
-    is_known = not pieces or any(piece.at_ms or piece.after for piece in pieces)
-    says_more = response.is_framed or len(pieces) > 1 or is_early
-    if not is_known or not says_more:
-        return None
+    return any(piece.after not in (0, ended_after) for piece in pieces)
+
+
+def _times_of(response: Response, started_ms: float) -> list[Tree]:
+    """Return when each piece came, and its size if the body doesn't show the pieces."""
     times: list[Tree] = []
-    for piece in pieces:
-        time = {"at_ms": round(piece.at_ms - exchange.started_ms), "after": piece.after}
+    for piece in response.pieces:
+        at_ms = round(piece.at_ms - started_ms)
+        time = {"at_ms": at_ms, "after": piece.after}
         if not response.is_framed:
             time["size"] = len(piece.raw)
         times.append(time)

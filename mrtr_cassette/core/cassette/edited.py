@@ -14,6 +14,8 @@ from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.protocol.jsonrpc import messages_in
 from mrtr_cassette.core.wire.http import Piece, Response
 
+_FactsByPlace = dict[ExchangePlace, ExchangeFactsModel]
+
 
 def accept_edit(data: bytes, path: str) -> tuple[bytes, int]:
     """Return a cassette with the digests of its present content, and how many exchanges changed.
@@ -26,13 +28,13 @@ def accept_edit(data: bytes, path: str) -> tuple[bytes, int]:
     file = decode_cassette(data, path)
     digests = _digests_by_place(file, path)
     recorded = {place_of(facts): facts for facts in file.recording.exchanges}
-    unchanged: dict[ExchangePlace, ExchangeFactsModel] = {}
+    unchanged: _FactsByPlace = {}
+    changed: _FactsByPlace = {}
     for place, facts in recorded.items():
         if digests.get(place, "") == facts.sha256:
             unchanged[place] = facts
-    changed = {
-        place: facts for place, facts in recorded.items() if place not in unchanged
-    }
+        else:
+            changed[place] = facts
     kept = unchanged | _moved_facts(digests, unchanged, changed)
     accepted: list[ExchangeFactsModel] = []
     for place, facts in kept.items():
@@ -44,53 +46,65 @@ def accept_edit(data: bytes, path: str) -> tuple[bytes, int]:
 
 def _digests_by_place(file: CassetteModel, path: str) -> dict[ExchangePlace, str]:
     digests: dict[ExchangePlace, str] = {}
-    for interaction in cassette_of(file, path, ()).interactions:
-        for exchange, place in interaction.placed:
-            digest = exchange_sha256(exchange.request, exchange.response)
-            digests[ExchangePlace(interaction.number, *place)] = digest
+    cassette = cassette_of(file, path, ())
+    for interaction in cassette.interactions:
+        for exchange, turn_place in interaction.placed:
+            place = ExchangePlace(interaction.number, *turn_place)
+            digests[place] = exchange_sha256(exchange.request, exchange.response)
     return digests
 
 
 def _moved_facts(
     digests: Mapping[ExchangePlace, str],
-    unchanged: Mapping[ExchangePlace, ExchangeFactsModel],
-    changed: Mapping[ExchangePlace, ExchangeFactsModel],
-) -> dict[ExchangePlace, ExchangeFactsModel]:
+    unchanged: _FactsByPlace,
+    changed: _FactsByPlace,
+) -> _FactsByPlace:
     """Return the facts of exchanges that are not at their recorded place, or not as recorded."""
     left = dict(changed)
-    found: dict[ExchangePlace, ExchangeFactsModel] = {}
+    found: _FactsByPlace = {}
     place_by_digest = {facts.sha256: place for place, facts in changed.items()}
     for place, digest in digests.items():
         if place not in unchanged and digest in place_by_digest:
             found[place] = left.pop(place_by_digest.pop(digest))
     recorded_interaction: dict[int, int] = {}
-    for place, facts in [*unchanged.items(), *found.items()]:
+    for place, facts in (unchanged | found).items():
         recorded_interaction[place.interaction] = facts.interaction
     for place in digests:
+        if place in unchanged or place in found:
+            continue
         interaction = recorded_interaction.get(place.interaction, place.interaction)
         recorded_place = place._replace(interaction=interaction)
-        is_without_facts = place not in unchanged and place not in found
-        if is_without_facts and recorded_place in left:
+        if recorded_place in left:
             found[place] = left.pop(recorded_place)
     return found
 
 
 def with_recorded_times(exchange: RecordedExchange, response: Response) -> Response:
     """Return a response whose messages came when those of the exchange's response did."""
-    recorded = () if exchange.response is None else exchange.response.pieces
-    pieces = response.pieces
-    if not response.is_framed and len(pieces) != len(recorded):
+    recorded: tuple[Piece, ...] = ()
+    if exchange.response is not None:
+        recorded = exchange.response.pieces
+    if not response.is_framed and len(response.pieces) != len(recorded):
         return replace(response, pieces=(Piece(response.body, 0, 0),))
-    end = Piece(b"", exchange.ended_ms, exchange.ended_after or exchange.number or 0)
-    times: Sequence[Piece] = [piece for piece in recorded if piece.after] or [end]
-    all_known = len(times) == len(recorded)
-    if exchange.response is not None and all_known and len(recorded) != len(pieces):
-        times = _times_by_message(exchange.response, response)
+    times = _known_times(exchange, response)
     timed: list[Piece] = []
-    for index, piece in enumerate(pieces):
+    for index, piece in enumerate(response.pieces):
         time = times[min(index, len(times) - 1)]
         timed.append(time._replace(raw=piece.raw))
     return replace(response, pieces=tuple(timed))
+
+
+def _known_times(exchange: RecordedExchange, response: Response) -> Sequence[Piece]:
+    """Return pieces with the times for those of a response; further ones have the last time."""
+    end = Piece(b"", exchange.ended_ms, exchange.ended_after or exchange.number or 0)
+    recorded = exchange.response
+    if recorded is None:
+        return [end]
+    times = [piece for piece in recorded.pieces if piece.after] or [end]
+    all_known = len(times) == len(recorded.pieces)
+    if all_known and len(times) != len(response.pieces):
+        return _times_by_message(recorded, response)
+    return times
 
 
 def _times_by_message(recorded: Response, response: Response) -> Sequence[Piece]:
@@ -100,9 +114,10 @@ def _times_by_message(recorded: Response, response: Response) -> Sequence[Piece]
     """
     came = [recorded.pieces[located.piece] for located in messages_in(recorded)]
     came.append(recorded.pieces[-1])
+    last = len(came) - 1
     ends = [located.piece for located in messages_in(response)]
     times: list[Piece] = []
     for index in range(len(response.pieces)):
         message = bisect_left(ends, index)
-        times.append(came[min(message, len(came) - 1)])
+        times.append(came[min(message, last)])
     return times

@@ -56,8 +56,10 @@ def is_received(secret: Ref) -> bool:
 
 
 def kind_alone(ref: Ref) -> bytes | None:
-    """Return a name or a placeholder without what tells it from others of its kind."""
-    return None if ref.kind in (HASH, ANSWER) else ref.kind.encode()
+    """Return a name or a placeholder without its number or token; None for a hash."""
+    if ref.kind in (HASH, ANSWER):
+        return None
+    return ref.kind.encode()
 
 
 class MatchedRequest(NamedTuple):
@@ -96,7 +98,7 @@ class Numbers(NamedTuple):
         lookup: the same for all exchanges of one lookup key.
         path: the same for all equal calls that were answered alike, whichever known states they
             carried.
-        occurrence: how many exchanges of its lookup key its session had, up to and with it.
+        occurrence: how many exchanges of its lookup key its session had, itself included.
     """
 
     lookup: int
@@ -126,14 +128,14 @@ class ReplayEntry:
         asker: its message, as far as responses repeat it.
         session: the session in which it was sent, or which its response opens.
         issued_sha256: hash of the request state that its ask issues on replay, or None.
-        question: what its ask is known by: the hash of the state that it issues, or what it asks;
-            equal ones of a call stand for each other.
+        question: identifies its ask: the hash of the state that it issues, or what it asks; equal
+            ones of a call are interchangeable.
         parent: the exchange whose ask it answers; None for a first request and an orphan.
         answered_question: the pushed request that it answers, if it was posted.
         created_by: the call that created the task of which it is a step; None for anything else.
         state: the state of the task that it polled.
         resumed: the exchange that began the stream that it goes on with, or None.
-        is_listening: its response is a stream that tells what other requests caused.
+        is_listening: its response is a stream with messages that other requests caused.
         is_pong: it answers a ping.
     """
 
@@ -155,7 +157,7 @@ class ReplayEntry:
 
     @property
     def kind(self) -> Kind | None:
-        """The kind of its message; None where its request is none."""
+        """The kind of its message; None if its request is no message."""
         return None if self.asker is None else self.asker.kind
 
     @property
@@ -189,7 +191,9 @@ class ReplayEntry:
         if self.answered_question is None:
             return None
         pending = self.answered_question.pending
-        return pending if pending.kind is Kind.REQUEST else None
+        if pending.kind is not Kind.REQUEST:
+            return None
+        return pending
 
     @property
     def proves_its_ask(self) -> bool:
@@ -202,7 +206,9 @@ class ReplayEntry:
         if self.state is not None:
             return self.state.input_requests
         ask = self.exchange.ask
-        return {} if ask is None else ask.input_requests
+        if ask is None:
+            return {}
+        return ask.input_requests
 
     @property
     def asks(self) -> bool:
@@ -229,8 +235,16 @@ class ReplayEntry:
     @property
     def arrival(self) -> tuple[float, int, int]:
         """Orders exchanges as their requests arrived, or as the file has them."""
-        number = self.exchange.number
-        return float("inf") if number is None else number, self.interaction, self.turn
+        return _arrival_of(self.exchange, self.place)
+
+
+def _arrival_of(
+    exchange: RecordedExchange, place: EntryPlace
+) -> tuple[float, int, int]:
+    number: float | None = exchange.number
+    if number is None:
+        number = float("inf")
+    return number, place.interaction, place.turn
 
 
 def is_about_a_copy(exchange: RecordedExchange) -> bool:
@@ -264,60 +278,72 @@ class MadeWrite(NamedTuple):
     @property
     def told(self) -> str:
         """The write in words: the call, and how its user answered."""
-        answers: list[str] = []
+        words: list[str] = []
         step = self.entry
         while step is not None:
-            answer = step.matched.lookup.answers
-            if answer is not None:
-                answers.insert(0, answer)
+            answers = step.matched.lookup.answers
+            if answers is not None:
+                words.append(answers)
             step = step.parent
-        call = "" if self.key is None else f"{self.key} {self.key.arguments}"
-        return " answered ".join([call, *answers])
+        call = ""
+        if self.key is not None:
+            call = f"{self.key} {self.key.arguments}"
+        words.append(call)
+        return " answered ".join(reversed(words))
 
     @property
     def told_by_number(self) -> str:
         """The same with the number of its interaction."""
-        return (
-            self.told_plainly
-            if self.entry is None
-            else f"#{self.entry.interaction} {self.told}"
-        )
+        if self.entry is None:
+            return self.told_plainly
+        return f"#{self.entry.interaction} {self.told}"
 
     @property
     def told_plainly(self) -> str:
         """The same, and whether nothing is recorded of it."""
-        return f"unrecorded {self.told}" if self.entry is None else self.told
+        if self.entry is None:
+            return f"unrecorded {self.told}"
+        return self.told
 
 
 def answer_digest(entry: ReplayEntry, steps: Iterable[ReplayEntry]) -> bytes:
     """Return the digest of the response to a request, without names and the caller's values.
 
-    Of a call that created a task it is what was answered, and the last state.
+    For a call that created a task, the digest covers what was answered, and the last state.
     """
-    exchange = entry.exchange
-    response = exchange.response
-    message = exchange.rpc_response
-    task = exchange.created_task
-    if task is not None:
-        texts = []
-        for step in steps:
-            if step.state is None:
-                texts.append(str(step.matched.lookup.answers))
-            else:
-                task = step.state
-        text = "\n".join([*texts, task.digest])
-    elif message is not None:
-        text = canonical([message.tree.get("result"), message.tree.get("error")])
-    elif response is not None:
-        text = f"{response.status} {response.body.decode('latin-1')}"
-    else:
-        text = ""
-    state = None if exchange.ask is None else exchange.ask.request_state
-    if state is not None:
-        spelled = canonical(state)
-        text = text.replace(spelled[1:-1] if is_searched(state) else spelled, "")
+    text = _answer_text(entry.exchange, steps)
+    ask = entry.exchange.ask
+    if ask is not None and ask.request_state is not None:
+        issued = canonical(ask.request_state)
+        if is_searched(ask.request_state):
+            issued = issued[1:-1]
+        text = text.replace(issued, "")
     text = with_refs(text, kind_alone)
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _answer_text(exchange: RecordedExchange, steps: Iterable[ReplayEntry]) -> str:
+    task = exchange.created_task
+    if task is not None:
+        return _task_text(task, steps)
+    message = exchange.rpc_response
+    if message is not None:
+        return canonical([message.tree.get("result"), message.tree.get("error")])
+    response = exchange.response
+    if response is not None:
+        return f"{response.status} {response.body.decode('latin-1')}"
+    return ""
+
+
+def _task_text(task: TaskState, steps: Iterable[ReplayEntry]) -> str:
+    lines: list[str] = []
+    for step in steps:
+        if step.state is None:
+            lines.append(str(step.matched.lookup.answers))
+        else:
+            task = step.state
+    lines.append(task.digest)
+    return "\n".join(lines)
 
 
 # Reading a cassette
@@ -360,9 +386,8 @@ def entries_of(cassette: Cassette, read: ReadRequest) -> Entries:
         by_arrival.append(entry)
         if entry.created_by is not None:
             steps.setdefault(entry.created_by, []).append(entry)
-        if entry.parent is not None and entry.matched.request.header(
-            ANSWERED_BY_HEADER
-        ):
+        is_by_proxy = bool(entry.matched.request.header(ANSWERED_BY_HEADER))
+        if entry.parent is not None and is_by_proxy:
             answered_by_proxy[entry.parent] = entry
     by_arrival.sort(key=lambda entry: entry.arrival)
     return Entries(by_interaction, by_arrival, steps, answered_by_proxy)
@@ -396,9 +421,7 @@ def _drafts_of(cassette: Cassette) -> list[_Draft]:
         drafted += _steps_of(interaction)
         for draft in drafted:
             draft.index = index
-            number = draft.exchange.number
-            arrived = float("inf") if number is None else number
-            draft.due = (arrived, draft.place.interaction, draft.place.turn)
+            draft.due = _arrival_of(draft.exchange, draft.place)
             for before in (draft.parent, draft.pending, draft.created_by):
                 if before is not None:
                     draft.due = max(draft.due, due[before])
@@ -442,13 +465,13 @@ def _steps_of(interaction: RecordedInteraction) -> Iterator[_Draft]:
             asking[turn.asked] = number
             for answered in turn.answered:
                 answering[answered] = (number, turn.asked)
-    for at, step in enumerate(interaction.steps):
+    for index, step in enumerate(interaction.steps):
         parent = None
         number = 0
-        if at in answering:
-            number, asked = answering[at]
+        if index in answering:
+            number, asked = answering[index]
             parent = interaction.steps[asked].exchange
-        place = EntryPlace(interaction.number, number, asking.get(at, 0))
+        place = EntryPlace(interaction.number, number, asking.get(index, 0))
         created_by = interaction.exchanges[-1]
         draft = _Draft(step.exchange, 0, place, parent, created_by=created_by)
         draft.state = step.state
@@ -458,8 +481,8 @@ def _steps_of(interaction: RecordedInteraction) -> Iterator[_Draft]:
 class _EntryWriter:
     """Writes entries of exchanges as these arrived, and numbers those that are alike.
 
-    Equal answers to what was asked during other calls are numbered apart. What resumes a stream has
-    the number of that stream in the place of a key, as each session has other ids of events.
+    Equal answers to what was asked during other calls are numbered apart. A request that resumes a
+    stream is numbered by that stream instead of its key, as each session has other ids of events.
     """
 
     def __init__(self, read: ReadRequest, pings: PingIds) -> None:
@@ -477,12 +500,11 @@ class _EntryWriter:
         call, matched = self._read(exchange.request)
         if is_about_a_copy(exchange):
             # An older cassette doesn't have the condition.
-            matched = matched._replace(
-                traits=matched.traits._replace(is_conditional=True)
-            )
+            traits = matched.traits._replace(is_conditional=True)
+            matched = matched._replace(traits=traits)
         asker = _asker_of(call.message)
         session = session_of(exchange.request) or opened_session(exchange.response)
-        parent = None if draft.parent is None else self.written[draft.parent]
+        parent = self._entry_of(draft.parent)
         answered = self._answered(draft)
         resumed = self._streams.resumed_by(exchange)
         issued, question = _asked_by(exchange, matched)
@@ -497,9 +519,7 @@ class _EntryWriter:
             question=question,
             parent=parent,
             answered_question=answered,
-            created_by=None
-            if draft.created_by is None
-            else self.written[draft.created_by],
+            created_by=self._entry_of(draft.created_by),
             state=draft.state,
             resumed=resumed,
             is_listening=_is_listening(call, exchange, resumed),
@@ -508,10 +528,16 @@ class _EntryWriter:
         self.written[exchange] = entry
         self._streams.add(exchange, entry)
 
-    def _answered(self, draft: _Draft) -> AnsweredQuestion | None:
-        if draft.pending is None or draft.question is None:
+    def _entry_of(self, exchange: RecordedExchange | None) -> ReplayEntry | None:
+        if exchange is None:
             return None
-        return AnsweredQuestion(self.written[draft.pending], draft.question)
+        return self.written[exchange]
+
+    def _answered(self, draft: _Draft) -> AnsweredQuestion | None:
+        pending = self._entry_of(draft.pending)
+        if pending is None or draft.question is None:
+            return None
+        return AnsweredQuestion(pending, draft.question)
 
     def _is_pong(
         self, session: str, answer: Message | None, answered: AnsweredQuestion | None
@@ -602,9 +628,12 @@ class OpenedSessions:
     """
 
     def __init__(self, entries: Sequence[ReplayEntry]) -> None:
-        self._ids = {issued_session(entry.exchange) for entry in entries} - {NO_SESSION}
+        self._ids = {issued_session(entry.exchange) for entry in entries}
+        self._ids.discard(NO_SESSION)
         self._paths: set[str] = set()
-        for entry in entries if self._ids else ():
+        if not self._ids:
+            return
+        for entry in entries:
             if entry.kind is not None and entry.matched.traits.session != NO_SESSION:
                 self._paths.add(_path(entry.key.endpoint))
 
@@ -612,7 +641,9 @@ class OpenedSessions:
         """Return the standing of a request that names a session as the recording names it."""
         if session == NO_SESSION:
             return Standing.NONE
-        return Standing.OPENED if session in self._ids else Standing.UNKNOWN
+        if session in self._ids:
+            return Standing.OPENED
+        return Standing.UNKNOWN
 
     def is_outside(self, session: str, endpoint: str) -> bool:
         """Tell whether a request lacks an open session where the server wants one."""
@@ -623,7 +654,7 @@ class OpenedSessions:
     def keep(
         self, entries: Sequence[ReplayEntry], session: str
     ) -> Sequence[ReplayEntry]:
-        """Keep those of some equal requests that a request gets which names a session.
+        """Keep those of some equal requests that answer a request which names a session.
 
         What the server said without a session it may say in one too, unless it refused.
         """
@@ -638,7 +669,9 @@ class OpenedSessions:
                 alike.append(entry)
             if named == NO_SESSION and not entry.is_refused:
                 outside.append(entry)
-        return outside if standing is Standing.OPENED and not alike else alike
+        if standing is Standing.OPENED and not alike:
+            return outside
+        return alike
 
 
 def _path(endpoint: str) -> str:

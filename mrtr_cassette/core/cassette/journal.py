@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import chain
 from sys import intern
 from typing import Any, Final, Literal, NamedTuple
 from zlib import crc32
@@ -33,7 +33,7 @@ _FACTS: Final = (
     "issued_sha256",
     "echoed_sha256",
 )
-"""The members of a line that are those of an exchange."""
+"""The members of a line that are attributes of an exchange."""
 
 Existing = Literal["keep", "replace", "append"]
 """Whether publishing keeps, replaces or extends a cassette that exists."""
@@ -55,26 +55,30 @@ class JournalHeader:
     recorder: str | None = None
     wall_ms: float | None = None
     ignored: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Patterns of calls with pointers that don't count where a cassette is recorded over."""
+    """Patterns of calls, and pointers into them that don't count when a cassette is replaced."""
 
 
 def encode_header(header: JournalHeader) -> bytes:
     """Return the first line of a journal."""
-    return with_checksum(orjson.dumps({"journal": JOURNAL_VERSION, **asdict(header)}))
+    tree = {"journal": JOURNAL_VERSION, **asdict(header)}
+    return with_checksum(orjson.dumps(tree))
 
 
 def decode_header(line: bytes, path: str) -> JournalHeader:
     """Read the first line of a journal, with or without its end.
 
     Raises:
-        CassetteError: it is none, of another version, or damaged.
+        CassetteError: it is the line of something else, of another version, or damaged.
     """
-    line, body = _parts(line)
+    line = _with_end(line)
+    body = _json_of(line)
     try:
         tree = orjson.loads(body)
     except orjson.JSONDecodeError:
         tree = None
-    version = tree.pop("journal", None) if isinstance(tree, dict) else None
+    version = None
+    if isinstance(tree, dict):
+        version = tree.pop("journal", None)
     if type(version) is not int:
         raise CassetteError(path, "its first line is not that of a journal")
     # A version that is not known may have checksums of another kind.
@@ -88,18 +92,24 @@ def decode_header(line: bytes, path: str) -> JournalHeader:
         raise CassetteError(
             path, "its first line is damaged: the checksum is not that of the line"
         )
+    return _header_of(tree)
+
+
+def _header_of(tree: dict[str, Any]) -> JournalHeader:
+    """Return a header from its members, whose arrays become tuples."""
     rules = tree.pop("redaction")
-    redaction = rules and RedactionRules(
-        **{name: tuple(texts) for name, texts in rules.items()}
-    )
-    ignored = [
-        (pattern, tuple(pointers)) for pattern, pointers in tree.pop("ignored", ())
-    ]
+    redaction = None
+    if rules:
+        members = {name: tuple(texts) for name, texts in rules.items()}
+        redaction = RedactionRules(**members)
+    ignored: list[tuple[str, tuple[str, ...]]] = []
+    for pattern, pointers in tree.pop("ignored", ()):
+        ignored.append((pattern, tuple(pointers)))
     return JournalHeader(**tree, redaction=redaction, ignored=tuple(ignored))
 
 
 class Continuation(NamedTuple):
-    """The pieces of a response since the last line about it, and its present end."""
+    """The pieces of a response that came since the last line about it, and its present end."""
 
     number: int
     pieces: tuple[Piece, ...]
@@ -110,29 +120,44 @@ class Continuation(NamedTuple):
 
 def encode_line(exchange: RecordedExchange, *, continues: bool = False) -> bytes:
     """Return one exchange as a line; if it continues, only what no earlier line has."""
-    request, response = exchange.request, exchange.response
-    pieces = () if response is None else response.pieces
-    encoded = [[encode_opaque(raw), at_ms, after] for raw, at_ms, after in pieces]
-    if continues and response is not None:
-        tree: dict[str, Any] = {
-            "continues": exchange.number,
-            "ended_ms": exchange.ended_ms,
-            "ended_after": exchange.ended_after,
-            "end": response.end.value,
-            "pieces": encoded,
-        }
+    if continues and exchange.response is not None:
+        tree = _tree_of_continuation(exchange, exchange.response)
     else:
-        body = encode_opaque(request.body)
-        tree = {name: getattr(exchange, name) for name in _FACTS}
-        tree["follows"] = exchange.follows
-        tree["request"] = [request.method, request.target, request.headers, body]
-        tree["response"] = None
-        if exchange.digests:
-            tree["digests"] = dict(exchange.digests)
-        if response is not None:
-            head = (response.status, response.headers, response.end.value)
-            tree["response"] = [*head, encoded]
+        tree = _tree_of_exchange(exchange)
     return with_checksum(orjson.dumps(tree))
+
+
+def _tree_of_continuation(
+    exchange: RecordedExchange, response: Response
+) -> dict[str, Any]:
+    return {
+        "continues": exchange.number,
+        "ended_ms": exchange.ended_ms,
+        "ended_after": exchange.ended_after,
+        "end": response.end.value,
+        "pieces": _piece_trees(response.pieces),
+    }
+
+
+def _tree_of_exchange(exchange: RecordedExchange) -> dict[str, Any]:
+    request = exchange.request
+    response = exchange.response
+    body = encode_opaque(request.body)
+    tree: dict[str, Any] = {name: getattr(exchange, name) for name in _FACTS}
+    tree["follows"] = exchange.follows
+    tree["request"] = [request.method, request.target, request.headers, body]
+    tree["response"] = None
+    if exchange.digests:
+        tree["digests"] = dict(exchange.digests)
+    if response is not None:
+        pieces = _piece_trees(response.pieces)
+        end = response.end.value
+        tree["response"] = [response.status, response.headers, end, pieces]
+    return tree
+
+
+def _piece_trees(pieces: Iterable[Piece]) -> list[Any]:
+    return [[encode_opaque(raw), at_ms, after] for raw, at_ms, after in pieces]
 
 
 def decode_line(
@@ -143,35 +168,50 @@ def decode_line(
     Raises:
         ValueError: it is torn, damaged, or something else.
     """
-    line, body = _parts(line)
+    line = _with_end(line)
+    body = _json_of(line)
     if with_checksum(body) != line:
         raise ValueError("the checksum is not that of the line")
     try:
         tree = orjson.loads(body)
         if "continues" in tree:
-            facts = tree["ended_ms"], tree["ended_after"]
-            return Continuation(
-                tree["continues"], _pieces(tree["pieces"]), End(tree["end"]), *facts
-            )
-        method, target, headers, raw = tree["request"]
-        response = None
-        if tree["response"] is not None:
-            status, its_headers, end, pieces = tree["response"]
-            response = Response(
-                status, _headers(its_headers), _pieces(pieces), End(end)
-            )
-        return RecordedExchange(
-            **{name: tree[name] for name in _FACTS},
-            request=Request(method, target, _headers(headers), _raw(raw)),
-            response=response,
-            recorded_by=None
-            if recorder is None
-            else RecordedBy(recorder, tree["number"]),
-            follows=tuple(tree.get("follows", ())),
-            digests=tuple(tree.get("digests", {}).items()),
-        )
+            return _continuation_of(tree)
+        return _exchange_of(tree, recorder)
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"no exchange: {error}") from None
+
+
+def _continuation_of(tree: Mapping[str, Any]) -> Continuation:
+    return Continuation(
+        number=tree["continues"],
+        pieces=_pieces(tree["pieces"]),
+        end=End(tree["end"]),
+        ended_ms=tree["ended_ms"],
+        ended_after=tree["ended_after"],
+    )
+
+
+def _exchange_of(tree: Mapping[str, Any], recorder: str | None) -> RecordedExchange:
+    method, target, headers, body = tree["request"]
+    response = None
+    if tree["response"] is not None:
+        response = _response_of(*tree["response"])
+    recorded_by = None
+    if recorder is not None:
+        recorded_by = RecordedBy(recorder, tree["number"])
+    facts = {name: tree[name] for name in _FACTS}
+    return RecordedExchange(
+        **facts,
+        request=Request(method, target, _headers(headers), _raw(body)),
+        response=response,
+        recorded_by=recorded_by,
+        follows=tuple(tree.get("follows", ())),
+        digests=tuple(tree.get("digests", {}).items()),
+    )
+
+
+def _response_of(status: int, headers: Any, end: str, pieces: Any) -> Response:
+    return Response(status, _headers(headers), _pieces(pieces), End(end))
 
 
 class JournalContent(NamedTuple):
@@ -190,39 +230,49 @@ def decode_journal(data: bytes, path: str) -> JournalContent:
     """
     first, *lines = data.split(b"\n")
     header = decode_header(first, path)
-    found: dict[int, tuple[RecordedExchange, list[Continuation]]] = {}
-    problems = []
-    for at, line in enumerate(lines, start=2):
+    begun: dict[int, RecordedExchange] = {}
+    continuations: dict[int, list[Continuation]] = {}
+    lost: list[str] = []
+    for line_number, line in enumerate(lines, start=2):
         try:
             decoded = decode_line(line, header.recorder)
         except ValueError:
             if line:
-                problems.append(f"line {at} is not whole ({len(line):,} bytes)")
+                size = f"{len(line):,} bytes"
+                lost.append(f"line {line_number} is not whole ({size}); it is left out")
             continue
         if isinstance(decoded, RecordedExchange):
-            found[decoded.number or 0] = decoded, []
-        elif decoded.number in found:
-            found[decoded.number][1].append(decoded)
+            number = decoded.number or 0
+            begun[number] = decoded
+            continuations[number] = []
+        elif decoded.number in begun:
+            continuations[decoded.number].append(decoded)
         else:
-            problems.append(f"line {at} continues a response whose beginning is lost")
-    exchanges = {}
-    for number, (exchange, further) in found.items():
-        exchanges[number], response = exchange, exchange.response
-        if further and response is not None:
-            pieces = (
-                *response.pieces,
-                *chain.from_iterable(each.pieces for each in further),
-            )
-            exchanges[number] = replace(
-                exchange,
-                response=replace(response, pieces=pieces, end=further[-1].end),
-                ended_ms=further[-1].ended_ms,
-                ended_after=further[-1].ended_after,
-            )
-    return JournalContent(
-        header,
-        exchanges,
-        "; ".join([f"{each}; it is left out" for each in problems]) or None,
+            problem = "continues a response whose beginning is lost; it is left out"
+            lost.append(f"line {line_number} {problem}")
+    exchanges: dict[int, RecordedExchange] = {}
+    for number, exchange in begun.items():
+        exchanges[number] = _continued(exchange, continuations[number])
+    return JournalContent(header, exchanges, "; ".join(lost) or None)
+
+
+def _continued(
+    exchange: RecordedExchange, continuations: Sequence[Continuation]
+) -> RecordedExchange:
+    """Return an exchange as the last line about it leaves it."""
+    response = exchange.response
+    if not continuations or response is None:
+        return exchange
+    pieces = [*response.pieces]
+    for continuation in continuations:
+        pieces += continuation.pieces
+    last = continuations[-1]
+    whole = replace(response, pieces=tuple(pieces), end=last.end)
+    return replace(
+        exchange,
+        response=whole,
+        ended_ms=last.ended_ms,
+        ended_after=last.ended_after,
     )
 
 
@@ -231,19 +281,28 @@ def with_checksum(body: bytes) -> bytes:
     return b"%b %08x\n" % (body, crc32(body))
 
 
-def _parts(line: bytes) -> tuple[bytes, bytes]:
-    line = line if line.endswith(b"\n") else line + b"\n"
-    return line, line[:-CHECKSUM_LENGTH]
+def _with_end(line: bytes) -> bytes:
+    return line if line.endswith(b"\n") else line + b"\n"
+
+
+def _json_of(line: bytes) -> bytes:
+    return line[:-CHECKSUM_LENGTH]
 
 
 def _headers(pairs: Any) -> Headers:
     # Most exchanges have the same ones.
-    return tuple([(intern(name), intern(value)) for name, value in pairs])
+    headers = [(intern(name), intern(value)) for name, value in pairs]
+    return tuple(headers)
 
 
 def _pieces(trees: Any) -> tuple[Piece, ...]:
-    return tuple([Piece(_raw(raw), at_ms, after) for raw, at_ms, after in trees])
+    pieces: list[Piece] = []
+    for raw, at_ms, after in trees:
+        pieces.append(Piece(_raw(raw), at_ms, after))
+    return tuple(pieces)
 
 
 def _raw(tree: dict[str, str]) -> bytes:
-    return tree["text"].encode() if "text" in tree else base64.b64decode(tree["base64"])
+    if "text" in tree:
+        return tree["text"].encode()
+    return base64.b64decode(tree["base64"])

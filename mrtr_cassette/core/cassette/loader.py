@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate, pairwise
 from sys import intern
 from typing import Any, NamedTuple
 
@@ -17,6 +16,8 @@ from mrtr_cassette.core.cassette.model import (
     HeaderMap,
     HttpModel,
     InteractionModel,
+    PieceFactsModel,
+    PostedAnswerModel,
     PushedEventModel,
     PushedTurnModel,
     RequestModel,
@@ -86,11 +87,14 @@ def cassette_of(
         CassetteError: turns or branches contradict each other, or an exchange is not as recorded.
     """
     loader = _Loader(file, path, facts)
+    redaction = None
+    if file.redaction is not None:
+        redaction = file.redaction.rules()
     return Cassette(
         path=path,
         upstream=file.upstream,
         request_state=file.request_state,
-        redaction=None if file.redaction is None else file.redaction.rules(),
+        redaction=redaction,
         seals_answers=file.answers is not None,
         recorded_at=file.recording.recorded_at,
         tool=file.recording.tool,
@@ -107,10 +111,8 @@ class _Loader:
         self, file: CassetteModel, path: str, facts: Iterable[ExchangeFactsModel]
     ) -> None:
         recorders: list[RecorderFacts] = []
-        for recorder in file.recording.recorders or ():
-            recorders.append(
-                RecorderFacts(recorder.id, recorder.wall_ms, recorder.offset_ms)
-            )
+        for model in file.recording.recorders or ():
+            recorders.append(RecorderFacts(model.id, model.wall_ms, model.offset_ms))
         self.recorders = tuple(recorders)
         self._models = file.interactions
         self._path = path
@@ -156,24 +158,21 @@ class _Loader:
     def _shared(self, number: int, branch: Branch) -> tuple[RecordedExchange, ...]:
         """Return the exchanges that a branch shares, which must be equal in the file."""
         model = self._models[number - 1]
-        turn_number = branch.turn
-        turns = model.elicitation_turns[:turn_number]
-        parting = turns[-1] if len(turns) == turn_number else None
-        is_answered = (
-            isinstance(parting, ResultTurnModel) and parting.answer is not None
-        )
+        turns = model.elicitation_turns[: branch.turn]
+        is_answered = False
+        if len(turns) == branch.turn:
+            parting = turns[-1]
+            is_result = isinstance(parting, ResultTurnModel)
+            is_answered = is_result and parting.answer is not None
         if branch.of >= number or not is_answered:
             raise ValueError(
                 "it branches at no answered result of an earlier interaction"
             )
-        if _up_to_ask(model, turn_number) != _up_to_ask(
-            self._models[branch.of - 1], turn_number
-        ):
-            same_as = (
-                f"not the same as interaction {branch.of}, of which it is a branch"
-            )
+        origin = self._models[branch.of - 1]
+        if _up_to_ask(model, branch.turn) != _up_to_ask(origin, branch.turn):
             raise ValueError(
-                f"up to the ask of turn {turn_number} it is {same_as}; edit both"
+                f"up to the ask of turn {branch.turn} it is not the same as interaction "
+                f"{branch.of}, of which it is a branch; edit both"
             )
         count = sum(isinstance(turn, ResultTurnModel) for turn in turns)
         return self._loaded[branch.of - 1].exchanges[:count]
@@ -188,17 +187,20 @@ class _Loader:
         for turn_number, turn in enumerate(model.elicitation_turns, start=1):
             if len(responses) == len(requests):
                 raise ValueError(f"turn {turn_number} follows a turn without `answer`")
-            if isinstance(turn, ResultTurnModel):
-                responses.append(turn.ask)
-                if turn.answer is not None:
-                    requests.append((ExchangePlace(number, turn_number), turn.answer))
+            if not isinstance(turn, ResultTurnModel):
+                continue
+            responses.append(turn.ask)
+            if turn.answer is not None:
+                place = ExchangePlace(number, turn_number)
+                requests.append((place, turn.answer))
         if len(responses) < len(requests):
             responses.append(model.response)
         elif model.response is not None:
             raise ValueError("`response` follows a turn without `answer`")
-        pairs = list(zip(requests, responses, strict=True))
-        for (place, request), response in pairs[begin:]:
-            yield self._exchange(place, request, model.request.http, response)
+        http = model.request.http
+        for position in range(begin, len(requests)):
+            place, request = requests[position]
+            yield self._exchange(place, request, http, responses[position])
 
     def _steps(self, number: int, model: InteractionModel) -> Sequence[TaskStep]:
         """Return the steps of a task, and make sure that the turns are those of the steps."""
@@ -232,26 +234,30 @@ class _Loader:
                 shared = self._loaded[branch.of - 1].pushed_turns
                 turns.append(shared[len(turns)])
             else:
-                turns.append(
-                    self._pushed(turn, ExchangePlace(number, turn_number), position)
-                )
-        self._loaded[number - 1] = replace(interaction, pushed_turns=tuple(turns))
+                place = ExchangePlace(number, turn_number)
+                turns.append(self._pushed(turn, place, position))
+        with_turns = replace(interaction, pushed_turns=tuple(turns))
+        self._loaded[number - 1] = with_turns
 
     def _pushed(
         self, turn: PushedTurnModel, place: ExchangePlace, position: int
     ) -> PushedTurn:
-        responses = turn.answer.responses if turn.answer else []
+        posted: list[PostedAnswerModel] = []
+        if turn.answer is not None:
+            posted = turn.answer.responses
         keys = [event.key for event in turn.ask.events]
-        answered_keys = [response.key for response in responses]
+        answered_keys = [response.key for response in posted]
         known_keys = set(answered_keys) & set(keys)
-        if len(set(keys)) < len(keys) or len(known_keys) < len(answered_keys):
+        are_asked_once = len(set(keys)) == len(keys)
+        are_answered_once = len(known_keys) == len(answered_keys)
+        if not are_asked_once or not are_answered_once:
             raise ValueError(
                 f"keys of turn {place.turn} come twice, or in its answers only"
             )
         pending = self._loaded[place.interaction - 1].exchanges[position]
         asked = [self._pushed_request(event, pending) for event in turn.ask.events]
         answers: list[PostedAnswer] = []
-        for index, response in enumerate(responses):
+        for index, response in enumerate(posted):
             exchange = self._exchange_of(place._replace(answer=index), response)
             answers.append(PostedAnswer(response.key, exchange))
         return PushedTurn(position, tuple(asked), tuple(answers))
@@ -260,18 +266,18 @@ class _Loader:
         self, event: PushedEventModel, pending: RecordedExchange
     ) -> PushedRequest:
         """Return a pushed request, in the response to the pending call or to an interaction's."""
-        holder: RecordedExchange | None = pending
+        error = ValueError(f"{event.key} is no request of the server's")
+        holder = pending
         if event.interaction is not None:
-            is_there = 0 < event.interaction <= len(self._loaded)
-            holder = (
-                self._loaded[event.interaction - 1].exchanges[-1] if is_there else None
-            )
-        response = None if holder is None else holder.response
-        message = None
-        if response is not None and event.event < len(response.pieces):
-            message = completed_by(response, event.event)
-        if holder is None or message is None or message.kind is not Kind.REQUEST:
-            raise ValueError(f"{event.key} is no request of the server's")
+            if event.interaction > len(self._loaded):
+                raise error
+            holder = self._loaded[event.interaction - 1].exchanges[-1]
+        response = holder.response
+        if response is None or event.event >= len(response.pieces):
+            raise error
+        message = completed_by(response, event.event)
+        if message is None or message.kind is not Kind.REQUEST:
+            raise error
         return PushedRequest(event.key, holder, event.event, event.interaction)
 
     def _exchange_of(
@@ -288,7 +294,9 @@ class _Loader:
     ) -> RecordedExchange:
         request = self._request(asked, http)
         facts = self._facts.pop(place, None)
-        response = None if answered is None else self._response(answered, facts)
+        response = None
+        if answered is not None:
+            response = self._response(answered, facts)
         if facts is None:
             return RecordedExchange(None, request, response, 0, 0)
         digest = exchange_sha256(request, response)
@@ -309,36 +317,40 @@ class _Loader:
         )
 
     def _recorded_by(self, facts: ExchangeFactsModel) -> RecordedBy | None:
-        recorder = facts.recorder or 1
-        if recorder > len(self.recorders):
+        place = facts.recorder or 1
+        if place > len(self.recorders):
             return None
-        return RecordedBy(
-            self.recorders[recorder - 1].id, facts.own_number or facts.number
-        )
+        recorder = self.recorders[place - 1]
+        return RecordedBy(recorder.id, facts.own_number or facts.number)
 
     def _changed(self, facts: ExchangeFactsModel, reason: str) -> CassetteError:
         """Return the error for an exchange that is not as it was recorded."""
-        turn = f", turn {facts.turn}" if facts.turn else ""
+        where = f"interaction {facts.interaction}"
+        if facts.turn:
+            where += f", turn {facts.turn}"
+        command = shell_command("accept_edit", path=self._path)
         return CassetteError(
             self._path,
-            f"interaction {facts.interaction}{turn}: {reason}",
+            f"{where}: {reason}",
             hint="restore the file, or if you edited it on purpose, accept the edit with: "
-            + shell_command("accept_edit", path=self._path),
+            f"{command}",
         )
 
     def _request(
         self, model: RequestModel | AnswerModel, http: HttpModel | None
     ) -> Request:
         body = b"".join(model.raws)
-        headers = None if http is None else http.headers
+        headers = None
         if isinstance(model, AnswerModel):
             headers = model.headers
+        elif http is not None:
+            headers = http.headers
         self._check_http(headers)
         if http is None or headers is None:
             return line_request(body, model.session or "")
-        return Request(
-            intern(http.method), intern(http.path), _headers_of(headers), body
-        )
+        method = intern(http.method)
+        target = intern(http.path)
+        return Request(method, target, _headers_of(headers), body)
 
     def _response(
         self, model: ResponseModel, facts: ExchangeFactsModel | None
@@ -346,8 +358,9 @@ class _Loader:
         self._check_http(model.status, model.headers)
         end = End.COMPLETE if model.end is None else End(model.end)
         status = NO_STATUS if model.status is None else model.status
-        pieces = tuple(_pieces_of(model, facts))
-        return Response(status, _headers_of(model.headers or {}), pieces, end)
+        headers = _headers_of(model.headers or {})
+        pieces = _pieces_of(model, facts)
+        return Response(status, headers, tuple(pieces), end)
 
     def _check_http(self, *members: Any) -> None:
         """Make sure that the members of HTTP are there, or over pipes that none of them is."""
@@ -372,20 +385,28 @@ def _up_to_ask(model: InteractionModel, turn_number: int) -> list[Any]:
 def _pieces_of(model: ResponseModel, facts: ExchangeFactsModel | None) -> list[Piece]:
     """Return the pieces of a response, with the times at which they came if these fit."""
     raws = model.raws
-    times = facts.pieces if facts is not None and facts.pieces else []
-    if times and model.events is None and model.lines is None:
-        body = b"".join(raws)
-        ends = [0, *accumulate(time.size or 0 for time in times)]
-        raws = [body]
-        is_of_recorded_length = ends[-1] == len(body)
-        if is_of_recorded_length:
-            raws = [body[start:end] for start, end in pairwise(ends)]
-    if facts is None or len(times) != len(raws):
+    if facts is None or not facts.pieces:
+        return [Piece(raw, 0, 0) for raw in raws]
+    if model.events is None and model.lines is None:
+        raws = _cut_by_size(b"".join(raws), facts.pieces)
+    if len(facts.pieces) != len(raws):
         return [Piece(raw, 0, 0) for raw in raws]
     pieces: list[Piece] = []
-    for raw, time in zip(raws, times, strict=True):
-        pieces.append(Piece(raw, facts.started_ms + time.at_ms, time.after))
+    for raw, time in zip(raws, facts.pieces, strict=True):
+        at_ms = facts.started_ms + time.at_ms
+        pieces.append(Piece(raw, at_ms, time.after))
     return pieces
+
+
+def _cut_by_size(body: bytes, facts: Iterable[PieceFactsModel]) -> list[bytes]:
+    """Return the pieces of a body, or all of it if they don't have its size together."""
+    raws: list[bytes] = []
+    start = 0
+    for piece in facts:
+        end = start + (piece.size or 0)
+        raws.append(body[start:end])
+        start = end
+    return raws if start == len(body) else [body]
 
 
 def _headers_of(tree: HeaderMap) -> Headers:

@@ -29,7 +29,8 @@ _NO_ANSWERS = f'{{"{INPUT_RESPONSES}":{{}}}}'
 class LookupKey(NamedTuple):
     """The key of a recorded exchange; equal requests have equal keys.
 
-    A retry's has the hash of its state, and the canonical text of its answers with their shape.
+    The key of a retry has the hash of its state, and the canonical text of its answers with their
+    shape.
     """
 
     call: CallKey
@@ -43,19 +44,16 @@ def lookup_key(call: Call, ignored: Collection[MemberPath] = ()) -> LookupKey:
     key = call.key(ignored)
     if answers is None:
         return LookupKey(key, None, None)
-    state = (
-        None
-        if answers.request_state is None
-        else compared_sha256(answers.request_state)
-    )
+    state = None
+    if answers.request_state is not None:
+        state = compared_sha256(answers.request_state)
     responses = None
     if answers.input_responses is not None:
         kept = without_paths({INPUT_RESPONSES: answers.input_responses}, ignored)
         # A member that is null is absent.
         responses = canonical(kept, without_null=True)
-        responses = (
-            responses if answers.shape == "map" else f"{answers.shape} {responses}"
-        )
+        if answers.shape != "map":
+            responses = f"{answers.shape} {responses}"
     # Some clients answer a state-only ask with an empty map, others with none.
     if state is not None and responses == _NO_ANSWERS:
         responses = None
@@ -65,84 +63,98 @@ def lookup_key(call: Call, ignored: Collection[MemberPath] = ()) -> LookupKey:
 def answers_by_key(lookup: LookupKey) -> dict[str, str]:
     """Return the canonical text of each answer of a retry."""
     shape, brace, text = (lookup.answers or "").partition("{")
-    answers = parse(f"{brace}{text}".encode()).get(INPUT_RESPONSES, {}) if brace else {}
+    if not brace:
+        return {}
+    answers = parse(f"{brace}{text}".encode()).get(INPUT_RESPONSES, {})
     return {key: f"{shape}{canonical(value)}" for key, value in answers.items()}
 
 
 class CallerValues(NamedTuple):
-    """A caller's id and progress token as they are spelled; None where the request has none."""
+    """A caller's id and progress token as they are spelled; None if the request has none."""
 
     id: bytes | None
     progress_token: bytes | None
     batch: tuple[CallerValues, ...] = ()
-    """Those of the requests of a batch, each."""
+    """The values of each request, if this is a batch."""
 
     def spelled(self, value: str) -> bytes | None:
-        """Return a value by its name, which may tell that the server changes its type.
+        """Return a value by its name, which may say that the server changes its type.
 
-        That of a request of a batch begins with its place there.
+        In a batch, the name begins with the place of the request that has the value.
         """
-        at, is_batched, of_request = value.partition(":")
+        place, is_batched, name_in_request = value.partition(":")
         if is_batched:
-            return self.batch[int(at)].spelled(of_request) if self.batch else None
+            if not self.batch:
+                return None
+            return self.batch[int(place)].spelled(name_in_request)
         name, _, kind = value.partition(" as ")
-        spelled = self.id if name == "id" else self.progress_token
+        spelled = self.progress_token
+        if name == "id":
+            spelled = self.id
         if spelled is None or not kind:
             return spelled
         plain = same_name(spelled.decode("latin-1")) or ""
-        is_text = plain.startswith('"') or kind == "number"
-        return (plain if is_text else f'"{plain}"').encode("latin-1")
+        if kind != "number" and not plain.startswith('"'):
+            plain = f'"{plain}"'
+        return plain.encode("latin-1")
 
 
 def caller_values(message: Message | None) -> CallerValues:
     """Return the caller's values in its message."""
     if message is None:
         return CallerValues(None, None)
-    # What is no string or number, or stands in params that don't count, is no token.
-    token = None if message.progress_token is None else message.spelled(TOKEN_PATH)
+    token = None
+    # A member that is no string or number, or is in params that don't count, is no token.
+    if message.progress_token is not None:
+        token = message.spelled(TOKEN_PATH)
     return CallerValues(message.spelled(ID_PATH), token)
 
 
 def values_in(call: Call) -> CallerValues:
     """Return the caller's values in a request, which may be a batch."""
     values = caller_values(call.message)
-    return values._replace(
-        batch=tuple([caller_values(message) for message in call.batch])
-    )
+    of_requests = [caller_values(message) for message in call.batch]
+    return values._replace(batch=tuple(of_requests))
 
 
 def cut_body(body: bytes) -> tuple[bytes, CallerValues] | None:
-    """Cut what looks like the caller's values out of an unparsed body; None where nothing does.
+    """Cut what looks like the caller's values out of an unparsed body; None if nothing does.
 
-    What is left is given as a digest, beside the values.
+    Returns:
+        The digest of what is left, and the values.
     """
-    identity, token = PLAIN_ID.search(body), PLAIN_TOKEN.search(body)
-    if identity is None or (token is None and TOKEN_KEY in body):
+    identity = PLAIN_ID.search(body)
+    if identity is None:
         return None
-    remaining, values = (
-        body,
-        CallerValues(identity[1], None if token is None else token[1]),
-    )
-    for match in sorted(
-        filter(None, (identity, token)), key=lambda each: -each.start()
-    ):
+    token = PLAIN_TOKEN.search(body)
+    if token is not None:
+        values = CallerValues(identity[1], token[1])
+        spans = [identity.span(1), token.span(1)]
+    elif TOKEN_KEY in body:
+        return None
+    else:
+        values = CallerValues(identity[1], None)
+        spans = [identity.span(1)]
+    remaining = body
+    # The last one first, so that the place of the first one stays as it is.
+    for start, end in sorted(spans, reverse=True):
         # No JSON has this byte.
-        remaining = b"%b\0%b" % (remaining[: match.start(1)], remaining[match.end(1) :])
-    return blake2b(remaining, digest_size=16).digest(), values
+        remaining = b"%b\0%b" % (remaining[:start], remaining[end:])
+    digest = blake2b(remaining, digest_size=16).digest()
+    return digest, values
 
 
 def digest_of(message: Message) -> bytes | None:
-    """Return the digest of a request without the caller's values; None where a cut may be wrong.
+    """Return the digest of a request without the caller's values; None if a cut may be wrong.
 
     A body whose cut has this digest is the same message but for these values.
     """
     raw = message.raw
-    # A key that stands there once, in its one spelling, is the one that the message has.
-    is_certain = (
-        message.kind is Kind.REQUEST
-        and raw.count(ID_KEY) == 1
-        and raw.count(TOKEN_KEY) == (message.progress_token is not None)
-        and b"\\u" not in raw
-    )
-    cut = cut_body(raw) if is_certain else None
+    if message.kind is not Kind.REQUEST or b"\\u" in raw:
+        return None
+    # A key that is there once, in its one spelling, is the one that the message has.
+    tokens = 0 if message.progress_token is None else 1
+    if raw.count(ID_KEY) != 1 or raw.count(TOKEN_KEY) != tokens:
+        return None
+    cut = cut_body(raw)
     return None if cut is None else cut[0]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
+from collections.abc import Iterable
 from typing import Annotated, Any, Final, Literal, Self
 
 import orjson
@@ -89,29 +90,46 @@ class BodyModel(_Model):
             raise ValueError(
                 "a body was withheld by --strict-redaction, so it can't be played"
             )
-        end = "" if self.lines is None else "\n"
-        if self.events is None and self.lines is None:
-            raw = _bytes_of(self.body, self.text, self.base64)
-            return [raw] if raw else []
-        return [
-            _bytes_of(
-                each.data, each.text, each.base64, each.before or "", each.after or end
-            )
-            for each in self.events or self.lines or ()
-        ]
+        if self.events is not None:
+            return _raws_of(self.events, end="")
+        if self.lines is not None:
+            return _raws_of(self.lines, end="\n")
+        raw = _bytes_of(self.body, text=self.text, base64=self.base64)
+        return [raw] if raw else []
+
+
+def _raws_of(pieces: Iterable[PieceModel], end: str) -> list[bytes]:
+    """Return the bytes of events or of lines; `end` is after the data of those that don't say."""
+    raws: list[bytes] = []
+    for piece in pieces:
+        raw = _bytes_of(
+            piece.data,
+            text=piece.text,
+            base64=piece.base64,
+            before=piece.before or "",
+            after=piece.after or end,
+        )
+        raws.append(raw)
+    return raws
 
 
 def _bytes_of(
-    data: Any, text: str | None, base64: str | None, before: str = "", after: str = ""
+    data: Any,
+    *,
+    text: str | None,
+    base64: str | None,
+    before: str = "",
+    after: str = "",
 ) -> bytes:
     if base64 is not None:
         return b64decode(base64, validate=True)
     if data is None:
         return (text or "").encode()
     try:
-        return b"".join([before.encode(), orjson.dumps(data), after.encode()])
+        json = orjson.dumps(data)
     except TypeError as error:
         raise ValueError(str(error)) from None
+    return b"".join([before.encode(), json, after.encode()])
 
 
 class HttpModel(_Model):
@@ -245,11 +263,10 @@ class TaskTurnModel(_Model):
 
 def _via(turn: Any) -> str:
     """Return how a turn asks; older files only know the result."""
-    via = (
-        turn.get("via", "result")
-        if isinstance(turn, dict)
-        else getattr(turn, "via", "result")
-    )
+    if isinstance(turn, dict):
+        via = turn.get("via", "result")
+    else:
+        via = getattr(turn, "via", "result")
     return via if isinstance(via, str) else ""
 
 

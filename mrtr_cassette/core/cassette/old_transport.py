@@ -1,4 +1,4 @@
-"""A recording of HTTP+SSE as one of lines: one stream has all that the server says, as a pipe has.
+"""Turn a recording of HTTP+SSE into one over pipes: there too, one stream has all messages.
 
 Source: MCP 2024-11-05, "Transports", HTTP with SSE.
 """
@@ -53,10 +53,11 @@ def _exchanges(cassette: Cassette) -> Iterable[RecordedExchange]:
 
 
 def over_lines(cassette: Cassette) -> Cassette:
-    """Return a recording of HTTP+SSE as one over pipes; what is no part of a session stays."""
+    """Return a recording of HTTP+SSE as one over pipes; exchanges outside sessions stay."""
     streams: dict[str, RecordedExchange] = {}
     posts: dict[str, list[RecordedExchange]] = defaultdict(list)
-    for exchange in sorted(_exchanges(cassette), key=lambda each: each.number or 0):
+    by_arrival = sorted(_exchanges(cassette), key=lambda exchange: exchange.number or 0)
+    for exchange in by_arrival:
         if begins_old_stream(exchange):
             streams[opened_session(exchange.response)] = exchange
         elif exchange.request.method == "POST":
@@ -76,21 +77,26 @@ def over_lines(cassette: Cassette) -> Cassette:
 def _assigned(stream: RecordedExchange, posts: Sequence[RecordedExchange]) -> _Lines:
     """Return the lines of each exchange of a session.
 
-    All pieces of the stream keep their places in it; what is moved leaves an empty one.
+    All pieces of the stream keep their places in it: a message that moves to a post leaves an empty
+    piece.
     """
-    lines: _Lines = {stream: [], **{post: [] for post in posts}}
-    response = stream.response
-    for index, piece in enumerate(() if response is None else response.pieces):
+    lines: _Lines = {stream: []}
+    for post in posts:
+        lines[post] = []
+    if stream.response is None:
+        return lines
+    for index, piece in enumerate(stream.response.pieces):
+        left = piece._replace(raw=b"")
         data = read_event(piece.raw, first=index == 0).data
         message = server_message(data) if data else None
-        line = piece._replace(raw=b"")
         if data and message is not None:
             line = piece._replace(raw=on_one_line(data) + b"\n")
             owner = _owner(message, piece.after, posts)
-            if owner is not None:
+            if owner is None:
+                left = line
+            else:
                 lines[owner].append(line)
-                line = piece._replace(raw=b"")
-        lines[stream].append(line)
+        lines[stream].append(left)
     return lines
 
 
@@ -98,31 +104,39 @@ def _owner(
     message: Message, after: int, posts: Sequence[RecordedExchange]
 ) -> RecordedExchange | None:
     """Return the latest request that a message responds to, or reports the progress of; or None."""
-    responds = message.kind is Kind.RESPONSE
-    name = message.same_id if responds else same_name(repeated_token(message))
+    is_response = message.kind is Kind.RESPONSE
+    name = same_name(repeated_token(message))
+    if is_response:
+        name = message.same_id
     if name is None or message.kind is Kind.REQUEST:
         return None
     for post in reversed(posts):
         asked = post.call.message
-        if (
-            asked is None
-            or asked.kind is not Kind.REQUEST
-            or (post.number or 0) > after
-        ):
+        if asked is None or asked.kind is not Kind.REQUEST:
             continue
-        if name == (asked.same_id if responds else same_name(asked.progress_token)):
+        if (post.number or 0) > after:
+            continue
+        asked_name = same_name(asked.progress_token)
+        if is_response:
+            asked_name = asked.same_id
+        if name == asked_name:
             return post
     return None
 
 
 def _response(exchange: RecordedExchange, pieces: Sequence[Piece]) -> Response | None:
-    message = exchange.call.message
-    if message is None:
-        return Response(NO_STATUS, (), tuple(pieces), End.OPEN)
-    if message.kind is not Kind.REQUEST:
+    asked = exchange.call.message
+    if asked is not None and asked.kind is not Kind.REQUEST:
         return None
-    messages = [server_message(piece.raw) for piece in pieces]
-    is_whole = any(said is not None and said.kind is Kind.RESPONSE for said in messages)
-    return Response(
-        NO_STATUS, (), tuple(pieces), End.COMPLETE if is_whole else End.OPEN
-    )
+    end = End.OPEN
+    if asked is not None and _has_response(pieces):
+        end = End.COMPLETE
+    return Response(NO_STATUS, (), tuple(pieces), end)
+
+
+def _has_response(pieces: Iterable[Piece]) -> bool:
+    for piece in pieces:
+        message = server_message(piece.raw)
+        if message is not None and message.kind is Kind.RESPONSE:
+            return True
+    return False

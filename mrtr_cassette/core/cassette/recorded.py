@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.dialect import InputRequest, input_request
@@ -71,16 +71,17 @@ class RecordedExchange:
 
     @property
     def ask(self) -> Ask | None:
-        """Where the response asks for input; None where it doesn't."""
-        return (
-            None if self.response is None else ask_in(self.call.message, self.response)
-        )
+        """How its response asks for input; None if it doesn't."""
+        if self.response is None:
+            return None
+        return ask_in(self.call.message, self.response)
 
     @property
     def located_response(self) -> Located | None:
         """The JSON-RPC response to its request, and its place; or None."""
-        response = self.response
-        return None if response is None else response_to(self.call.message, response)
+        if self.response is None:
+            return None
+        return response_to(self.call.message, self.response)
 
     @property
     def rpc_response(self) -> Message | None:
@@ -90,21 +91,25 @@ class RecordedExchange:
 
     @property
     def rpc_members(self) -> Mapping[str, Any]:
-        """The members of the JSON-RPC response to its request; none where there is no response."""
+        """The members of the JSON-RPC response to its request; none if there is no response."""
         response = self.rpc_response
         return {} if response is None else response.tree
 
     @property
     def created_task(self) -> TaskState | None:
-        """The task that its response creates; None where it creates none."""
+        """The task that its response creates; None if it creates none."""
         return created_task(self.call.message, self.rpc_response)
 
     @property
     def next_cursor(self) -> str | None:
         """The cursor that its response, a page of a list, issued for the next one; or None."""
         result = self.rpc_members.get("result")
-        cursor = result.get("nextCursor") if isinstance(result, dict) else None
-        return cursor if isinstance(cursor, str) else None
+        if not isinstance(result, dict):
+            return None
+        cursor = result.get("nextCursor")
+        if not isinstance(cursor, str):
+            return None
+        return cursor
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,7 +128,9 @@ class PushedRequest:
     def message(self) -> Message:
         """The request as a JSON-RPC message."""
         response = self.exchange.response
-        message = None if response is None else completed_by(response, self.piece)
+        message = None
+        if response is not None:
+            message = completed_by(response, self.piece)
         if message is None:
             raise AssertionError(
                 "unreachable because a pushed request is a message of a response"
@@ -147,8 +154,11 @@ class PostedAnswer:
 
 def posted_answer(response: Message | None) -> Any:
     """Return the result of a posted response, or an object with its error."""
-    tree: Mapping[str, Any] = {} if response is None else response.tree
-    return tree["result"] if "result" in tree else {"error": tree.get("error")}
+    if response is None:
+        return {"error": None}
+    if "result" in response.tree:
+        return response.tree["result"]
+    return {"error": response.tree.get("error")}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -162,20 +172,22 @@ class PushedTurn:
     @property
     def requests(self) -> dict[str, InputRequest]:
         """What the server asked, by key."""
-        return {each.key: each.asks for each in self.asked}
+        return {request.key: request.asks for request in self.asked}
 
     @property
     def given(self) -> dict[str, Any] | None:
-        """What the client answered, by key; None where it never answered."""
-        return {
-            each.key: posted_answer(each.exchange.call.message) for each in self.answers
-        } or None
+        """What the client answered, by key; None if it never answered."""
+        given: dict[str, Any] = {}
+        for answer in self.answers:
+            given[answer.key] = posted_answer(answer.exchange.call.message)
+        return given or None
 
 
 def asking_turn(position: int, pushed_turns: Iterable[PushedTurn]) -> int:
     """Return the number of the turn that is asked by the response of the exchange at a position."""
     # What was pushed while its request was pending comes before it.
-    return position + 1 + sum(turn.position <= position for turn in pushed_turns)
+    pushed_before = sum(turn.position <= position for turn in pushed_turns)
+    return position + 1 + pushed_before
 
 
 class TurnPlace(NamedTuple):
@@ -207,9 +219,13 @@ class ResultTurn(NamedTuple):
 
     @property
     def given(self) -> Mapping[str, Any] | None:
-        """What the client answered, by key; None where it never answered."""
-        answers = None if self.retry is None else self.retry.call.answers
-        return None if answers is None else answers.input_responses or {}
+        """What the client answered, by key; None if it never answered."""
+        if self.retry is None:
+            return None
+        answers = self.retry.call.answers
+        if answers is None:
+            return None
+        return answers.input_responses or {}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -222,14 +238,17 @@ class TaskStep:
     @property
     def state(self) -> TaskState | None:
         """The state that a poll got; None for an update, a cancellation and an error."""
-        is_poll = self.exchange.call.method == GET_TASK
-        return polled_state(self.exchange.rpc_response) if is_poll else None
+        if self.exchange.call.method != GET_TASK:
+            return None
+        return polled_state(self.exchange.rpc_response)
 
     @property
     def is_at_work(self) -> bool:
         """Whether it got a state in which the task has not ended, and asks nothing."""
         state = self.state
-        return state is not None and not (state.is_over or state.input_requests)
+        if state is None or state.is_over:
+            return False
+        return not state.input_requests
 
 
 class TaskTurn(NamedTuple):
@@ -248,9 +267,9 @@ class TaskTurn(NamedTuple):
 class RecordedInteraction:
     """One logical call: its exchanges from the first request to the last response.
 
-    Each of `exchanges` answers, in its request, the ask of the one before it; posted answers stand
+    Each of `exchanges` answers, in its request, the ask of the one before it; posted answers are
     in `pushed_turns`. A branch shares the first exchanges with the interaction that it parts from.
-    Where the last response creates a task, `steps` has what came of it.
+    If the last response creates a task, `steps` has what came of it.
     """
 
     number: int
@@ -271,21 +290,20 @@ class RecordedInteraction:
     @property
     def placed(self) -> tuple[tuple[RecordedExchange, TurnPlace], ...]:
         """The exchanges that no earlier interaction has, and their places; posted answers last."""
+        placed: list[tuple[RecordedExchange, TurnPlace]] = []
         shared = self.shared
-        placed = [
-            (exchange, TurnPlace(position and self.asking_turn(position - 1)))
-            for position, exchange in enumerate(self.exchanges[shared:], start=shared)
-        ]
-        placed += [
-            (answer.exchange, TurnPlace(number, index))
-            for number, turn in self.numbered_turns.items()
-            if turn.position >= shared
-            for index, answer in enumerate(turn.answers)
-        ]
-        placed += [
-            (each.exchange, TurnPlace(0, None, at))
-            for at, each in enumerate(self.steps)
-        ]
+        for position in range(shared, len(self.exchanges)):
+            answered = 0
+            if position:
+                answered = self.asking_turn(position - 1)
+            placed.append((self.exchanges[position], TurnPlace(answered)))
+        for number, turn in self.numbered_turns.items():
+            if turn.position < shared:
+                continue
+            for index, answer in enumerate(turn.answers):
+                placed.append((answer.exchange, TurnPlace(number, answer=index)))
+        for index, step in enumerate(self.steps):
+            placed.append((step.exchange, TurnPlace(0, step=index)))
         return tuple(placed)
 
     @property
@@ -298,33 +316,38 @@ class RecordedInteraction:
         """Its turns, in the order in which their asks came."""
         for position, exchange in enumerate(self.exchanges):
             # The server pushes while a request is pending, and a response that asks ends that.
-            yield from (turn for turn in self.pushed_turns if turn.position == position)
-            if exchange.ask is not None:
-                retry = self.exchanges[position + 1 : position + 2]
-                yield ResultTurn(exchange, exchange.ask, retry[0] if retry else None)
+            for turn in self.pushed_turns:
+                if turn.position == position:
+                    yield turn
+            ask = exchange.ask
+            if ask is None:
+                continue
+            retry = None
+            if position + 1 < len(self.exchanges):
+                retry = self.exchanges[position + 1]
+            yield ResultTurn(exchange, ask, retry)
         yield from task_turns(self.steps)
 
     @property
     def task_id(self) -> str:
-        """The id of the task that its last response creates; empty where it creates none."""
+        """The id of the task that its last response creates; empty if it creates none."""
         task = self.exchanges[-1].created_task
         return "" if task is None else task.id
 
     @property
     def ending(self) -> RecordedExchange:
         """The exchange whose response says how the call ended, as far as it was recorded."""
-        polled = [
-            step.exchange
-            for step in self.steps
-            if step.exchange.call.method == GET_TASK
-        ]
-        return polled[-1] if polled else self.exchanges[-1]
+        for step in reversed(self.steps):
+            if step.exchange.call.method == GET_TASK:
+                return step.exchange
+        return self.exchanges[-1]
 
     @property
     def is_open(self) -> bool:
-        """Whether its client left before it ended: a question, or a task at work."""
+        """Whether its client left before it ended: before an answer, or the end of its task."""
         if not self.steps:
-            return self.exchanges[-1].ask is not None or bool(self.task_id)
+            is_question = self.exchanges[-1].ask is not None
+            return is_question or bool(self.task_id)
         state = polled_state(self.ending.rpc_response)
         return state is not None and not state.is_over
 
@@ -354,7 +377,7 @@ class Cassette:
     transport: Transport = "http"
     client: str | None = None
     command: str | None = None
-    """Starts the server, where the recorder of a URL did that; a server on pipes is `upstream`."""
+    """Starts the server, if the recorder of a URL did that; a server on pipes is `upstream`."""
     recorders: tuple[RecorderFacts, ...] = ()
 
     @property
@@ -365,62 +388,97 @@ class Cassette:
     @property
     def highest_number(self) -> int:
         """The highest number of an exchange."""
-        own = (
-            exchange.number or 0 for each in self.interactions for exchange in each.own
-        )
-        return max(own, default=0)
+        highest = 0
+        for interaction in self.interactions:
+            for exchange in interaction.own:
+                highest = max(highest, exchange.number or 0)
+        return highest
 
     def with_exchanges(
         self, changed: Mapping[RecordedExchange, RecordedExchange]
     ) -> Cassette:
-        """Return the same with other exchanges in the place of some, wherever they stand."""
+        """Return the same with other exchanges in the place of some, wherever they are."""
         if not changed:
             return self
-
-        def renewed(owners: Iterable[Any]) -> tuple[Any, ...]:
-            return tuple(
-                [
-                    replace(it, exchange=changed.get(it.exchange, it.exchange))
-                    for it in owners
-                ]
-            )
-
-        def turn(each: PushedTurn) -> PushedTurn:
-            return PushedTurn(each.position, renewed(each.asked), renewed(each.answers))
-
-        interactions = [
-            replace(
-                one,
-                exchanges=tuple([changed.get(each, each) for each in one.exchanges]),
-                pushed_turns=tuple(map(turn, one.pushed_turns)),
-                steps=renewed(one.steps),
-            )
-            for one in self.interactions
-        ]
+        interactions: list[RecordedInteraction] = []
+        for interaction in self.interactions:
+            interactions.append(_interaction_with(interaction, changed))
         return replace(self, interactions=tuple(interactions))
+
+
+def _interaction_with(
+    interaction: RecordedInteraction,
+    changed: Mapping[RecordedExchange, RecordedExchange],
+) -> RecordedInteraction:
+    exchanges: list[RecordedExchange] = []
+    for exchange in interaction.exchanges:
+        exchanges.append(changed.get(exchange, exchange))
+    turns: list[PushedTurn] = []
+    for turn in interaction.pushed_turns:
+        asked = _parts_with(turn.asked, changed)
+        answers = _parts_with(turn.answers, changed)
+        turns.append(PushedTurn(turn.position, asked, answers))
+    return replace(
+        interaction,
+        exchanges=tuple(exchanges),
+        pushed_turns=tuple(turns),
+        steps=_parts_with(interaction.steps, changed),
+    )
+
+
+_Part = TypeVar("_Part", PushedRequest, PostedAnswer, TaskStep)
+"""A part of an interaction that names the exchange in which it is."""
+
+
+def _parts_with(
+    parts: Iterable[_Part], changed: Mapping[RecordedExchange, RecordedExchange]
+) -> tuple[_Part, ...]:
+    renewed: list[_Part] = []
+    for part in parts:
+        exchange = changed.get(part.exchange, part.exchange)
+        renewed.append(replace(part, exchange=exchange))
+    return tuple(renewed)
 
 
 def task_turns(steps: Sequence[TaskStep]) -> list[TaskTurn]:
     """Return the turns of a task; an answer belongs to the latest turn that asks for its key."""
     turns: list[TaskTurn] = []
-    for at, step in enumerate(steps):
-        answers, state = step.exchange.call.answers, step.state
+    for index, step in enumerate(steps):
+        state = step.state
         if state is not None:
-            asked = {key for turn in turns for key in turn.requests}
-            new = {
-                key: it for key, it in state.input_requests.items() if key not in asked
-            }
-            turns += [TaskTurn(at, new)] if new else []
-        for key, answer in ((answers and answers.input_responses) or {}).items():
-            for place, turn in reversed(list(enumerate(turns))):
-                if key in turn.requests:
-                    answered = (
-                        turn.answered if at in turn.answered else (*turn.answered, at)
-                    )
-                    given = {**(turn.given or {}), key: answer}
-                    turns[place] = turn._replace(answered=answered, given=given)
-                    break
+            new = _newly_asked(state, turns)
+            if new:
+                turns.append(TaskTurn(index, new))
+        answers = step.exchange.call.answers
+        if answers is not None and answers.input_responses:
+            for key, answer in answers.input_responses.items():
+                _add_answer(turns, key, answer, index)
     return turns
+
+
+def _newly_asked(
+    state: TaskState, turns: Iterable[TaskTurn]
+) -> dict[str, InputRequest]:
+    """Return the requests for input of a state that no turn has yet."""
+    asked: set[str] = set()
+    for turn in turns:
+        asked.update(turn.requests)
+    requests = state.input_requests.items()
+    return {key: request for key, request in requests if key not in asked}
+
+
+def _add_answer(turns: list[TaskTurn], key: str, answer: Any, step: int) -> None:
+    """Add an answer, given in a step of the task, to the latest turn that asks for its key."""
+    for place in reversed(range(len(turns))):
+        turn = turns[place]
+        if key not in turn.requests:
+            continue
+        answered = turn.answered
+        if step not in answered:
+            answered = (*answered, step)
+        given = {**(turn.given or {}), key: answer}
+        turns[place] = turn._replace(answered=answered, given=given)
+        return
 
 
 class PushedAsk(NamedTuple):
@@ -437,11 +495,13 @@ def pushed_asks(
 ) -> dict[RecordedExchange, list[PushedAsk]]:
     """Return the pushed requests by the exchange whose response contains them."""
     asks: dict[RecordedExchange, list[PushedAsk]] = {}
-    for each in interactions:
-        for number, turn in each.numbered_turns.items():
-            call = each.exchanges[turn.position].call
-            for request in turn.asked if turn.position >= each.shared else ():
-                ask = PushedAsk(each.number, number, call, request)
+    for interaction in interactions:
+        for number, turn in interaction.numbered_turns.items():
+            if turn.position < interaction.shared:
+                continue
+            call = interaction.exchanges[turn.position].call
+            for request in turn.asked:
+                ask = PushedAsk(interaction.number, number, call, request)
                 asks.setdefault(request.exchange, []).append(ask)
     return asks
 
@@ -451,19 +511,18 @@ def in_conversation_order(
 ) -> list[RecordedInteraction]:
     """Return interactions in the order in which their first requests came.
 
-    An edited file, or one that was recorded over, may have another order. What has no number, as
-    it was written by hand, comes last.
+    An edited file, or one that was recorded over, may have another order. Interactions without
+    numbers, which were written by hand, come last.
     """
+    return sorted(interactions, key=_first_number)
 
-    def first_number(interaction: RecordedInteraction) -> float:
-        numbers = [
-            exchange.number
-            for exchange in interaction.own
-            if exchange.number is not None
-        ]
-        return min(numbers, default=float("inf"))
 
-    return sorted(interactions, key=first_number)
+def _first_number(interaction: RecordedInteraction) -> float:
+    first = float("inf")
+    for exchange in interaction.own:
+        if exchange.number is not None:
+            first = min(first, exchange.number)
+    return first
 
 
 def runs_of(
@@ -482,7 +541,9 @@ def runs_of(
         by = exchange.recorded_by
         if by is not None and by.recorder not in runs:
             # A run that was appended is timed anew, and came when all else was over.
-            run += by.recorder in appended and number > ended > 0
+            is_after_all_else = number > ended > 0
+            if is_after_all_else and by.recorder in appended:
+                run += 1
             runs[by.recorder] = run
         ended = max(ended, number, exchange.ended_after or 0)
     return runs

@@ -76,7 +76,7 @@ def endpoint_piece(response: Response) -> tuple[int, bytes | None]:
 
 
 def posted_to(listening: str, url: str) -> str:
-    """Return the target to which a client posts whose stream, at a target, names a URL."""
+    """Return the target to which a client posts if the stream that it opened names a URL."""
     path, _, _ = url.removeprefix(origin_in(url)).partition("#")
     if path.startswith("/"):
         return path
@@ -105,43 +105,46 @@ def redirected_elsewhere(
 
     Browsers are sent to and fro while a user is authorized, which is none of MCP.
     """
-    location = header_value(headers, "location") if 300 <= status < 400 else ""
+    location = ""
+    if 300 <= status < 400:
+        location = header_value(headers, "location")
     if origin.path_of(location) is not None:
         return None
-    is_of_browser = request.method == "GET" and EVENT_STREAM not in request.header(
-        "accept"
-    )
-    return (
-        None
-        if is_of_browser and not origin.is_document(request)
-        else shown_origin(location)
-    )
+    accepted = request.header("accept")
+    is_of_browser = request.method == "GET" and EVENT_STREAM not in accepted
+    if is_of_browser and not origin.is_document(request):
+        return None
+    return shown_origin(location)
 
 
 def endpoint_elsewhere(response: Response, origin: ServerOrigin) -> str | None:
     """Return the origin at which a client of HTTP+SSE has to post, if it isn't the server's."""
     _, endpoint = endpoint_piece(response)
     url = "" if endpoint is None else endpoint.decode("latin-1")
-    return shown_origin(url) if origin.path_of(url) is None else None
+    if origin.path_of(url) is not None:
+        return None
+    return shown_origin(url)
 
 
 def listens(call: Call, response: Response | None) -> bool:
     """Tell whether a response is a stream of messages that other requests caused."""
-    if call.message is None:
-        is_stream = response is not None and response.is_event_stream
-        return (call.request.method == "GET" and is_stream) or opens_channel(
-            call.request
-        )
-    return call.message.kind is Kind.REQUEST and method_of(call.method).listens
+    if call.message is not None:
+        is_request = call.message.kind is Kind.REQUEST
+        return is_request and method_of(call.method).listens
+    if opens_channel(call.request):
+        return True
+    is_stream = response is not None and response.is_event_stream
+    return is_stream and call.request.method == "GET"
 
 
 def event_ids(response: Response | None) -> Iterator[tuple[int, str]]:
     """Yield the ids of a stream's events, each with the index of its piece."""
-    if response is not None and response.is_event_stream:
-        for index, piece in enumerate(response.pieces):
-            identity = event_id(piece.raw)
-            if identity:
-                yield index, identity
+    if response is None or not response.is_event_stream:
+        return
+    for index, piece in enumerate(response.pieces):
+        identity = event_id(piece.raw)
+        if identity:
+            yield index, identity
 
 
 def is_answered(response: Response) -> bool:
@@ -156,33 +159,35 @@ def ends_session(request: Request, response: Response | None) -> bool:
 
 def rejoined(cassette: Cassette) -> Cassette:
     """Return a cassette in which interrupted streams are joined with those that resumed them."""
-    own = [
-        exchange
-        for interaction in cassette.interactions
-        for exchange in interaction.own
-    ]
+    exchanges: list[RecordedExchange] = []
+    for interaction in cassette.interactions:
+        exchanges += interaction.own
+    exchanges.sort(key=lambda exchange: exchange.number or 0)
     streams = Streams[RecordedExchange]()
     whole: dict[RecordedExchange, Response] = {}
-    for each in sorted(own, key=lambda each: each.number or 0):
-        begun, rest = streams.add(each, each), each.response
-        if (
-            begun is None
-            or rest is None
-            or not rest.is_event_stream
-            or begun.response is None
-        ):
+    for exchange in exchanges:
+        begun = streams.add(exchange, exchange)
+        rest = exchange.response
+        if begun is None or begun.response is None or begun.call.message is None:
             continue
-        if begun.call.message is not None:
+        if rest is not None and rest.is_event_stream:
             before = whole.get(begun, begun.response)
-            had = {identity for _, identity in event_ids(before)}
-            again = {index for index, identity in event_ids(rest) if identity in had}
-            more = tuple(
-                [piece for at, piece in enumerate(rest.pieces) if at not in again]
-            )
-            whole[begun] = replace(before, pieces=before.pieces + more, end=rest.end)
-    return cassette.with_exchanges(
-        {each: replace(each, response=response) for each, response in whole.items()}
-    )
+            whole[begun] = _continued(before, rest)
+    changed: dict[RecordedExchange, RecordedExchange] = {}
+    for exchange, response in whole.items():
+        changed[exchange] = replace(exchange, response=response)
+    return cassette.with_exchanges(changed)
+
+
+def _continued(before: Response, rest: Response) -> Response:
+    """Return an interrupted stream with those events of its rest that it didn't have."""
+    had = {identity for _, identity in event_ids(before)}
+    repeated = {index for index, identity in event_ids(rest) if identity in had}
+    pieces = [*before.pieces]
+    for index, piece in enumerate(rest.pieces):
+        if index not in repeated:
+            pieces.append(piece)
+    return replace(before, pieces=tuple(pieces), end=rest.end)
 
 
 def _session_of(exchange: RecordedExchange) -> str:
@@ -198,23 +203,24 @@ class Streams(Generic[E]):
     def resumed_by(self, exchange: RecordedExchange) -> E | None:
         """Return the name of the exchange that began the stream which another one resumes."""
         event = resumed_event(exchange.request)
-        return self._begun.get((_session_of(exchange), event)) if event else None
+        if not event:
+            return None
+        return self._begun.get((_session_of(exchange), event))
 
     def add(self, exchange: RecordedExchange, known_as: E) -> E | None:
         """Take the next exchange in arrival order; return the name of the one that it resumes."""
         begun = self.resumed_by(exchange)
+        name = known_as if begun is None else begun
         session = _session_of(exchange)
         for _, identity in event_ids(exchange.response):
-            self._begun.setdefault(
-                (session, identity), known_as if begun is None else begun
-            )
+            self._begun.setdefault((session, identity), name)
         return begun
 
 
 class EndpointPassing:
     """Takes the server's origin out of the URL that an HTTP+SSE stream gives its client.
 
-    It holds back one event at a time, until it is whole; once `is_over`, all bytes pass.
+    It holds back one event at a time, until that is whole; once `is_over`, all bytes pass.
 
     Attributes:
         elsewhere: the origin that the URL names, if it is not the server's.
@@ -237,10 +243,15 @@ class EndpointPassing:
         passed = b""
         for event in self._framer.feed(chunk):
             self._held = self._held[len(event) :]
-            passed += event if self.is_over else self._passed(event)
+            if self.is_over:
+                passed += event
+            else:
+                passed += self._passed(event)
         if _MESSAGE.search(self._held) or len(self._held) > _LONGEST_LEAD:
             self.is_over = True
-        return passed + (self.finish() if self.is_over else b"")
+        if self.is_over:
+            passed += self.finish()
+        return passed
 
     def finish(self) -> bytes:
         """Return the bytes held back; from now on there are none."""
@@ -262,7 +273,9 @@ class EndpointPassing:
             self.elsewhere = shown_origin(url)
             return raw
         span = event.raw_span(Span(0, len(url)))
-        return raw if span is None else splice(raw, [(span, path.encode("latin-1"))])
+        if span is None:
+            return raw
+        return splice(raw, [(span, path.encode("latin-1"))])
 
 
 # Pings of a server and the answers to them say nothing about it (MCP 2025-11-25, "Ping").

@@ -33,37 +33,39 @@ def recounted(
     def time(at_ms: float) -> float:
         return max(0.0, at_ms + offset_ms)
 
-    response, ended_after = exchange.response, exchange.ended_after
+    response = exchange.response
     if response is not None:
-        pieces = [
-            Piece(raw, time(ms), after(count, ms)) for raw, ms, count in response.pieces
-        ]
+        pieces: list[Piece] = []
+        for raw, at_ms, count in response.pieces:
+            pieces.append(Piece(raw, time(at_ms), after(count, at_ms)))
         response = replace(response, pieces=tuple(pieces))
+    ended_after = exchange.ended_after
+    if ended_after is not None:
+        ended_after = after(ended_after, exchange.ended_ms)
     return replace(
         exchange,
         number=number,
         response=response,
         started_ms=time(exchange.started_ms),
         ended_ms=time(exchange.ended_ms),
-        ended_after=None
-        if ended_after is None
-        else after(ended_after, exchange.ended_ms),
+        ended_after=ended_after,
         recorded_by=by,
     )
 
 
 TextChange = Callable[[bytes, str], bytes]
-"""What a text becomes, by the lower-case name of its header; of a target and a body, nothing."""
+"""Changes a text; its second argument is the header's lower-case name, or empty for other texts."""
 
 
 def with_texts(exchange: RecordedExchange, change: TextChange) -> RecordedExchange:
     """Return an exchange with other target, header values and bodies; itself if none changes."""
-    request, response = exchange.request, exchange.response
-    new_request = request_with(request, change)
-    new_response = None if response is None else response_with(response, change)
-    if new_request == request and new_response == response:
+    request = request_with(exchange.request, change)
+    response = exchange.response
+    if response is not None:
+        response = response_with(response, change)
+    if request == exchange.request and response == exchange.response:
         return exchange
-    return replace(exchange, request=new_request, response=new_response)
+    return replace(exchange, request=request, response=response)
 
 
 def request_with(request: Request, change: TextChange) -> Request:
@@ -76,17 +78,18 @@ def request_with(request: Request, change: TextChange) -> Request:
 def response_with(response: Response, change: TextChange) -> Response:
     """Return a response with other header values and other pieces."""
     headers = headers_with(response.headers, change)
-    pieces = [
-        Piece(change(raw, ""), at_ms, after) for raw, at_ms, after in response.pieces
-    ]
+    pieces: list[Piece] = []
+    for raw, at_ms, after in response.pieces:
+        pieces.append(Piece(change(raw, ""), at_ms, after))
     return Response(response.status, headers, tuple(pieces), response.end)
 
 
 def headers_with(headers: Headers, change: TextChange) -> Headers:
     """Return headers with other values."""
-    return tuple(
-        [(name, _changed_text(text, change, name.lower())) for name, text in headers]
-    )
+    changed: list[tuple[str, str]] = []
+    for name, value in headers:
+        changed.append((name, _changed_text(value, change, name.lower())))
+    return tuple(changed)
 
 
 def _changed_text(text: str, change: TextChange, name: str) -> str:
@@ -150,16 +153,20 @@ def _moved(
     first = index * _NAMES_OF_A_CASSETTE
 
     def counted_on(ref: Ref) -> Ref | None:
-        is_number = (
-            ref.token.isdigit() if ref.is_secret else ref.kind in (SESSION, TASK)
-        )
-        return ref.with_last(first + int(ref.token)) if is_number else None
+        is_numbered = ref.kind in (SESSION, TASK)
+        if ref.is_secret:
+            is_numbered = ref.token.isdigit()
+        if not is_numbered:
+            return None
+        return ref.with_last(first + int(ref.token))
 
     def with_new_names(raw: bytes, _name: str) -> bytes:
         return with_refs(raw, counted_on)
 
     def moved_count(after: int, _at_ms: float) -> int:
-        return before + after if after else 0
+        if not after:
+            return 0
+        return before + after
 
     exchanges: list[RecordedExchange] = []
     for interaction in cassette.interactions:
@@ -169,9 +176,9 @@ def _moved(
     for place, exchange in enumerate(exchanges, start=1):
         by = exchange.recorded_by or RecordedBy("", place)
         by = by._replace(recorder=f"{index}:{by.recorder}")
-        moved = recounted(
-            exchange, by, before + (exchange.number or place), moved_count
-        )
-        follows = tuple([before + number for number in exchange.follows])
-        changed[exchange] = with_texts(replace(moved, follows=follows), with_new_names)
+        number = before + (exchange.number or place)
+        moved = recounted(exchange, by, number, moved_count)
+        follows = [before + write for write in exchange.follows]
+        moved = replace(moved, follows=tuple(follows))
+        changed[exchange] = with_texts(moved, with_new_names)
     return changed

@@ -41,12 +41,12 @@ from mrtr_cassette.core.wire.sse import read_event
 from mrtr_cassette.errors import CassetteError, printable
 
 ENDPOINT: Final = "/mcp"
-"""The path of a server on pipes that is served over HTTP: the official SDKs' default."""
+"""The path of a server on pipes that is served over HTTP: the default of the official SDKs."""
 _HERE: Final = "http://localhost"
 STARTED_HERE: Final = f"{_HERE}{ENDPOINT}"
-"""What a cassette names as an upstream that is on pipes, or an application."""
+"""Named as the upstream in a cassette of a server on pipes, or of an application."""
 FIRST_SESSION: Final = "mrtr-session:0"
-"""The session of what was recorded with the first start of a server on pipes."""
+"""The session of everything that was recorded with the first start of a server on pipes."""
 
 _STREAM: Final = (("Content-Type", EVENT_STREAM),)
 _HEADER_MISMATCH: Final = -32020
@@ -56,11 +56,11 @@ _OF_MCP: Final = "io.modelcontextprotocol/"
 """Begins the metadata of a request that a server may answer to."""
 
 _Changed = tuple[Request, Response | None]
-"""An exchange over the other transport; what has no meaning there is an empty piece."""
+"""An exchange over the other transport; a piece that has no meaning there is empty."""
 
 
 def started_here(path: str) -> str:
-    """Return what a cassette names as an upstream that has another port on each run."""
+    """Return the URL that a cassette has for an upstream with another port on each run."""
     return f"{_HERE}{path}"
 
 
@@ -118,7 +118,7 @@ def _is_stream(exchange: RecordedExchange) -> bool:
 
 
 def _without_ends(cassette: Cassette) -> Cassette:
-    """Return a session without what a pipe has not: its end, and streams that were refused."""
+    """Return a session without its end and refused streams, which a pipe doesn't have."""
     ends = set()
     for interaction in cassette.interactions:
         exchange = interaction.exchanges[0]
@@ -145,11 +145,9 @@ def _check_headers_decide_nothing(cassette: Cassette) -> None:
                 _answered(response)
             )
     for by_headers in found.values():
-        for (headers, responses), (others, responses_there) in combinations(
-            by_headers.items(), 2
-        ):
-            if responses.isdisjoint(responses_there):
-                differing = {name for name, _ in set(headers) ^ set(others)}
+        for first, second in combinations(by_headers, 2):
+            if by_headers[first].isdisjoint(by_headers[second]):
+                differing = {name for name, _ in set(first) ^ set(second)}
                 names = ", ".join(sorted(differing))
                 raise _unsayable(
                     cassette, f"the header or path ({names}) decides a response"
@@ -158,9 +156,10 @@ def _check_headers_decide_nothing(cassette: Cassette) -> None:
 
 def _asked(message: Message) -> str:
     """Return the call of a request, as any client may make it."""
-    meta = {
-        name: value for name, value in message.meta.items() if name.startswith(_OF_MCP)
-    }
+    meta: dict[str, Any] = {}
+    for name, value in message.meta.items():
+        if name.startswith(_OF_MCP):
+            meta[name] = value
     return canonical([message.method, {**message.params, "_meta": meta}])
 
 
@@ -251,19 +250,24 @@ def _as_lines(exchange: RecordedExchange, *, is_session: bool) -> _Changed:
     if response is None:
         return line, None
     texts = _message_texts(response)
-    _check_messages_can_be_lines(response, texts)
-    is_request = (
-        exchange.call.message is None or exchange.call.message.kind is Kind.REQUEST
-    )
-    if not is_request and not any(server_message(text) for text in texts if text):
+    has_message = _check_messages_can_be_lines(response, texts)
+    asked = exchange.call.message
+    expects_response = asked is None or asked.kind is Kind.REQUEST
+    if not expects_response and not has_message:
         return line, None
-    pieces: list[Piece] = []
-    for piece, text in zip(response.pieces, texts, strict=False):
-        raw = on_one_line(text) + b"\n" if text else b""
-        pieces.append(piece._replace(raw=raw))
     # A stream ends with its session, and a pipe with its server.
     end = End.OPEN if is_channel else response.end
-    return line, Response(NO_STATUS, (), tuple(pieces), end)
+    return line, Response(NO_STATUS, (), _line_pieces(response, texts), end)
+
+
+def _line_pieces(response: Response, texts: Iterable[bytes]) -> tuple[Piece, ...]:
+    pieces: list[Piece] = []
+    for piece, text in zip(response.pieces, texts, strict=False):
+        line = b""
+        if text:
+            line = on_one_line(text) + b"\n"
+        pieces.append(piece._replace(raw=line))
+    return tuple(pieces)
 
 
 def _message_texts(response: Response) -> list[bytes]:
@@ -279,7 +283,8 @@ def _message_texts(response: Response) -> list[bytes]:
     return texts
 
 
-def _check_messages_can_be_lines(response: Response, texts: Iterable[bytes]) -> None:
+def _check_messages_can_be_lines(response: Response, texts: Iterable[bytes]) -> bool:
+    """Make sure that pipes can say what a response says; tell whether it has a message."""
     has_message = False
     for text in texts:
         message = server_message(text) if text else None
@@ -293,10 +298,11 @@ def _check_messages_can_be_lines(response: Response, texts: Iterable[bytes]) -> 
         raise ValueError(
             f"its response is HTTP {response.status}, which is not a message"
         )
+    return has_message
 
 
 def on_one_line(raw: bytes) -> bytes:
-    """Return JSON on one line, without its end: others stand between its tokens."""
+    """Return JSON on one line: the line ends between its tokens become spaces."""
     return raw.strip(b"\r\n").replace(b"\r\n", b"  ").replace(b"\n", b" ")
 
 
@@ -310,17 +316,28 @@ def _as_post(exchange: RecordedExchange) -> _Changed:
         request = Request("POST", ENDPOINT, POST_HEADERS, request.body)
     if response is None:
         return request, Response(ACCEPTED, (), (), End.COMPLETE)
-    messages = [server_message(piece.raw) for piece in response.pieces]
-    kinds = [message.kind for message in messages if message is not None]
+    messages: list[bytes] = []
+    kinds: list[Kind] = []
+    for piece in response.pieces:
+        message = server_message(piece.raw)
+        if message is None:
+            # Clients ignore what servers print by mistake.
+            messages.append(b"")
+        else:
+            messages.append(piece.raw.strip(b"\r\n"))
+            kinds.append(message.kind)
     if is_channel and kinds:
         raise ValueError("the server speaks of its own accord")
-    is_stream = kinds != [Kind.RESPONSE] or response.end is not End.COMPLETE
+    is_one_body = kinds == [Kind.RESPONSE] and response.end is End.COMPLETE
+    headers: Headers = JSON_HEADERS
+    if not is_one_body:
+        headers = _STREAM
+        messages = [_event_of(message) for message in messages]
     pieces: list[Piece] = []
-    for message, piece in zip(messages, response.pieces, strict=True):
-        # Clients ignore what servers print by mistake.
-        raw = b"" if message is None else piece.raw.strip(b"\r\n")
-        if raw and is_stream:
-            raw = b"event: message\ndata: %b\n\n" % raw
+    for piece, raw in zip(response.pieces, messages, strict=True):
         pieces.append(piece._replace(raw=raw))
-    headers = _STREAM if is_stream else JSON_HEADERS
     return request, Response(200, headers, tuple(pieces), response.end)
+
+
+def _event_of(message: bytes) -> bytes:
+    return b"event: message\ndata: %b\n\n" % message if message else b""
