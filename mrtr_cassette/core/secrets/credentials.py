@@ -1,4 +1,4 @@
-"""Secrets that are known: states and credentials, looked for in what passes, in any spelling."""
+"""Find states and credentials seen before, wherever they are repeated, and replace them."""
 
 from __future__ import annotations
 
@@ -59,35 +59,40 @@ class _Known(NamedTuple):
     grams: set[bytes]
     """Parts of the ends of its spellings, as many texts begin with the same characters.
 
-    Wherever a spelling stands in a word, one of them is at a multiple of their length.
+    Wherever a spelling is in a word, one of them is at a multiple of their length.
     """
 
     def spellings_in(self, raw: bytes) -> list[_Spelling]:
-        return [each for each in self.spellings if each.probe in raw]
+        return [spelling for spelling in self.spellings if spelling.probe in raw]
 
 
 def _grams_of(spellings: Sequence[_Spelling]) -> set[bytes]:
-    ends = [probe[-_LONG_RUN:] for _, probe in spellings if len(probe) >= _LONG_RUN]
-    grams = {end[at : at + _GRAM] for end in ends for at in range(_GRAM)}
-    return grams if len(ends) == len(spellings) else grams | {_SHORT}
+    grams: set[bytes] = set()
+    for spelling in spellings:
+        if len(spelling.probe) < _LONG_RUN:
+            grams.add(_SHORT)
+            continue
+        end = spelling.probe[-_LONG_RUN:]
+        for start in range(_GRAM):
+            grams.add(end[start : start + _GRAM])
+    return grams
 
 
 def _spelling(raw: bytes) -> _Spelling:
-    plain = _PLAIN_RUN.findall(raw)
-    return _Spelling(
-        raw, plain[0] if len(plain) == 1 else max(plain, key=len, default=b"")
-    )
+    runs = _PLAIN_RUN.findall(raw)
+    return _Spelling(raw, probe=max(runs, key=len, default=b""))
 
 
 def _spellings_of(text: str) -> Iterator[_Spelling]:
     raw = text.encode("utf-8", "surrogatepass")
     yield _spelling(raw)
     if _PADDED_OR_STANDARD.fullmatch(raw):
-        # What is base64 itself may come back in the other alphabet, and without its padding.
+        # A text that is base64 itself may come back in the other alphabet, and without its padding.
         yield _spelling(raw.rstrip(b"=").translate(_URL_ALPHABET))
     for before in range(3):
         # A character that also encodes bytes of the surrounding text is left out.
-        first, last = -(-8 * before // 6), 8 * (before + len(raw)) // 6
+        first = -(-8 * before // 6)
+        last = 8 * (before + len(raw)) // 6
         encoded = b64encode(bytes(before) + raw)[first:last]
         yield _spelling(encoded)
         if b"+" in encoded or b"/" in encoded:
@@ -104,59 +109,77 @@ class _Layer(NamedTuple):
     def places_of(
         self, text: str, taken: Sequence[tuple[int, int]]
     ) -> Iterator[tuple[int, int]]:
+        """Yield where a text is spelled, but for places of which a part is taken."""
         at = self.text.find(text)
         while at >= 0:
-            start, end = at, at + len(text)
-            for decoded in reversed(self.undone):
-                start, end = decoded.source(start), decoded.source(end)
-            index = bisect_left(taken, (end, -1))
+            start = at
             at += len(text)
-            if index == 0 or taken[index - 1][1] <= start:
+            end = at
+            for decoded in reversed(self.undone):
+                start = decoded.source(start)
+                end = decoded.source(end)
+            index = bisect_left(taken, (end, -1))
+            taken_until = 0
+            if index:
+                taken_until = taken[index - 1][1]
+            if taken_until <= start:
                 yield start, end
             elif not self.undone:
-                at = taken[index - 1][1]
+                at = taken_until
             at = self.text.find(text, at)
 
     def inner(self, mark: str, undo: Callable[[str], Decoded]) -> Iterator[_Layer]:
         """Yield the text with escapes undone once, and again while there are any."""
         layer = self
+        is_in_url = mark != "\\"
         while len(layer.undone) < _DEEPEST and mark in layer.text:
             decoded = undo(layer.text)
-            layer = _Layer(
-                decoded.text, (*layer.undone, decoded), is_in_url=mark != "\\"
-            )
+            layer = _Layer(decoded.text, (*layer.undone, decoded), is_in_url)
             yield layer
+
+    def spelled(self, shown: str) -> bytes:
+        """Spell the text that takes the place of one that was found here."""
+        if self.is_in_url:
+            shown = spell_in_url(shown).replace(":", "%3A")
+        return shown.encode()
+
+
+def _layers_of(raw: bytes) -> list[_Layer]:
+    """Return a text with its escapes undone, those of JSON first, and those of URLs last."""
+    plain = _Layer(raw.decode("latin-1"))
+    in_json = list(plain.inner("\\", without_json_escapes))
+    in_url = plain.inner("%", without_percent)
+    in_form = plain.inner("+", partial(without_percent, is_form=True))
+    return [*reversed(in_json), plain, *in_url, *in_form]
 
 
 def _replaced(raw: bytes, texts: Iterable[_Known]) -> bytes:
-    likely = [
-        (spelling, known.shown)
-        for known in texts
-        for spelling in known.spellings_in(raw)
-    ]
+    likely: list[tuple[_Spelling, str]] = []
+    for known in texts:
+        for spelling in known.spellings_in(raw):
+            likely.append((spelling, known.shown))
     if not likely:
         return raw
-    layers = [_Layer(raw.decode("latin-1"))]
-    if any(spelling.raw != spelling.probe for spelling, _ in likely):
-        plain = layers[0]
-        in_form = partial(without_percent, is_form=True)
-        in_url = [*plain.inner("%", without_percent), *plain.inner("+", in_form)]
-        layers = [*plain.inner("\\", without_json_escapes)][::-1] + layers + in_url
+    if all(spelling.raw == spelling.probe for spelling, _ in likely):
+        layers = [_Layer(raw.decode("latin-1"))]
+    else:
+        layers = _layers_of(raw)
     taken: list[tuple[int, int]] = []
     replacements: list[tuple[Span, bytes]] = []
     # The longest first: it may contain others.
-    for spelling, shown in sorted(likely, key=lambda each: -len(each[0].raw)):
-        spelled = spelling.raw.decode("latin-1")
+    likely.sort(key=lambda pair: len(pair[0].raw), reverse=True)
+    for spelling, shown in likely:
+        text = spelling.raw.decode("latin-1")
         for layer in layers:
-            new = spell_in_url(shown).replace(":", "%3A") if layer.is_in_url else shown
-            for start, end in layer.places_of(spelled, taken):
+            new = layer.spelled(shown)
+            for start, end in layer.places_of(text, taken):
                 insort(taken, (start, end))
-                replacements.append((Span(start, end), new.encode()))
+                replacements.append((Span(start, end), new))
     return splice(raw, replacements)
 
 
 class KnownTexts:
-    """The last texts that became known, which are replaced wherever they are repeated."""
+    """The last secrets that were seen; replaced wherever they are repeated."""
 
     def __init__(self, most: int = 256) -> None:
         self._most = most
@@ -175,24 +198,30 @@ class KnownTexts:
         if text in self.texts:
             return
         if len(self.texts) >= self._most:
-            oldest = next(
-                (each for each, known in self.texts.items() if not known.is_kept), ""
-            )
-            for gram in self.texts.pop(oldest).grams if oldest else ():
-                del self._by_gram[gram][oldest]
-                if not self._by_gram[gram]:
-                    del self._by_gram[gram]
-        spellings = tuple(_spellings_of(text)) if is_searched else ()
-        self.texts[text] = known = _Known(
-            shown, is_kept, spellings, _grams_of(spellings)
-        )
+            self._forget_oldest()
+        spellings: tuple[_Spelling, ...] = ()
+        if is_searched:
+            spellings = tuple(_spellings_of(text))
+        known = _Known(shown, is_kept, spellings, _grams_of(spellings))
+        self.texts[text] = known
         for gram in known.grams:
             self._by_gram.setdefault(gram, {})[text] = None
 
+    def _forget_oldest(self) -> None:
+        for text, known in self.texts.items():
+            if known.is_kept:
+                continue
+            del self.texts[text]
+            for gram in known.grams:
+                del self._by_gram[gram][text]
+                if not self._by_gram[gram]:
+                    del self._by_gram[gram]
+            return
+
     def remember(self, state: str, shown_as: str | None = None) -> None:
         """Replace a state from now on, unless it is so short that it may be a word."""
-        shown = sealed_hash(state if shown_as is None else shown_as)
-        self.add(state, shown, is_searched=is_searched(state))
+        hashed = state if shown_as is None else shown_as
+        self.add(state, sealed_hash(hashed), is_searched=is_searched(state))
 
     def may_be_in(self, raw: bytes) -> bool:
         """Tell, quickly, whether a text may contain one of those that are replaced."""
@@ -203,10 +232,13 @@ class KnownTexts:
         return _replaced(raw, self._likely(raw))
 
     def _likely(self, raw: bytes) -> list[_Known]:
+        if not self._by_gram:
+            return []
         likely = dict(self._by_gram.get(_SHORT, ()))
-        for start, end in long_words(raw, _PROBED, _LONG_RUN) if self._by_gram else ():
+        for start, end in long_words(raw, _PROBED, _LONG_RUN):
             for at in range(start, end - _GRAM + 1, _GRAM):
-                if found := self._by_gram.get(raw[at : at + _GRAM]):
+                found = self._by_gram.get(raw[at : at + _GRAM])
+                if found:
                     likely |= found
         return [self.texts[text] for text in likely]
 
@@ -216,7 +248,9 @@ class KnownTexts:
             return text
         raw = text.encode("utf-8", "surrogatepass")
         sealed = self.seal(raw)
-        return text if sealed is raw else sealed.decode("utf-8", "surrogatepass")
+        if sealed is raw:
+            return text
+        return sealed.decode("utf-8", "surrogatepass")
 
     def sealed_headers(self, headers: Headers) -> Headers:
         """Replace the texts in the values of headers."""
@@ -227,8 +261,10 @@ class KnownTexts:
         target = self.seal_text(request.target)
         if target != request.target:
             target = spell_in_url(target)
-        headers, body = self.sealed_headers(request.headers), self.seal(request.body)
-        if (target, headers, body) == (request.target, request.headers, request.body):
+        headers = self.sealed_headers(request.headers)
+        body = self.seal(request.body)
+        sealed = (target, headers, body)
+        if sealed == (request.target, request.headers, request.body):
             return request
         return replace(request, target=target, headers=headers, body=body)
 
@@ -248,7 +284,7 @@ _WORDS = re.compile(r"[A-Za-z]+(?:[ ,_/-]+[A-Za-z]+)*|[0-9.]+")
 
 
 class Given(NamedTuple):
-    """What the user gives for a server; each of it may be a credential, or have some in it."""
+    """Settings of the user for a server; each may be a credential, or contain some."""
 
     headers: Headers = ()
     query: Headers = ()
@@ -263,11 +299,11 @@ NOTHING: Final = Given()
 
 
 WasGiven = Callable[[Given], None]
-"""Tells whoever sees what a server says which credentials the server was given."""
+"""Tells a reader of a server's messages which settings the server was given."""
 
 
 class Credentials:
-    """The credentials that are known; all that passes is searched for them."""
+    """Credentials seen so far; replaced everywhere."""
 
     def __init__(self, redactor: Redactor, *, seals_sessions: bool = True) -> None:
         self._redactor = redactor
@@ -280,22 +316,30 @@ class Credentials:
         self._credentials_in = lru_cache(maxsize=1024)(self._read)
 
     def was_given(self, given: Given) -> None:
-        """Look for the credentials in what the user gives for the server, and never forget them."""
+        """Look for the credentials in the user's settings from now on, and never forget them."""
+        redactor = self._redactor
         for secret in given.secrets:
-            self._know(
-                secret, self._redactor.placeholder("secret", secret), is_kept=True
-            )
+            shown = redactor.placeholder("secret", secret)
+            self._know(secret, shown, is_kept=True)
         settings = [pair for pair in given.environment if not _WORDS.fullmatch(pair[1])]
         self.seen(given.headers, ours=True, is_kept=True)
         self.seen((*given.query, *settings), is_kept=True)
-        find = self._redactor.secrets_in
-        found = [*find(given.target, is_target=True), *find(given.command)]
-        found += find("\n".join("=".join(pair) for pair in settings))
+        lines = [f"{name}={value}" for name, value in settings]
+        found = redactor.secrets_in(given.target, is_target=True)
+        found += redactor.secrets_in(given.command)
+        found += redactor.secrets_in("\n".join(lines))
         for rule, secret in found:
-            # What is base64 may have others in it.
-            for each in ((rule, secret), *find(as_text(decoded_base64(secret)))):
-                if not _WORDS.fullmatch(each[1]):
-                    self._know(each[1], self._redactor.placeholder(*each), is_kept=True)
+            self._keep(rule, secret)
+            # If it is base64, there may be others in it.
+            decoded = as_text(decoded_base64(secret))
+            for inner_rule, inner_secret in redactor.secrets_in(decoded):
+                self._keep(inner_rule, inner_secret)
+
+    def _keep(self, rule: str, secret: str) -> None:
+        """Look for a secret in all that passes, unless other text may have it in its own right."""
+        if not _WORDS.fullmatch(secret):
+            shown = self._redactor.placeholder(rule, secret)
+            self._know(secret, shown, is_kept=True)
 
     def seen(
         self, headers: Headers, *, ours: bool = False, is_kept: bool = False
@@ -305,26 +349,33 @@ class Credentials:
             self._know(secret, shown, is_kept=is_kept)
 
     def _found(self, rule: str, secret: str) -> None:
-        """Look from now on, in all that passes, for what the redactor has found in one place."""
+        """Look from now on, in all that passes, for a secret that the redactor has found."""
         if secret in self.known or not is_told_apart(rule, secret):
             return
         self.has_found = True
         self._know(secret, self._redactor.placeholder(rule, secret), is_kept=False)
 
     def _read(self, headers: Headers, *, ours: bool) -> list[tuple[str, str]]:
-        found = []
+        """Return the credentials in headers, each with the text that takes its place."""
+        found: list[tuple[str, str]] = []
         for name, value in headers:
             if name.lower() == SESSION_HEADER:
                 # One that reads as words is sealed in its header, and stays in other text.
                 if self._seals_sessions and not reads_as_words(value):
                     found.append((value, sealed_hash(value)))
                 continue
-            rule = self._redactor.rule_of(name)
-            if ours and not (_is_secret(name) or _OPEN.fullmatch(name.lower())):
-                rule = self._redactor.rule_of("credentials")
-            for secret in _secrets_in(name, value) if rule else ():
+            rule = self._rule_of(name, ours=ours)
+            if not rule:
+                continue
+            for secret in _secrets_in(name, value):
                 found.append((secret, self._redactor.placeholder(rule, secret)))
         return found
+
+    def _rule_of(self, name: str, *, ours: bool) -> str:
+        """Return the rule of a header's value; most headers that the user adds have secrets."""
+        if ours and not _is_secret(name) and not _OPEN.fullmatch(name.lower()):
+            return self._redactor.rule_of("credentials")
+        return self._redactor.rule_of(name)
 
     def _know(self, secret: str, shown: str, *, is_kept: bool) -> None:
         if len(secret) >= SHORTEST_CREDENTIAL and secret not in self.known:
@@ -334,21 +385,18 @@ class Credentials:
 def is_told_apart(rule: str, secret: str) -> bool:
     """Tell whether a secret that was found in one place is a secret in any other text too.
 
-    A word or a number may stand there in its own right, and a pattern of the user's says itself
-    where a secret is.
+    A word or a number may be there in its own right, and a pattern of the user's says itself where
+    a secret is.
     """
     is_pattern = rule.startswith("custom-") and rule != CUSTOM_KEY
     has_length = SHORTEST_CREDENTIAL <= len(secret) <= _LONGEST_REPEATED
-    return (
-        has_length
-        and not is_pattern
-        and not _WORDS.fullmatch(secret)
-        and not has_secrets(secret)
-    )
+    if is_pattern or not has_length:
+        return False
+    return _WORDS.fullmatch(secret) is None and not has_secrets(secret)
 
 
 def shown_by(rules: RedactionRules, given: Given = NOTHING) -> Callable[[str], str]:
-    """Return what takes secrets, and what was given, out of texts that are shown in any run."""
+    """Return a function that takes all secrets, also the user's, out of texts that are shown."""
     redactor = Redactor(rules, lambda _rule, _secret: "1")
     credentials = Credentials(redactor)
     credentials.was_given(given)
@@ -358,18 +406,36 @@ def shown_by(rules: RedactionRules, given: Given = NOTHING) -> Callable[[str], s
 def _secrets_in(name: str, value: str) -> list[str]:
     name = name.lower()
     if name in _AUTHORIZATIONS:
-        scheme, _, credential = value.strip().partition(" ")
-        secrets = [credential.strip() or scheme]
-        if scheme.lower() == "basic":
-            user = as_text(decoded_base64(secrets[0]))
-            secrets += [user, user.partition(":")[2]]
-        return secrets
+        return _secrets_of_authorization(value)
     if name in _COOKIES:
-        # After the value of `Set-Cookie` come its attributes.
-        pairs = value.split(";")[: 1 if name == "set-cookie" else None]
-        values = (pair.partition("=")[2].strip(' \t"') for pair in pairs)
-        return [each for each in values if not _WORDS.fullmatch(each)]
-    return [value] if _is_secret(name) or not _WORDS.fullmatch(value) else []
+        return _secrets_of_cookies(name, value)
+    if _is_secret(name) or not _WORDS.fullmatch(value):
+        return [value]
+    return []
+
+
+def _secrets_of_authorization(value: str) -> list[str]:
+    scheme, _, credential = value.strip().partition(" ")
+    secret = credential.strip() or scheme
+    if scheme.lower() != "basic":
+        return [secret]
+    user = as_text(decoded_base64(secret))
+    _, _, password = user.partition(":")
+    return [secret, user, password]
+
+
+def _secrets_of_cookies(name: str, value: str) -> list[str]:
+    pairs = value.split(";")
+    if name == "set-cookie":
+        # After the value come its attributes.
+        pairs = pairs[:1]
+    secrets: list[str] = []
+    for pair in pairs:
+        _, _, spelled = pair.partition("=")
+        secret = spelled.strip(' \t"')
+        if not _WORDS.fullmatch(secret):
+            secrets.append(secret)
+    return secrets
 
 
 def _is_secret(name: str) -> bool:

@@ -37,8 +37,13 @@ class Decoded:
         ratio: int = 0,
     ) -> None:
         parts: list[str] = []
-        self._starts, self._sources, self._ratios = [0], [0], [1]
-        length = at = 0
+        # Of each part: where it begins, where that is spelled, and with how many times as many
+        # characters.
+        self._starts = [0]
+        self._sources = [0]
+        self._ratios = [1]
+        length = 0
+        at = 0
         for match in escape.finditer(text):
             start, end = match.span()
             new = undo(match[0])
@@ -85,9 +90,10 @@ def string_end(text: str, start: int, backslashes: int) -> int:
     for quote in _QUOTES.finditer(text, start):
         if quote[1] is None:
             return quote.start()
-        own = len(quote[1]) % (2 * backslashes + 2)
-        if own <= backslashes:
-            return quote.end() - 1 - own
+        # Escaped backslashes come before those of the quote.
+        of_quote = len(quote[1]) % (2 * backslashes + 2)
+        if of_quote <= backslashes:
+            return quote.end() - 1 - of_quote
     return len(text)
 
 
@@ -118,32 +124,37 @@ def without_percent(text: str, *, is_form: bool = False) -> Decoded:
     def undo(escapes: str) -> str:
         return bytes.fromhex(escapes.replace("%", "")).decode("latin-1")
 
-    return Decoded(text.replace("+", " ") if is_form else text, _PERCENT, undo, 3)
+    if is_form:
+        text = text.replace("+", " ")
+    return Decoded(text, _PERCENT, undo, ratio=3)
 
 
 def _undo_ascii(escape: str) -> str:
     if escape[-1] == "/":
         return "/"
     char = chr(int(escape[-2:], 16))
-    return escape[:-5] + char if char == '"' else char
+    if char == '"':
+        return escape[:-5] + char
+    return char
 
 
 def _undo_json(escape: str) -> str:
     if len(escape) == 2:
         return _JSON_SHORT.get(escape[1], escape[1])
-    units = bytes.fromhex(escape.replace("\\u", "")).decode(
-        "utf-16-be", "surrogatepass"
-    )
-    return units.encode("utf-8", "surrogatepass").decode("latin-1")
+    units = bytes.fromhex(escape.replace("\\u", ""))
+    char = units.decode("utf-16-be", "surrogatepass")
+    return char.encode("utf-8", "surrogatepass").decode("latin-1")
 
 
 def undo_json(spelled: str, times: int = 6) -> str:
     """Undo the escapes of JSON so many times, or until there are none."""
-    while times and "\\" in spelled:
+    for _ in range(times):
+        if "\\" not in spelled:
+            break
         undone = _JSON_ESCAPE.sub(lambda escape: _undo_json(escape[0]), spelled)
         if undone == spelled:
             break
-        spelled, times = undone, times - 1
+        spelled = undone
     return spelled
 
 
@@ -155,38 +166,42 @@ def spell_in_url(text: str) -> str:
 
 
 def words_of(chars: str) -> bytes:
-    """Return what translates these characters to `w`, and all others to a space."""
-    return bytes(ord("w") if chr(code) in chars else ord(" ") for code in range(256))
+    """Return a table for `translate` that maps these characters to `w`, and others to a space."""
+    table = bytearray(b" " * 256)
+    for char in chars:
+        table[ord(char)] = ord("w")
+    return bytes(table)
 
 
 def long_words(raw: bytes, words: bytes, shortest: int) -> list[tuple[int, int]]:
-    """Return where long words stand; the beginning of one is found by a search for a literal."""
-    found = []
+    """Return where long words begin and end; `words` is a table from `words_of`."""
+    found: list[tuple[int, int]] = []
     mapped = raw.translate(words)
-    long = b"w" * shortest
-    at = mapped.find(long)
-    while at >= 0:
-        end = mapped.find(b" ", at)
-        end = len(raw) if end < 0 else end
-        found.append((at, end))
-        at = mapped.find(long, end)
+    # A search for a literal is the fastest one.
+    beginning = b"w" * shortest
+    start = mapped.find(beginning)
+    while start >= 0:
+        end = mapped.find(b" ", start)
+        if end < 0:
+            end = len(raw)
+        found.append((start, end))
+        start = mapped.find(beginning, end)
     return found
 
 
 def decoded_base64(spelled: str) -> str:
     """Return the text that is spelled in base64, as far as it is read; empty for other data."""
-    encoded = (
-        "".join(spelled[:_LONGEST_BASE64].split()).rstrip("=").translate(_AS_STANDARD)
-    )
+    encoded = "".join(spelled[:_LONGEST_BASE64].split())
+    encoded = encoded.rstrip("=").translate(_AS_STANDARD)
     if len(encoded) % 4 == 1:
         encoded = encoded[:-1]
+    padding = "=" * (-len(encoded) % 4)
+    # The last character may be cut off.
+    decoder = getincrementaldecoder("utf-8")()
     try:
-        # The last character may be cut off.
-        text = getincrementaldecoder("utf-8")().decode(
-            a2b_base64(encoded + "=" * (-len(encoded) % 4))
-        )
+        text = decoder.decode(a2b_base64(encoded + padding))
     except ValueError:
         return ""
-    return (
-        "" if "\0" in text else text.removeprefix("\ufeff").encode().decode("latin-1")
-    )
+    if "\0" in text:
+        return ""
+    return text.removeprefix("\ufeff").encode().decode("latin-1")

@@ -1,4 +1,4 @@
-"""What is no secret though its name says so: code, formats, versions, and what is put in later."""
+"""Tell values that are no secrets though their names say so: code, formats, versions, stand-ins."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _CODE = re.compile(
     r"|\A[A-Za-z_.]*[0-9]*[,;]\Z|\W[,;]\Z",
     re.ASCII,
 )
-"""What stands behind a name in code, and in a list of names and values, and not in settings."""
+"""Text behind a name in code, and in a list of names and values, and not in settings."""
 _PHRASE = re.compile(
     r"(?i)[\"']?(?:(?:put|insert|enter|replace|use)[-_ ](?:with[-_ ])?)?your[-_ ][a-z]"
 )
-"""`YOUR_API_KEY`, `your-client-secret`, and what else is to be replaced by its reader."""
+"""`YOUR_API_KEY`, `your-client-secret`, and other words that a reader is to replace."""
 _SHOWN = re.compile(
     r"\[+[A-Za-z_ -]+\]+|(?:<[\w .-]*>\W?)+|\{[A-Za-z_][\w.]*(?:\([\w.]*\)[\w.()]*)?\}",
     re.ASCII,
 )
-"""What is in brackets itself: a name of what is put in."""
+"""A name in brackets of a value that is put in."""
 _CUT_OFF = re.compile(r".*(?:\.\.\.|\u2026)", re.DOTALL)
 _FORMAT = re.compile(r"[^\w\s{%]*(?:(?:%[sdrqv]|\{[\w.]*\})[^\w\s{%]*)+")
 _URL = re.compile(
@@ -41,7 +41,7 @@ _RELATIVE = re.compile(r"\.{1,2}/[\w./-]+", re.ASCII)
 _RANGE = re.compile(r"(?:\^|~|[<>]=?)\s?v?[0-9]+(?:\.[\w*-]+)*|workspace:\S+|npm:\S+")
 _VERSION = re.compile(r"v?[0-9]+\.[0-9]+\.[0-9]+(?:[-+][\w.]+)?(?: \|\| .*)?")
 _MODES: Final = frozenset(["include", "omit", "same-origin"])
-"""What `fetch` of browsers has under `credentials`."""
+"""Values of `credentials` for `fetch` in browsers."""
 _AFTER_SCHEME: Final = frozenset(
     "token key apikey auth authentication authorization scheme tokens header".split()  # noqa: SIM905
 )
@@ -91,20 +91,31 @@ def is_stand_in(value: str) -> bool:
 
 def is_harmless(name: Name, value: str) -> bool:
     """Tell whether a value under a name is none wherever it stands, in quotes or not."""
-    if is_stand_in(value) or _RANGE.fullmatch(value) or _URL.fullmatch(value):
+    if is_stand_in(value) or _is_alias(name, value):
         return True
-    alias = _ALIAS.fullmatch(value)
-    if alias is not None and _is_same(fold(alias[1]), name.folded):
+    if _RANGE.fullmatch(value) or _URL.fullmatch(value):
         return True
     if name.rule != "password" and _CUT_OFF.fullmatch(value):
         return True
     if name.rule == "credentials":
         return value in _MODES
-    if name.rule == "cookie" and (
-        _VERSION.fullmatch(value) or _RELATIVE.fullmatch(value)
-    ):
+    if name.rule == "cookie" and _is_of_package(value):
         return True
     return not value.isascii() and len(value) <= 2
+
+
+def _is_alias(name: Name, value: str) -> bool:
+    """Tell whether a value is the name itself, as `{ password: config.passwords }` has it."""
+    alias = _ALIAS.fullmatch(value)
+    if alias is None:
+        return False
+    return fold(alias[1]).rstrip("s") == name.folded.rstrip("s")
+
+
+def _is_of_package(value: str) -> bool:
+    """Tell whether a value is a version or a path, as of a package that is called `cookie`."""
+    is_version = _VERSION.fullmatch(value) is not None
+    return is_version or _RELATIVE.fullmatch(value) is not None
 
 
 def is_harmless_after_scheme(value: str) -> bool:
@@ -112,46 +123,44 @@ def is_harmless_after_scheme(value: str) -> bool:
     return is_stand_in(value) or value.lower() in _AFTER_SCHEME
 
 
-def _is_same(alias: str, folded: str) -> bool:
-    return alias.rstrip("s") == folded.rstrip("s")
-
-
 def is_code(name: Name, value: str, line: str, sign: str, *, has_gap: bool) -> bool:
     """Tell whether a value without quotes is code.
 
-    `line` is what stands before the name in its line, and `has_gap` whether spaces stand around
-    the sign, as they do in code more than in settings.
+    `line` is the text before the name in its line, and `has_gap` whether spaces are around the
+    sign, as in code more than in settings.
     """
     if _OPEN_CALL.fullmatch(value) or _CALL_AND_MORE.fullmatch(value):
         return True
     if not name.is_certain and _PAIR.match(value):
         return True
     if _PATH.fullmatch(value):
-        last = fold(value.rpartition(".")[2])
-        is_own = bool(last) and (
-            name.folded.endswith(last) or last.endswith(name.folded)
-        )
-        return is_own or (has_gap and not looks_random(value))
-    return (
-        has_gap
-        and _NAME.fullmatch(value) is not None
-        and _is_variable(name, value, line, sign)
-    )
+        is_random = looks_random(value)
+        return _is_attribute(name, value) or (has_gap and not is_random)
+    if not has_gap or not _NAME.fullmatch(value):
+        return False
+    return _is_variable(name, value, line, sign)
+
+
+def _is_attribute(name: Name, path: str) -> bool:
+    """Tell whether the last part of a path such as `config.password` is the name."""
+    last = fold(path.rpartition(".")[2])
+    if not last:
+        return False
+    return name.folded.endswith(last) or last.endswith(name.folded)
 
 
 def _is_variable(name: Name, value: str, line: str, sign: str) -> bool:
-    if (
-        _RECEIVER.search(line)
-        or place_in_assignment(line)
-        or _ends_with_name(value, name.folded)
-    ):
+    if _RECEIVER.search(line) or place_in_assignment(line):
+        return True
+    if _ends_with_name(value, name.folded):
         return True
     if sign == ":":
         # A type; settings behind a colon are indented too.
         is_type = value[0].isupper() and value[-1].isalpha()
         return is_type and name.folded in fold(value)
-    is_indented = line[:1] in (" ", "\t")
-    return is_indented and (value in _VARIABLES or _CASES.fullmatch(value) is not None)
+    if line[:1] not in (" ", "\t"):
+        return False
+    return value in _VARIABLES or _CASES.fullmatch(value) is not None
 
 
 def _ends_with_name(value: str, folded: str) -> bool:
@@ -172,4 +181,6 @@ def is_choice(line: str) -> bool:
 def place_in_assignment(line: str) -> int:
     """Return how many names stand before one in `user, password = "a", "b"`."""
     together = _ASSIGNED_TOGETHER.search(line)
-    return together[1].count(",") if together else 0
+    if together is None:
+        return 0
+    return together[1].count(",")

@@ -35,6 +35,7 @@ from mrtr_cassette.core.secrets.rules import (
     ActiveRules,
     Mark,
     Name,
+    Rule,
     fold,
     is_encoded,
     is_strong,
@@ -99,7 +100,7 @@ _REST_OF_LINE = re.compile(
     re.ASCII,
 )
 _BARE_SECRET = re.compile(r"(?=.*\d)(?=.*[A-Za-z])(?!.*://|[./~]).{8}")
-"""What may be one behind a colon, or in a sentence."""
+"""A value that may be a secret behind a colon, or in a sentence."""
 _IN_SINGLE_QUOTES = re.compile(rf"[^'\r\n]{{0,{_LONGEST_VALUE}}}")
 _OTHER_VALUE = re.compile(r"(?:(\\*[\"'])[^\"'\r\n\\]{0,128}\1|[\w.]{1,64}),[ \t]*+")
 _PREFIX = re.compile(r"[bBrRuUfF]{1,2}(?=\\{0,15}[\"'])")
@@ -118,27 +119,49 @@ _SCHEME = re.compile(
     r"(?i)(bearer|basic|token|apikey|api-key|digest|negotiate|ssws)[ \t]+(?=\S)"
 )
 _HIDDEN = re.compile(r"[*.\u2022\u2026]*")
-"""What hides a value."""
+"""A text that hides a value."""
 
 _BY_PLACE = ("bearer", "url-password")
-"""Rules that go by what stands before a secret."""
+"""Rules that go by the text before a secret."""
 
 
 def in_named(rule: str, value: str, disabled: Collection[str]) -> Find | None:
-    """Return what is secret in a value that its name makes one; a credential's scheme stays."""
+    """Return the secret part of a value that its name makes one: without the scheme, if any."""
     start = 0
-    if rule == "authorization" and (scheme := _SCHEME.match(value)):
-        start, named = scheme.end(), scheme[1].lower()
-        if named in ("basic", "bearer") and named not in disabled:
-            rule = named
+    scheme = _SCHEME.match(value) if rule == "authorization" else None
+    if scheme is not None:
+        start = scheme.end()
+        name = scheme[1].lower()
+        if name in ("basic", "bearer") and name not in disabled:
+            rule = name
     secret = value[start:]
-    if (
-        ref_of(secret)
-        or _HIDDEN.fullmatch(secret)
-        or (start and is_harmless_after_scheme(secret))
-    ):
+    if ref_of(secret) or _HIDDEN.fullmatch(secret):
+        return None
+    if start and is_harmless_after_scheme(secret):
         return None
     return Find(start, len(value), rule, secret)
+
+
+class _Assignment(NamedTuple):
+    """A name and a sign in a text, before a place where a value may begin.
+
+    Attributes:
+        start: where the name begins, after any quote.
+        value_at: where the value begins, or other values before it.
+        closing: the quote after the name; empty if there is none.
+        line: the text before the name in its line.
+        is_spaced: a space is after the sign.
+        has_gap: a space is on either side of the sign, as in code more than in settings.
+    """
+
+    name: Name
+    start: int
+    value_at: int
+    sign: str
+    closing: str
+    line: str
+    is_spaced: bool
+    has_gap: bool
 
 
 class JudgedText:
@@ -154,21 +177,24 @@ class JudgedText:
 
     def finds(self, marks: Collection[int]) -> Iterator[Find]:
         """Yield the secrets, in so far as the marks say that there may be any."""
-        flat = self._flat.encode("latin-1")
+        raw = self._flat.encode("latin-1")
         for rule in self._rules.likely(marks):
-            for start, end in rule.spans(flat):
-                self._shapes.setdefault((start, end), rule.name)
-                outer = _END_OF_JSON.search(self._flat, start, end)
-                stop = end if outer is None else outer.start()
-                is_stood_in = rule.name in _BY_PLACE and is_stand_in(
-                    self._text[start:stop]
-                )
-                if stop > start and not is_stood_in:
-                    yield self._found(start, stop, rule.name)
+            yield from self._shaped(raw, rule)
         if Mark.NAME in marks:
-            yield from self._given_by_sign(flat)
-            yield from self._given_beside(flat)
-            yield from self._given_in_rows(flat)
+            yield from self._given_by_sign(raw)
+            yield from self._given_beside(raw)
+            yield from self._given_in_rows(raw)
+
+    def _shaped(self, raw: bytes, rule: Rule) -> Iterator[Find]:
+        for start, end in rule.spans(raw):
+            self._shapes.setdefault((start, end), rule.name)
+            outer = _END_OF_JSON.search(self._flat, start, end)
+            stop = end if outer is None else outer.start()
+            if stop == start:
+                continue
+            if rule.name in _BY_PLACE and is_stand_in(self._text[start:stop]):
+                continue
+            yield self._found(start, stop, rule.name)
 
     def _after(self, pattern: re.Pattern[str], at: int) -> int:
         """Return where a pattern ends that matches the empty text too."""
@@ -199,6 +225,7 @@ class JudgedText:
     def _name_at(
         self, start: int, end: int, *, has_spaces: bool
     ) -> tuple[Name | None, int]:
+        """Return the rule of the name whose last part is at a place, and where it all begins."""
         chars = _NAME_CHARS
         if has_spaces:
             chars += " "
@@ -236,6 +263,7 @@ class JudgedText:
                 at = max(at, find.end)
 
     def _member(self, name: Name, start: int, at: int, depth: int) -> Iterator[Find]:
+        """Yield the secrets in the value of a member whose quotes have `depth` backslashes."""
         value = self._scalar(at, depth) or self._scalar_in_object(at, depth)
         if value is not None:
             yield from self._decided(name, value, start)
@@ -299,11 +327,14 @@ class JudgedText:
 
     def _members_around(self, start: int, end: int) -> set[str]:
         """Return the folded names of the members of an object beside one of them."""
-        flat = self._flat
-        around = f"{flat[max(0, start - _WINDOW) : start]}\0{flat[end : end + _WINDOW]}"
-        while (fewer := _NESTED.sub("", around)) != around:
-            around = fewer
-        return set(map(fold, _MEMBERS.findall(_IN_OBJECT.search(around)[0])))  # type: ignore[index]
+        before = self._flat[max(0, start - _WINDOW) : start]
+        after = self._flat[end : end + _WINDOW]
+        around = f"{before}\0{after}"
+        inner_objects = 1
+        while inner_objects:
+            around, inner_objects = _NESTED.subn("", around)
+        beside = _IN_OBJECT.search(around)[0]  # type: ignore[index]
+        return set(map(fold, _MEMBERS.findall(beside)))
 
     def _secret(self, name: Name, value: Find) -> Iterator[Find]:
         is_custom = name.rule == CUSTOM_KEY
@@ -324,60 +355,82 @@ class JudgedText:
     def _assigned(
         self, name: Name, start: int, end: int, at: int, closing: str
     ) -> Iterator[Find]:
+        """Yield the secret that is the value of a name before a sign, in other text than JSON."""
         flat = self._flat
         sign = flat[at - 1]
         if flat.startswith("=>", at - 2):
             sign = "=>"
-        before = flat[start - 1 : start]
-        is_parameter = before in {"?", "&", "#"} or (
-            self._kind == "form" and not before
-        )
+        is_parameter = self._may_be_parameter(start)
         is_bare_name = sign == "=" and not closing
         if is_parameter and is_bare_name and self._is_in_url(start, start):
             yield from self._parameter(name, start, at)
             return
         is_spaced = flat[at : at + 1] in {" ", "\t"}
-        has_gap = is_spaced or end + len(closing) < at - len(sign)
-        at = self._after(_SPACES_OF_LINE, at)
-        line = self._line_before(start - len(closing))
-        value = self._on_line_of_its_own(name, start, at, sign)
-        if value is None:
-            if sign == "=" and has_gap:
-                value = self._value_after(self._past_others(at, line))
-            else:
-                value = self._value_after(at)
-            if value is None or not counts_at_all(value.plain):
-                return
-            if value.start > at:
-                is_meant = bool(closing) or self._is_text_meant(
-                    name, start, value, sign
-                )
-            else:
-                is_random = is_spaced and _BARE_SECRET.match(value.plain) is not None
-                is_meant = is_random or (sign == "=" and not has_gap)
-            if not is_meant:
-                return
-        is_bare = flat[value.start - 1] not in "\"'"
-        if is_bare and is_code(name, value.plain, line, sign, has_gap=has_gap):
+        assignment = _Assignment(
+            name=name,
+            start=start,
+            value_at=self._after(_SPACES_OF_LINE, at),
+            sign=sign,
+            closing=closing,
+            line=self._line_before(start - len(closing)),
+            is_spaced=is_spaced,
+            has_gap=is_spaced or end + len(closing) < at - len(sign),
+        )
+        value = self._on_line_of_its_own(assignment) or self._meant_value(assignment)
+        if value is None or self._is_code(assignment, value):
             return
         counts = name.alone
         if is_parameter or (sign == "=" and flat.startswith("&", value.end)):
-            others = self._parameters_around(start, value.end)
-            counts = name.among(others, is_parameter=True)
+            parameters = self._parameters_around(start, value.end)
+            counts = name.among(parameters, is_parameter=True)
         if counts(value.plain):
             yield from self._secret(name, value)
 
-    def _is_text_meant(self, name: Name, start: int, value: Find, sign: str) -> bool:
-        """Tell whether a text in quotes is the value of a name, and not a label or prose."""
-        if not re.search(r"\s", value.plain):
-            return True
-        is_label = name.folded in fold(value.plain.replace(" ", ""))
-        if sign != ":" or is_label:
-            return False
-        return is_among_settings(self._flat, start, value.end)
+    def _may_be_parameter(self, start: int) -> bool:
+        before = self._flat[start - 1 : start]
+        if not before:
+            return self._kind == "form"
+        return before in {"?", "&", "#"}
 
     def _line_before(self, start: int) -> str:
-        return self._flat[max(0, start - _LONGEST_NAME) : start].rpartition("\n")[2]
+        before = self._flat[max(0, start - _LONGEST_NAME) : start]
+        return before.rpartition("\n")[2]
+
+    def _is_code(self, assignment: _Assignment, value: Find) -> bool:
+        if self._flat[value.start - 1] in "\"'":
+            return False
+        return is_code(
+            assignment.name,
+            value.plain,
+            assignment.line,
+            assignment.sign,
+            has_gap=assignment.has_gap,
+        )
+
+    def _meant_value(self, assignment: _Assignment) -> Find | None:
+        """Return the value of an assignment within a line; None for labels and prose."""
+        at = assignment.value_at
+        if assignment.sign == "=" and assignment.has_gap:
+            at = self._past_others(at, assignment.line)
+        value = self._value_after(at)
+        if value is None or not counts_at_all(value.plain):
+            return None
+        if value.start > assignment.value_at:
+            is_meant = self._is_text_meant(assignment, value)
+        elif assignment.is_spaced and _BARE_SECRET.match(value.plain):
+            is_meant = True
+        else:
+            is_meant = assignment.sign == "=" and not assignment.has_gap
+        return value if is_meant else None
+
+    def _is_text_meant(self, assignment: _Assignment, value: Find) -> bool:
+        """Tell whether a text in quotes is the value of a name, and not a label or prose."""
+        if assignment.closing or not re.search(r"\s", value.plain):
+            return True
+        is_label = assignment.name.folded in fold(value.plain.replace(" ", ""))
+        if assignment.sign != ":" or is_label:
+            return False
+        return is_among_settings(self._flat, assignment.start, value.end)
 
     def _past_others(self, at: int, line: str) -> int:
         """Return where the value of the last name of an assignment begins."""
@@ -403,11 +456,10 @@ class JudgedText:
         """Return the folded names of the parameters in the URL or form around one of them."""
         if self._kind != "text":
             return self._parameters
-        flat = self._flat
-        around = flat[max(0, start - _WINDOW) : start].split()[-1:]
-        around += flat[end : end + _WINDOW].split()[:1]
+        before = self._flat[max(0, start - _WINDOW) : start]
+        after = self._flat[end : end + _WINDOW]
         names: set[str] = set()
-        for text in around:
+        for text in [*before.split()[-1:], *after.split()[:1]]:
             names.update(map(fold, _PARAMETERS.findall(text)))
         return names
 
@@ -415,33 +467,38 @@ class JudgedText:
     def _parameters(self) -> Collection[str]:
         return set(map(fold, _PARAMETERS.findall(self._flat)))
 
-    def _on_line_of_its_own(
-        self, name: Name, start: int, at: int, sign: str
-    ) -> Find | None:
-        before = (
-            self._flat[max(0, start - 64) : start]
-            .removesuffix("export ")
-            .removesuffix("- ")
-        )
-        if before.rstrip(" \t")[-1:] not in '\r\n"':
+    def _on_line_of_its_own(self, assignment: _Assignment) -> Find | None:
+        """Return the value of a setting that is all of its line; None for other lines."""
+        start = assignment.start
+        before = self._flat[max(0, start - 64) : start]
+        before = before.removesuffix("export ").removesuffix("- ").rstrip(" \t")
+        if before[-1:] not in '\r\n"':
             return None
-        match = _REST_OF_LINE.match(self._flat, at)
-        if match is None:
+        at = assignment.value_at
+        rest = _REST_OF_LINE.match(self._flat, at)
+        if rest is None:
             return None
-        given = match[0]
-        if not 4 <= len(given) <= _LONGEST_VALUE or is_no_setting(given):
+        if not 4 <= len(rest[0]) <= _LONGEST_VALUE or is_no_setting(rest[0]):
             return None
-        given = given.rstrip(",;")
-        is_setting = sign == "=" or self._flat[start:at].rstrip(" \t:").isupper()
-        is_pin = name.rule == "password" and given.isdigit()
-        end = at + len(given)
-        is_meant = is_setting or not name.is_certain or is_pin
-        if is_meant or is_strong(given) or is_encoded(given):
-            return self._found(at, end)
-        is_plain = is_plain_setting(self._flat[start:at], given)
-        if is_plain and is_among_settings(self._flat, start, end):
-            return self._found(at, end)
-        return None
+        value = rest[0].rstrip(",;")
+        if not self._is_setting(assignment, value):
+            return None
+        return self._found(at, at + len(value))
+
+    def _is_setting(self, assignment: _Assignment, value: str) -> bool:
+        """Tell whether the rest of a line is the value of a setting, and not words about it."""
+        name = assignment.name
+        at = assignment.value_at
+        spelled = self._flat[assignment.start : at]
+        is_in_capitals = spelled.rstrip(" \t:").isupper()
+        if assignment.sign == "=" or is_in_capitals or not name.is_certain:
+            return True
+        is_pin = name.rule == "password" and value.isdigit()
+        if is_pin or is_strong(value) or is_encoded(value):
+            return True
+        if not is_plain_setting(spelled, value):
+            return False
+        return is_among_settings(self._flat, assignment.start, at + len(value))
 
     def _value_after(self, at: int) -> Find | None:
         flat = self._flat
@@ -474,7 +531,9 @@ class JudgedText:
         elif is_single and flat[end : end + 1] not in {"", "'"}:
             return None
         value = flat[start:end]
-        if not 0 < len(value) <= _LONGEST_VALUE or "\n" in value or "\r" in value:
+        if not 0 < len(value) <= _LONGEST_VALUE:
+            return None
+        if "\n" in value or "\r" in value:
             return None
         if depth == 0 and _END_OF_JSON.match(flat, opened.start(1)):
             return None
@@ -496,19 +555,20 @@ class JudgedText:
                 yield from self._decided(name, value, start)
 
     def _given_in_rows(self, raw: bytes) -> Iterator[Find]:
-        for start, end, at in self._rules.inserts_in(raw):
-            columns = [
-                column.strip(_AROUND_COLUMN)
-                for column in self._flat[start:end].split(",")
-            ]
+        """Yield the secrets in the rows of SQL, whose columns have the names."""
+        for start, end, rows_at in self._rules.inserts_in(raw):
+            columns: list[str] = []
+            for column in self._flat[start:end].split(","):
+                columns.append(column.strip(_AROUND_COLUMN))
             companions = set(map(fold, columns))
-            for place, first, last in texts_in_rows(self._flat, at):
-                name = None
-                if place < len(columns):
-                    name = self._rules.name(columns[place])
+            for place, first, last in texts_in_rows(self._flat, rows_at):
+                if place >= len(columns):
+                    continue
+                name = self._rules.name(columns[place])
+                if name is None:
+                    continue
                 value = self._found(first, last)
                 value = value._replace(plain=value.plain.replace("''", "'"))
-                if name is None or not counts_at_all(value.plain):
-                    continue
-                if name.among(companions)(value.plain):
+                counts = name.among(companions)
+                if counts_at_all(value.plain) and counts(value.plain):
                     yield from self._secret(name, value)

@@ -1,4 +1,4 @@
-"""Our names in texts: what a cassette or a journal has for a state, a session, an id or a secret.
+"""Our names in texts: a cassette or a journal has one for each state, session, id and secret.
 
 A text is cut into its bytes and the references in it, and joined again. Nothing else searches texts
 for our names.
@@ -77,26 +77,25 @@ class Ref(NamedTuple):
     @property
     def plain(self) -> Ref:
         """The same as a cassette spells it."""
-        return self._replace(spelling=_AS_PLACEHOLDER if self.is_secret else _AS_NAME)
+        if self.is_secret:
+            return self._replace(spelling=_AS_PLACEHOLDER)
+        return self._replace(spelling=_AS_NAME)
 
     @property
     def raw(self) -> bytes:
-        """What the text has."""
+        """The bytes in the text."""
         opening, colon, closing = self.spelling
-        return (
-            opening
-            + ":".join((self.kind, *self.parts)).encode().replace(b":", colon)
-            + closing
-        )
+        name = ":".join((self.kind, *self.parts)).encode()
+        return opening + name.replace(b":", colon) + closing
 
     @property
     def name(self) -> str:
-        """What a cassette has for it."""
+        """The name or placeholder as a cassette spells it."""
         return self.plain.raw.decode()
 
     @property
     def token(self) -> str:
-        """What tells a secret from others of its rule."""
+        """The part that tells a secret from others of its rule."""
         return self.parts[-1]
 
     def with_last(self, part: int | str) -> Ref:
@@ -106,19 +105,18 @@ class Ref(NamedTuple):
 
 Text = tuple[bytes | Ref, ...]
 Change = Callable[[Ref], Ref | bytes | None]
-"""Returns what takes the place of a reference; None leaves it."""
+"""Returns the replacement of a reference; None leaves it."""
 
 
 def ref_spans(raw: bytes) -> list[tuple[Span, Ref]]:
-    """Return the references in a text, in order, and where they stand."""
+    """Return the references in a text, in order, and where they are."""
     found: list[tuple[Span, Ref]] = []
     if b"mrtr-" in raw or b"sha256" in raw:
         for match in _NAME.finditer(raw):
             colon = b"%3A" if b"%3A" in match[0] else b":"
             kind, *parts = match[0].decode().split(colon.decode())
-            found.append(
-                (Span(*match.span()), Ref(kind, tuple(parts), (b"", colon, b"")))
-            )
+            ref = Ref(kind, tuple(parts), (b"", colon, b""))
+            found.append((Span(*match.span()), ref))
     for match in _SECRET.finditer(raw):
         opening, rule, colon, token, closing = match.groups()
         ref = Ref(rule.decode(), (token.decode(),), (opening, colon, closing))
@@ -138,12 +136,15 @@ def cut(raw: bytes) -> Text:
 
 def join(text: Iterable[bytes | Ref]) -> bytes:
     """Return the bytes of a text."""
-    return b"".join([part.raw if isinstance(part, Ref) else part for part in text])
+    parts = [part.raw if isinstance(part, Ref) else part for part in text]
+    return b"".join(parts)
 
 
 def as_bytes(text: AnyStr) -> bytes:
     """Return a text as bytes, which `cut` takes."""
-    return text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+    if isinstance(text, bytes):
+        return text
+    return text.encode("utf-8", "surrogatepass")
 
 
 def refs_in(text: AnyStr) -> list[Ref]:
@@ -170,20 +171,26 @@ def with_refs(text: AnyStr, change: Change) -> AnyStr:
     """Return a text with other references, or with other bytes in their places."""
     changed: list[bytes | Ref] = []
     for part in cut(as_bytes(text)):
-        new = change(part) if isinstance(part, Ref) else None
+        new: bytes | Ref | None = None
+        if isinstance(part, Ref):
+            new = change(part)
         changed.append(part if new is None else new)
     if len(changed) == 1:
         return text
     raw = join(changed)
-    return raw if isinstance(text, bytes) else raw.decode("utf-8", "surrogatepass")
+    if isinstance(text, bytes):
+        return raw
+    return raw.decode("utf-8", "surrogatepass")
 
 
 def ref_of(text: str, *kinds: str) -> Ref | None:
-    """Return the reference that a text is as a whole, if it is of some kinds, or None."""
+    """Return the reference that a text is as a whole, if it is of one of the kinds, or None."""
     refs = refs_in(text)
     if len(refs) != 1 or refs[0].raw != as_bytes(text):
         return None
-    return refs[0] if not kinds or refs[0].kind in kinds else None
+    if kinds and refs[0].kind not in kinds:
+        return None
+    return refs[0]
 
 
 def is_of_kind(text: str, *kinds: str) -> bool:
@@ -195,7 +202,7 @@ def is_of_kind(text: str, *kinds: str) -> bool:
 
 
 def rule_of_number(rule: str) -> str:
-    """Return what a rule is called where it finds a number of JSON."""
+    """Return the name of a rule in the placeholder of a number of JSON."""
     return f"{rule}{_SIGN_OF_NUMBER}"
 
 
@@ -205,17 +212,17 @@ def plain_rule(rule: str) -> str:
 
 
 def placeholder(rule: str, token: str) -> str:
-    """Return what stands for a secret; a token has letters, digits, `_`, `-` and `.`."""
+    """Return the placeholder of a secret; a token has letters, digits, `_`, `-` and `.`."""
     return f"<{rule}:{token}>"
 
 
 def is_journal_token(token: str) -> bool:
-    """Tell whether a text in a placeholder is what a journal has; any other is somebody's text."""
+    """Tell whether a text in a placeholder is a journal's token; any other is somebody's text."""
     return _JOURNAL_TOKEN.fullmatch(token) is not None
 
 
 def is_cassette_token(token: str) -> bool:
-    """Tell whether a text in a placeholder is what a cassette has."""
+    """Tell whether a text in a placeholder is a cassette's token."""
     return _CASSETTE_TOKEN.fullmatch(token) is not None
 
 
@@ -223,7 +230,9 @@ def renumber(text: AnyStr, number: Callable[[str, str], int | str | None]) -> An
     """Put numbers in the place of the tokens of placeholders: `<rule:TOKEN>` to `<rule:1>`."""
 
     def numbered(ref: Ref) -> Ref | None:
-        new = number(ref.kind, ref.token) if ref.is_secret else None
+        if not ref.is_secret:
+            return None
+        new = number(ref.kind, ref.token)
         return None if new is None else ref.with_last(new)
 
     return with_refs(text, numbered)
@@ -244,7 +253,9 @@ def without_numbers(text: AnyStr) -> AnyStr:
 
 def rule_alone(ref: Ref) -> bytes | None:
     """Return a placeholder without its token."""
-    return f"<{ref.kind}>".encode() if ref.is_secret else None
+    if not ref.is_secret:
+        return None
+    return f"<{ref.kind}>".encode()
 
 
 # Hashes and names
@@ -257,7 +268,7 @@ def sha256_of(state: str) -> str:
 
 
 def sealed_hash(secret: str) -> str:
-    """Return what stands for a request state or a session id in the journal."""
+    """Return the hash that takes the place of a request state or a session id in the journal."""
     return f"{HASH}:{sha256_of(secret)}"
 
 
@@ -271,25 +282,27 @@ def reveal(text: AnyStr, state_of: Callable[[str], str | None]) -> AnyStr:
     """Replace sealed hashes in JSON by states, which may be any text; one that has none stays."""
 
     def named(ref: Ref) -> bytes | None:
-        state = state_of(ref.token) if ref.kind == HASH else None
+        if ref.kind != HASH:
+            return None
+        state = state_of(ref.token)
         if state is None:
             return None
-        return (
-            encode_basestring_ascii(state)[1:-1].encode().replace(b":", ref.spelling[1])
-        )
+        _, colon, _ = ref.spelling
+        spelled = encode_basestring_ascii(state)[1:-1].encode()
+        return spelled.replace(b":", colon)
 
     return with_refs(text, named)
 
 
 def lasting(text: str) -> str:
-    """Return a text of the journal without the hashes that every recording has anew."""
+    """Return a text of the journal without the hashes that differ in every recording."""
 
     def alike(ref: Ref) -> Ref | bytes | None:
         if ref.kind == HASH:
             return HASH.encode()
-        return (
-            ref.with_last(0) if ref.is_secret and is_journal_token(ref.token) else None
-        )
+        if ref.is_secret and is_journal_token(ref.token):
+            return ref.with_last(0)
+        return None
 
     return with_refs(text, alike)
 
@@ -322,17 +335,17 @@ def session_number(session: str) -> int:
 
 
 def renaming(names: Mapping[str, str]) -> Callable[[bytes], bytes]:
-    """Return what puts ids of sessions and tasks in the places of others, of all at once.
+    """Return a function that replaces ids of sessions and tasks by others, all at once.
 
-    Where a cassette was written by hand, they may be any text.
+    In a cassette that was written by hand, they may be any text.
     """
     spelled: dict[bytes, bytes] = {}
     for old, new in names.items():
-        if old and old != new:
-            for colon in (b":", b"%3A"):
-                spelled[old.encode().replace(b":", colon)] = new.encode().replace(
-                    b":", colon
-                )
+        if not old or old == new:
+            continue
+        for colon in (b":", b"%3A"):
+            old_name = old.encode().replace(b":", colon)
+            spelled[old_name] = new.encode().replace(b":", colon)
     if not spelled:
         return bytes
     # The id of session 1 begins that of session 12.

@@ -15,6 +15,7 @@ from typing import Final
 from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH, ISSUED_STATE_PATH
 from mrtr_cassette.core.protocol.jsonrpc import ECHO_PLACES, TOKEN_PATH
 from mrtr_cassette.core.secrets.decode import (
+    Decoded,
     as_text,
     decoded_base64,
     long_words,
@@ -46,13 +47,13 @@ from mrtr_cassette.core.wire.jsonbytes import MemberPath, Span, find_spans
 from mrtr_cassette.errors import NotJsonError
 
 _DEEPEST: Final = 5
-"""Escapes of URLs within one another, and base64 in base64, that are undone."""
+"""Layers of escapes of URLs, and of base64 in base64, that are undone."""
 _FORM = "application/x-www-form-urlencoded"
 _SCALAR = re.compile(rb"\s*(?:-?[0-9][0-9.eE+-]*|true|false|null)\s*")
 _FRAMING = re.compile(rb"(?:\r\n|\r|\n)(?:data: ?)?")
-"""What stays of a secret in the data of an event that goes over several lines."""
+"""Kept of a secret in the data of an event that goes over several lines."""
 _CHALLENGE = re.compile(r"(?<=[?&]code_challenge=)[\w.~-]{43,128}(?=&|\Z)")
-"""What a client makes for one authorization (RFC 7636), in the request that asks for it."""
+"""A challenge for one authorization (RFC 7636), in the request that asks for it."""
 _REPEATED = 1024
 """Headers and targets whose redacted form is remembered."""
 _BASE64 = words_of(f"{ascii_letters}{digits}+/-_")
@@ -93,7 +94,7 @@ _EXEMPT: Final[tuple[MemberPath, ...]] = (
 )
 """Places of a message that replay splices, seals or compares by itself."""
 _VERSION: Final[MemberPath] = ("jsonrpc",)
-"""What each message has, and other JSON with such members hasn't."""
+"""A member that each message has, unlike other JSON with such members."""
 
 
 @lru_cache(maxsize=8)
@@ -126,7 +127,11 @@ class Redactor:
     def rule_of(self, name: str) -> str:
         """Return the rule that makes a header of a name a credential, or an empty string."""
         known = self._rules.name(name)
-        return known.rule if known and (known.is_certain or by_ending(name)) else ""
+        if known is None:
+            return ""
+        if known.is_certain or by_ending(name) is not None:
+            return known.rule
+        return ""
 
     def placeholder(self, rule: str, secret: str) -> str:
         """Return what stands for a secret."""
@@ -135,31 +140,34 @@ class Redactor:
     def secrets_in(
         self, text: str, *, is_target: bool = False
     ) -> list[tuple[str, str]]:
-        """Return what is replaced in a text, or in a request's target: rules and secrets."""
+        """Return the rules and the secrets that are replaced in a text, or in a target."""
+        kind: Kind = "url" if is_target else "text"
         raw = text.encode("utf-8", "surrogatepass")
-        return [
-            (each.rule, each.plain)
-            for each in self._finds(raw, "url" if is_target else "text")
-        ]
+        return [(find.rule, find.plain) for find in self._finds(raw, kind)]
 
     def body(self, raw: bytes, content_type: str) -> bytes:
         """Redact a body, or any piece of one; of an event stream whole events.
 
-        JSON, also line by line or cut off, forms, event streams and other text are searched, and
-        in bytes that are no text what is spelled as in ASCII.
+        JSON, also line by line or cut off, forms, event streams and other text are searched; in
+        bytes that are no text, the parts that are ASCII.
         """
         if _SCALAR.fullmatch(raw):
             return raw
         media_type = content_type.partition(";")[0].strip().lower()
-        is_form = media_type == _FORM and raw.lstrip()[:1] not in (b"{", b"[")
-        is_stream = media_type == EVENT_STREAM
-        return self._replaced(raw, "form" if is_form else "text", is_stream=is_stream)
+        if media_type == EVENT_STREAM:
+            return self._replaced(raw, "text", is_stream=True)
+        if media_type == _FORM and raw.lstrip()[:1] not in (b"{", b"["):
+            return self._replaced(raw, "form")
+        return self._replaced(raw, "text")
 
     def request(self, request: Request) -> Request:
         """Redact a request."""
-        target, headers = self.target(request.target), self.headers(request.headers)
-        body = self.body(request.body, header_value(request.headers, "content-type"))
-        if (target, headers, body) == (request.target, request.headers, request.body):
+        target = self.target(request.target)
+        headers = self.headers(request.headers)
+        content_type = header_value(request.headers, "content-type")
+        body = self.body(request.body, content_type)
+        redacted = (target, headers, body)
+        if redacted == (request.target, request.headers, request.body):
             return request
         return replace(request, target=target, headers=headers, body=body)
 
@@ -167,15 +175,19 @@ class Redactor:
         """Redact any text."""
         raw = value.encode("utf-8", "surrogatepass")
         redacted = self._replaced(raw, kind)
-        return value if redacted is raw else redacted.decode("utf-8", "surrogatepass")
+        if redacted is raw:
+            return value
+        return redacted.decode("utf-8", "surrogatepass")
 
     def _redacted_target(self, path_with_query: str) -> str:
         redacted = self.text(path_with_query, "url")
         if "token" in self._rules.disabled:
             return redacted
-        return _CHALLENGE.sub(
-            lambda match: spell_in_url(self.placeholder("token", match[0])), redacted
-        )
+
+        def stand_in(challenge: re.Match[str]) -> str:
+            return spell_in_url(self.placeholder("token", challenge[0]))
+
+        return _CHALLENGE.sub(stand_in, redacted)
 
     def _redacted_headers(self, headers: Headers) -> Headers:
         return tuple([(name, self.header(name, value)) for name, value in headers])
@@ -188,147 +200,174 @@ class Redactor:
         """
         plain = decoded_header(value)
         searched = value if plain is None else plain
-        known = self._rules.name(name.lower().removeprefix("mcp-param-"))
-        # It may mirror an argument, whose companions are in the body.
-        is_named = known is not None and known.beside(searched)
-        named = (
-            in_named(known.rule, searched, self._rules.disabled)
-            if known and is_named
-            else None
-        )
-        if named is None:
+        credential = self._credential_in(name, searched)
+        if credential is None:
             redacted = self.text(searched)
         else:
-            rule = named.rule
-            if rule != CUSTOM_KEY:
-                # If its shape is known too, it has the same rule as in other places.
-                shaped = (
-                    rule
-                    for rule, secret in self.secrets_in(searched)
-                    if secret == named.plain
-                )
-                rule = next(shaped, rule)
-            self.on_find(rule, named.plain)
-            redacted = searched[: named.start] + self.placeholder(rule, named.plain)
+            self.on_find(credential.rule, credential.plain)
+            shown = self.placeholder(credential.rule, credential.plain)
+            redacted = searched[: credential.start] + shown
         if redacted == plain:
             return value
-        if plain is not None and not (redacted.isascii() and redacted.isprintable()):
-            placed = secrets_in(redacted)
-            return placed[0].raw.decode() if placed else value
-        return redacted
+        if plain is None or (redacted.isascii() and redacted.isprintable()):
+            return redacted
+        placeholders = secrets_in(redacted)
+        return placeholders[0].raw.decode() if placeholders else value
+
+    def _credential_in(self, name: str, value: str) -> Find | None:
+        """Return the part of a header's value that is a credential because of the header's name."""
+        # It may mirror an argument, whose companions are in the body.
+        known = self._rules.name(name.lower().removeprefix("mcp-param-"))
+        if known is None or not known.beside(value):
+            return None
+        credential = in_named(known.rule, value, self._rules.disabled)
+        if credential is None or credential.rule == CUSTOM_KEY:
+            return credential
+        # If its shape is known too, it has the same rule as in other places.
+        for rule, secret in self.secrets_in(value):
+            if secret == credential.plain:
+                return credential._replace(rule=rule)
+        return credential
 
     def _replaced(self, raw: bytes, kind: Kind, *, is_stream: bool = False) -> bytes:
         parts: list[bytes] = []
-        at = 0
+        end = 0
         for find in self._finds(raw, kind, is_stream=is_stream):
             self.on_find(find.rule, find.plain)
-            new = f"{find.quote}{self.placeholder(find.rule, find.plain)}{find.quote}"
-            spelled = spell_in_url(new) if find.in_url else new
-            parts += (raw[at : find.start], spelled.encode())
-            if is_stream:
-                for framing in _FRAMING.findall(raw, find.start, find.end):
-                    # A line that is no data must not become an empty one, which ends an event.
-                    parts += (framing, b"" if b":" in framing else spelled.encode())
-            at = find.end
-        return b"".join([*parts, raw[at:]]) if parts else raw
+            shown = self._shown(find).encode()
+            parts.append(raw[end : find.start])
+            parts.append(shown)
+            end = find.end
+            if not is_stream:
+                continue
+            for framing in _FRAMING.findall(raw, find.start, find.end):
+                parts.append(framing)
+                # A line that is no data must not become an empty one, which ends an event.
+                if b":" not in framing:
+                    parts.append(shown)
+        if not parts:
+            return raw
+        parts.append(raw[end:])
+        return b"".join(parts)
+
+    def _shown(self, find: Find) -> str:
+        shown = f"{find.quote}{self.placeholder(find.rule, find.plain)}{find.quote}"
+        return spell_in_url(shown) if find.in_url else shown
 
     def _finds(self, raw: bytes, kind: Kind, *, is_stream: bool = False) -> list[Find]:
-        """Return what is secret in a text, in order; no two overlap."""
-        spelled = text = raw.decode("latin-1")
+        """Return the secrets in a text, in order; no two overlap."""
+        spelled = raw.decode("latin-1")
+        text = spelled
         if is_stream:
-            text = without_framing(text)
+            text = without_framing(spelled)
         found = list(self._in_layer(text, kind, _DEEPEST))
-        if self._rules.custom:
-            lines = (
-                [line.span(1) for line in _FIELD.finditer(text)]
-                if is_stream
-                else [(0, len(text))]
-            )
-            for start, end in lines:
-                found += _moved(self._custom(text[start:end], kind), start.__add__)
+        if self._rules.custom and is_stream:
+            for field in _FIELD.finditer(text):
+                start = field.start(1)
+                found += _moved(self._custom(field[1], kind), start.__add__)
+        elif self._rules.custom:
+            found += self._custom(text, kind)
         if not found:
             return []
         if is_stream:
             found = [_of_lines(spelled, find) for find in found]
         if is_stream or text.lstrip()[:1] in ("{", "[", '"'):
-            found = [cut for find in found if (cut := _in_one_string(text, find))]
+            found = list(_in_one_string(text, found))
         return list(_without_exempt(text, _without_overlaps(text, found)))
 
     def _in_layer(self, text: str, kind: Kind, depth: int) -> Iterator[Find]:
+        """Yield the secrets in a text, and those in what it has escaped or encoded.
+
+        `depth` is how many more layers of URL escapes and base64 are undone.
+        """
         marks = self._rules.marks(text.encode("latin-1"))
         if Mark.ESCAPE in marks:
             decoded = without_ascii_escapes(text)
             if decoded.text != text:
-                yield from _moved(
-                    self._in_layer(decoded.text, kind, depth), decoded.source
-                )
+                inner = self._in_layer(decoded.text, kind, depth)
+                yield from _moved(inner, decoded.source)
                 return
         if marks and max(marks) >= Mark.NAME:
             found = JudgedText(self._rules, text, kind).finds(marks)
-            yield from (
-                _beside_placeholders(text, found)
-                if Mark.PLACEHOLDER in marks
-                else found
-            )
+            if Mark.PLACEHOLDER in marks:
+                found = _beside_placeholders(text, found)
+            yield from found
         if depth and Mark.BASE64 in marks:
             yield from self._in_base64(text, depth)
         if depth and Mark.PERCENT in marks:
-            decoded = without_percent(text, is_form=kind == "form")
-            inner = self._in_layer(decoded.text, kind, depth - 1)
-            # Whatever begins at a quote that is no escape was judged above, with that quote.
-            escaped = (
-                find
-                for find in inner
-                if not find.start or text[decoded.source(find.start - 1)] != '"'
-            )
-            for find in _moved(escaped, decoded.source):
-                yield find._replace(in_url=True)
+            yield from self._in_percent(text, kind, depth)
 
-    def _custom(self, text: str, kind: Kind) -> Iterator[Find]:
-        """Find what a user's patterns match in a text, or if it is JSON in each of its strings.
-
-        A pattern must not touch the names that a protocol or a schema is made of, so of those that
-        it matches only those with a digit count.
-        """
-        if _JSON_TEXT.match(text) and _BETWEEN_STRINGS.fullmatch(
-            _STRINGS.sub("", text)
-        ):
-            for string in _STRINGS.finditer(text):
-                is_name, start = string[2], string.start(1)
-                if string[1] and not (is_name and not re.search("[0-9]", string[1])):
-                    inner = without_json_escapes(string[1])
-                    found = self._custom(inner.text, "text")
-                    yield from _moved(_moved(found, inner.source), start.__add__)
-            return
-        raw = text.encode("latin-1")
-        in_url = kind != "text"
-        found = (
-            Find(start, end, rule.name, as_text(text[start:end]), in_url=in_url)
-            for rule in self._rules.custom
-            for start, end in rule.spans(raw)
-        )
-        yield from _beside_placeholders(text, found)
-        if in_url and "%" in text:
-            decoded = without_percent(text, is_form=kind == "form")
-            for find in _moved(self._custom(decoded.text, "text"), decoded.source):
-                yield find._replace(in_url=True)
+    def _in_percent(self, text: str, kind: Kind, depth: int) -> Iterator[Find]:
+        decoded = without_percent(text, is_form=kind == "form")
+        for find in self._in_layer(decoded.text, kind, depth - 1):
+            before = ""
+            if find.start:
+                before = text[decoded.source(find.start - 1)]
+            # Whatever begins at a quote that is no escape was judged before, with that quote.
+            if before != '"':
+                yield _moved_in_url(find, decoded)
 
     def _in_base64(self, text: str, depth: int) -> Iterator[Find]:
-        raw, end = text.encode("latin-1"), 0
+        raw = text.encode("latin-1")
+        end = 0
         for start, stop in long_words(raw, _BASE64, 11):
-            first = raw[start : start + (12 if stop - start >= 12 else 8)].translate(
-                _AS_STANDARD
-            )
-            if start < end or not _TEXT_BEGINS.match(a2b_base64(first)):
+            if start < end:
+                continue
+            length = 12 if stop - start >= 12 else 8
+            first = raw[start : start + length].translate(_AS_STANDARD)
+            if not _TEXT_BEGINS.match(a2b_base64(first)):
                 continue
             # Base64 may go over several lines.
             match = _ENCODED.match(text, start)
-            if match is not None:
-                end = match.end()
-                inner = decoded_base64(match[0])
-                for find in self._in_layer(inner, "text", depth - 1) if inner else ():
-                    yield Find(start, end, find.rule, match[0])
-                    break
+            if match is None:
+                continue
+            end = match.end()
+            inner = decoded_base64(match[0])
+            if not inner:
+                continue
+            find = next(self._in_layer(inner, "text", depth - 1), None)
+            if find is not None:
+                yield Find(start, end, find.rule, match[0])
+
+    def _custom(self, text: str, kind: Kind) -> Iterator[Find]:
+        """Find what a user's patterns match in a text, or if it is JSON, in each of its strings."""
+        if _is_json(text):
+            yield from self._custom_in_strings(text)
+            return
+        raw = text.encode("latin-1")
+        in_url = kind != "text"
+        found: list[Find] = []
+        for rule in self._rules.custom:
+            for start, end in rule.spans(raw):
+                plain = as_text(text[start:end])
+                found.append(Find(start, end, rule.name, plain, in_url=in_url))
+        yield from _beside_placeholders(text, found)
+        if in_url and "%" in text:
+            decoded = without_percent(text, is_form=kind == "form")
+            for find in self._custom(decoded.text, "text"):
+                yield _moved_in_url(find, decoded)
+
+    def _custom_in_strings(self, text: str) -> Iterator[Find]:
+        """Find what a user's patterns match in the strings of JSON.
+
+        A pattern must not touch the names that a protocol or a schema is made of, so only names
+        with a digit are searched.
+        """
+        for string in _STRINGS.finditer(text):
+            spelled, colon = string.groups()
+            is_plain_name = bool(colon) and re.search("[0-9]", spelled) is None
+            if not spelled or is_plain_name:
+                continue
+            start = string.start(1)
+            decoded = without_json_escapes(spelled)
+            found = _moved(self._custom(decoded.text, "text"), decoded.source)
+            yield from _moved(found, start.__add__)
+
+
+def _is_json(text: str) -> bool:
+    if _JSON_TEXT.match(text) is None:
+        return False
+    return _BETWEEN_STRINGS.fullmatch(_STRINGS.sub("", text)) is not None
 
 
 def _ignore(_rule: str, _secret: str) -> None:
@@ -339,16 +378,27 @@ def _without_exempt(text: str, finds: Iterable[Find]) -> Iterator[Find]:
     # The message is the whole text, or a line of it.
     spans_in = lru_cache(maxsize=None)(partial(_exempt_spans, text))
     for find in finds:
-        if _EXEMPT_KEY.search(text, max(0, find.start - _BEFORE_ID), find.start):
-            line = max(text.rfind(end, 0, find.start) for end in "\r\n") + 1
-            line_end = _LINE.match(text, line).end()  # type: ignore[union-attr]
-            spans = (*spans_in(0, len(text)), *spans_in(line, line_end))
-            if any(span.start <= find.start and find.end <= span.end for span in spans):
-                continue
-        yield find
+        begin = max(0, find.start - _BEFORE_ID)
+        if not _EXEMPT_KEY.search(text, begin, find.start):
+            yield find
+            continue
+        line_start, line_end = _line_around(text, find.start)
+        exempt = [*spans_in(0, len(text)), *spans_in(line_start, line_end)]
+        if not any(_is_inside(find, span) for span in exempt):
+            yield find
+
+
+def _line_around(text: str, at: int) -> tuple[int, int]:
+    last_end = max(text.rfind("\r", 0, at), text.rfind("\n", 0, at))
+    return _LINE.match(text, last_end + 1).span()  # type: ignore[union-attr]
+
+
+def _is_inside(find: Find, span: Span) -> bool:
+    return span.start <= find.start and find.end <= span.end
 
 
 def _exempt_spans(text: str, start: int, end: int) -> list[Span]:
+    """Return where a part of a text, if it is a message, has values that are never redacted."""
     start = _BEFORE_MESSAGE.match(text, start, end).end()  # type: ignore[union-attr]
     try:
         found = find_spans(text[start:end].encode("latin-1"), (*_EXEMPT, _VERSION))
@@ -356,27 +406,33 @@ def _exempt_spans(text: str, start: int, end: int) -> list[Span]:
         return []
     if not found.pop(_VERSION, None):
         return []
-    spans = (
-        Span(s.start + start, s.end + start) for spans in found.values() for s in spans
-    )
-    # An object or an array is no id, so it is like any other value.
-    return [span for span in spans if text[span.start] not in "{["]
+    exempt: list[Span] = []
+    for spans in found.values():
+        for span in spans:
+            # An object or an array is no id, so it is like any other value.
+            if text[start + span.start] not in "{[":
+                exempt.append(Span(start + span.start, start + span.end))
+    return exempt
 
 
-def _in_one_string(text: str, find: Find) -> Find | None:
-    quote = _BARE_QUOTE.search(text, find.start, find.end)
-    if quote is None:
-        return find
-    cut = text[find.start : quote.start()]
-    end = find.start + len(cut)
-    return find._replace(end=end, plain=as_text(undo_json(cut))) if cut else None
+def _in_one_string(text: str, finds: Iterable[Find]) -> Iterator[Find]:
+    """Cut each secret at the end of the string of JSON in which it begins."""
+    for find in finds:
+        quote = _BARE_QUOTE.search(text, find.start, find.end)
+        if quote is None:
+            yield find
+        elif quote.start() > find.start:
+            spelled = text[find.start : quote.start()]
+            plain = as_text(undo_json(spelled))
+            yield find._replace(end=quote.start(), plain=plain)
 
 
 def _of_lines(text: str, find: Find) -> Find:
+    """Return a secret of an event stream, which may go over several lines of data."""
     spelled = text[find.start : find.end]
-    return (
-        find._replace(plain=_DATA.sub("\n", spelled)) if _DATA.search(spelled) else find
-    )
+    if not _DATA.search(spelled):
+        return find
+    return find._replace(plain=_DATA.sub("\n", spelled))
 
 
 def _moved(finds: Iterable[Find], source: Callable[[int], int]) -> Iterator[Find]:
@@ -384,25 +440,40 @@ def _moved(finds: Iterable[Find], source: Callable[[int], int]) -> Iterator[Find
         yield find._replace(start=source(find.start), end=source(find.end))
 
 
+def _moved_in_url(find: Find, decoded: Decoded) -> Find:
+    start = decoded.source(find.start)
+    end = decoded.source(find.end)
+    return find._replace(start=start, end=end, in_url=True)
+
+
 def _beside_placeholders(text: str, finds: Iterable[Find]) -> Iterator[Find]:
-    """Leave out what a placeholder stands for or cuts; a secret may contain placeholders."""
+    """Leave out finds that are a placeholder or cut one; a secret may contain placeholders."""
     placed = [span for span, ref in ref_spans(text.encode("latin-1")) if ref.is_secret]
-    starts, ends = [start for start, _ in placed], [end for _, end in placed]
+    starts = [span.start for span in placed]
+    ends = [span.end for span in placed]
     for find in finds:
-        touched = placed[bisect_right(ends, find.start) : bisect_left(starts, find.end)]
-        if find[:2] not in touched and all(
-            find.start <= start and end <= find.end for start, end in touched
-        ):
+        first = bisect_right(ends, find.start)
+        beyond = bisect_left(starts, find.end)
+        touched = placed[first:beyond]
+        is_placeholder = find[:2] in touched
+        if not is_placeholder and all(_contains(find, span) for span in touched):
             yield find
 
 
+def _contains(find: Find, span: Span) -> bool:
+    return find.start <= span.start and span.end <= find.end
+
+
 def _without_overlaps(text: str, finds: list[Find]) -> list[Find]:
+    """Join finds that overlap into one, which has the rule of the first."""
     finds.sort(key=lambda find: (find.start, -find.end))
     kept: list[Find] = []
     for find in finds:
         if not kept or find.start >= kept[-1].end:
             kept.append(find)
-        elif find.end > kept[-1].end:
-            wider = undo_json(text[kept[-1].start : find.end])
-            kept[-1] = kept[-1]._replace(end=find.end, plain=as_text(wider))
+            continue
+        last = kept[-1]
+        if find.end > last.end:
+            plain = as_text(undo_json(text[last.start : find.end]))
+            kept[-1] = last._replace(end=find.end, plain=plain)
     return kept

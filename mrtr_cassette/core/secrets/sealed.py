@@ -1,11 +1,10 @@
-"""What stands for a secret, a request state, an answer or an id, and how it gets there."""
+"""Find request states, answers and ids of tasks in messages, and replace them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain, pairwise
 from json.encoder import encode_basestring_ascii
 from typing import Any, Final, NamedTuple
 
@@ -35,7 +34,7 @@ from mrtr_cassette.core.wire.pointers import members_of
 from mrtr_cassette.errors import NotJsonError
 
 _MARKERS = (f'"{INPUT_RESPONSES}"'.encode(), b'"result"', b"\\u", b"mrtr-answer:")
-"""What a body has at least one of if there is something to seal; a name may be escaped."""
+"""A body with something to seal has at least one of these; a name may be escaped."""
 _RESULT: MemberPath = ("result",)
 _ACTIONS = ("accept", "decline", "cancel")
 
@@ -46,10 +45,10 @@ def looks_sealed(text: str) -> bool:
 
 
 def seal_answers(body: bytes, is_sealed: Callable[[str], bool] = looks_sealed) -> bytes:
-    """Replace what a client answers by hashes; the `action` of an elicitation stays readable.
+    """Replace a client's answers by hashes; the `action` of an elicitation stays readable.
 
-    Answers are what a retry has, and the result of a response that a client posts. They are
-    written anew, which costs nothing: requests are matched, never played back.
+    Answers are the `inputResponses` of a retry, and the result of a response that a client posts.
+    They are serialised anew, which is safe: requests are matched, never played back.
     """
     if not any(marker in body for marker in _MARKERS):
         return body
@@ -58,7 +57,9 @@ def seal_answers(body: bytes, is_sealed: Callable[[str], bool] = looks_sealed) -
         sealed = list(sealer.message(body))
     except NotJsonError:
         text = body.decode("latin-1")
-        return body if is_sealed(text) else _answer_hash(text).encode()
+        if is_sealed(text):
+            return body
+        return _answer_hash(text).encode()
     return splice(body, sealed)
 
 
@@ -75,29 +76,47 @@ class _AnswerSealer:
         if not isinstance(message, dict):
             # Nobody answers in a batch, which MCP no longer has.
             raise NotJsonError("no message")
-        is_response = "jsonrpc" in message and "method" not in message
-        paths = (ANSWERS_PATH, _RESULT) if is_response else (ANSWERS_PATH,)
+        paths: list[MemberPath] = [ANSWERS_PATH]
+        if "jsonrpc" in message and "method" not in message:
+            paths.append(_RESULT)
         for path, spans in find_spans(raw, paths).items():
             for span in spans:
                 value = parse(raw[span.start : span.end])
-                if path == ANSWERS_PATH and isinstance(value, dict):
-                    value = {key: self.answer(answer) for key, answer in value.items()}
-                elif path == ANSWERS_PATH and isinstance(value, list):
-                    value = [*map(self.item, value)]
-                elif value != {}:
-                    # An empty result answers nothing: it only says that the request has come.
-                    value = self.answer(value)
-                yield span, canonical(value).encode()
+                if path == ANSWERS_PATH:
+                    sealed = self.answers(value)
+                else:
+                    sealed = self.result(value)
+                yield span, canonical(sealed).encode()
+
+    def answers(self, answers: Any) -> Any:
+        """Seal the answers of a retry, a map or a list."""
+        if isinstance(answers, dict):
+            return {key: self.answer(answer) for key, answer in answers.items()}
+        if isinstance(answers, list):
+            return list(map(self.item, answers))
+        return self.result(answers)
 
     def item(self, item: Any) -> Any:
+        """Seal an item of a list of answers."""
         if isinstance(item, dict) and isinstance(item.get("id"), str):
-            return {"id": item["id"]} | self.others(item, "id", self.answer, "value")
+            sealed = self.sealed_members(
+                item, kept="id", known=["value"], seal=self.answer
+            )
+            return {"id": item["id"]} | sealed
         return self.answer(item)
 
+    def result(self, result: Any) -> Any:
+        # An empty result answers nothing: it only says that the request has come.
+        return result if result == {} else self.answer(result)
+
     def answer(self, answer: Any) -> Any:
+        """Seal one answer; one to an elicitation keeps its `action`."""
         if isinstance(answer, dict) and answer.get("action") in _ACTIONS:
-            kept = {"action": answer["action"]}
-            return kept | self.others(answer, "action", self.hashed, "content", "_meta")
+            known = ["content", "_meta"]
+            sealed = self.sealed_members(
+                answer, kept="action", known=known, seal=self.hashed
+            )
+            return {"action": answer["action"]} | sealed
         return self.hashed(answer)
 
     def hashed(self, value: Any) -> Any:
@@ -105,23 +124,26 @@ class _AnswerSealer:
             return value
         return _answer_hash(canonical(value, without_null=True))
 
-    def others(
+    def sealed_members(
         self,
         members: Mapping[str, Any],
-        one: str,
+        *,
+        kept: str,
+        known: Container[str],
         seal: Callable[[Any], Any],
-        *known: str,
     ) -> dict[str, Any]:
-        """Seal all members but one, and the names that are not known, which a user may give."""
-        return {
-            name if name in known else self.hashed(name): seal(it)
-            for name, it in members.items()
-            if name != one and it is not None
-        }
+        """Seal all members but the kept one; unknown names, which a user may give, are hashed."""
+        sealed: dict[str, Any] = {}
+        for name, value in members.items():
+            if name == kept or value is None:
+                continue
+            new_name = name if name in known else self.hashed(name)
+            sealed[new_name] = seal(value)
+        return sealed
 
 
 SHORTEST_SEARCHED = 24
-"""Characters from which on a state is also replaced where it stands outside `requestState`."""
+"""Characters from which on a state is also replaced outside `requestState`."""
 _WORD: Final = (
     r"(?:[A-Za-z][a-z]{0,15}(?:[A-Z][a-z]{2,15}){0,9}|[A-Z]{1,16})?[0-9]{0,6}"
 )
@@ -129,15 +151,15 @@ _WORDS: Final = re.compile(rf"{_WORD}(?:[ .,:;!?'()_/@-]{_WORD})*|[0-9.]{{1,15}}
 
 
 def reads_as_words(identity: str) -> bool:
-    """Tell whether an id may stand in other text in its own right: words and small numbers.
+    """Tell whether an id may be in other text in its own right, as it is words and small numbers.
 
-    It is replaced only where the protocol has ids.
+    Such an id is replaced only where the protocol has ids.
     """
     return _WORDS.fullmatch(identity) is not None
 
 
 def is_searched(state: str) -> bool:
-    """Tell whether a state, or the id of a task, is replaced wherever it stands."""
+    """Tell whether a state, or the id of a task, is replaced wherever it is found."""
     return len(state) >= SHORTEST_SEARCHED and not reads_as_words(state)
 
 
@@ -157,12 +179,12 @@ _TASK_IDS: Final[tuple[MemberPath, ...]] = (
 
 
 class StatePlace(NamedTuple):
-    """A state that stands under `requestState`, or the id of a task."""
+    """A state under `requestState`, or the id of a task, and where it is."""
 
     span: Span
     state: str
     depth: int
-    """How many strings of JSON it stands in."""
+    """How many strings of JSON are around it."""
     is_task: bool = False
 
 
@@ -180,26 +202,29 @@ def find_states(raw: bytes, known: Container[str] = ()) -> list[StatePlace]:
     """Return the states that messages issue or echo, and where other members repeat one.
 
     A member of another object may have the same name, such as an argument of a tool: it has a state
-    only if it is a known one and does not read as words. In what is no JSON, such as a message that
-    broke off, every such member has one.
+    only if that is a known one and does not read as words. In text that is no JSON, such as a
+    message that broke off, every such member has one.
     """
     if REQUEST_STATE.encode() not in raw:
         return []
     plain = _only_state(raw)
     if plain is not None:
         return [plain]
-    own: list[StatePlace] = []
-    others: list[StatePlace] = []
+    found: list[StatePlace] = []
+    elsewhere: list[StatePlace] = []
     for text in _json_texts(raw):
         spans = _state_spans(raw, text)
         for place in _states_in(raw, text):
-            (own if spans is None or place.span in spans else others).append(place)
-    issued = {place.state for place in own}
-    for place in others:
+            if spans is None or place.span in spans:
+                found.append(place)
+            else:
+                elsewhere.append(place)
+    issued = {place.state for place in found}
+    for place in elsewhere:
         is_known = place.state in issued or place.state in known
         if is_known and not reads_as_words(place.state):
-            own.append(place)
-    return own
+            found.append(place)
+    return found
 
 
 def _only_state(raw: bytes) -> StatePlace | None:
@@ -219,76 +244,98 @@ def _only_state(raw: bytes) -> StatePlace | None:
 
 
 def _json_texts(raw: bytes) -> list[Span]:
-    """Return where the texts of a body stand that are JSON each: all of it, or its lines."""
+    """Return the places of the texts of a body that are JSON each: all of it, or its lines."""
     whole = Span(0, len(raw))
     if b"\n" not in raw.strip():
         return [whole]
     try:
         parse(raw)
     except NotJsonError:
-        ends = [*accumulate(len(line) for line in raw.splitlines(keepends=True))]
-        return [Span(start, end) for start, end in pairwise([0, *ends])]
+        return _lines_of(raw)
     return [whole]
+
+
+def _lines_of(raw: bytes) -> list[Span]:
+    lines: list[Span] = []
+    start = 0
+    for line in raw.splitlines(keepends=True):
+        end = start + len(line)
+        lines.append(Span(start, end))
+        start = end
+    return lines
 
 
 def _state_spans(raw: bytes, text: Span) -> set[Span] | None:
     """Return where the messages of a JSON text have states, without quotes; None for no JSON."""
     try:
-        messages = [text]
-        inner = raw[text.start : text.end]
-        if classify(inner) is None and isinstance(parse(inner), list):
-            (array,) = find_spans(inner, [()])[()]
-            items = item_spans(inner, array)
-            messages = [
-                Span(text.start + item.start, text.start + item.end) for item in items
-            ]
+        messages = _messages_of(raw, text)
     except NotJsonError:
         return None
-    found = set()
+    found: set[Span] = set()
     for message in messages:
-        spans = find_spans(raw[message.start : message.end], _STATE_PATHS).values()
-        for span in chain.from_iterable(spans):
-            found.add(
-                Span(message.start + span.start + 1, message.start + span.end - 1)
-            )
+        by_path = find_spans(raw[message.start : message.end], _STATE_PATHS)
+        for spans in by_path.values():
+            for span in spans:
+                start = message.start + span.start + 1
+                end = message.start + span.end - 1
+                found.add(Span(start, end))
     return found
+
+
+def _messages_of(raw: bytes, text: Span) -> list[Span]:
+    """Return where the messages of a batch are, or the only one of a JSON text."""
+    inner = raw[text.start : text.end]
+    if classify(inner) is not None or not isinstance(parse(inner), list):
+        return [text]
+    (array,) = find_spans(inner, [()])[()]
+    messages: list[Span] = []
+    for item in item_spans(inner, array):
+        messages.append(Span(text.start + item.start, text.start + item.end))
+    return messages
 
 
 def _states_in(raw: bytes, part: Span) -> list[StatePlace]:
     """Return the strings under `requestState`, at any depth, and in JSON in a string too."""
     text = raw[part.start : part.end].decode("latin-1")
     flat = flattened(text)
-    places = []
+    places: list[StatePlace] = []
     for match in _STATE.finditer(flat):
-        if flat.endswith(f'{match[1]}"', 0, match.start()):
-            start = match.end()
-            backslashes = len(match[1])
-            end = string_end(text, start, backslashes)
-            depth = (backslashes + 1).bit_length()
-            state = as_text(undo_json(text[start:end], depth))
-            places.append(
-                StatePlace(Span(part.start + start, part.start + end), state, depth)
-            )
+        quote = f'{match[1]}"'
+        if not flat.endswith(quote, 0, match.start()):
+            continue
+        start = match.end()
+        backslashes = len(match[1])
+        end = string_end(text, start, backslashes)
+        depth = (backslashes + 1).bit_length()
+        state = as_text(undo_json(text[start:end], depth))
+        span = Span(part.start + start, part.start + end)
+        places.append(StatePlace(span, state, depth))
     return places
 
 
 def find_task_ids(raw: bytes, known: Container[str]) -> list[StatePlace]:
     """Return the known ids of tasks where MCP has them; short ones are other values elsewhere."""
+    if TASK_ID.encode() not in raw:
+        return []
     try:
-        found = find_spans(raw, _TASK_IDS) if TASK_ID.encode() in raw else {}
+        found = find_spans(raw, _TASK_IDS)
     except NotJsonError:
         return []
-    values = [span for spans in found.values() for span in spans]
-    values += [
-        it for at in values if raw[at.start] == ord("[") for it in item_spans(raw, at)
-    ]
-    places = []
-    for start, end in values:
-        identity = as_text(undo_json(raw[start + 1 : end - 1].decode("latin-1"), 1))
-        if raw[start] == ord('"') and identity in known:
-            places.append(
-                StatePlace(Span(start + 1, end - 1), identity, 1, is_task=True)
-            )
+    values: list[Span] = []
+    items: list[Span] = []
+    for spans in found.values():
+        for span in spans:
+            values.append(span)
+            if raw[span.start] == ord("["):
+                items += item_spans(raw, span)
+    places: list[StatePlace] = []
+    for value in [*values, *items]:
+        if raw[value.start] != ord('"'):
+            continue
+        text = Span(value.start + 1, value.end - 1)
+        identity = as_text(undo_json(raw[text.start : text.end].decode("latin-1"), 1))
+        if identity in known:
+            places.append(StatePlace(text, identity, 1, is_task=True))
     return places
 
 
@@ -297,26 +344,26 @@ def with_task(request: Request, new: Callable[[str], str]) -> Request:
     task = named_task(classify(request.body))
     if task is None:
         return request
-    body = splice(
-        request.body, replaced_states(find_task_ids(request.body, {task}), new)
-    )
+    places = find_task_ids(request.body, {task})
+    body = splice(request.body, replaced_states(places, new))
     if is_searched(task):
         # Servers make keys of questions that begin with it.
         body = body.replace(task.encode(), new(task).encode())
-    headers = [
-        (name, new(task))
-        if name.lower() == "mcp-name" and (decoded_header(value) or value) == task
-        else (name, value)
-        for name, value in request.headers
-    ]
+    headers: list[tuple[str, str]] = []
+    for name, value in request.headers:
+        is_name = name.lower() == "mcp-name"
+        if is_name and (decoded_header(value) or value) == task:
+            headers.append((name, new(task)))
+        else:
+            headers.append((name, value))
     return replace(request, headers=tuple(headers), body=body)
 
 
 def replaced_states(
     places: Iterable[StatePlace], new: Callable[[str], str]
 ) -> list[tuple[Span, bytes]]:
-    """Return, for `splice`, what `new` returns for the state at each place."""
-    replaced = []
+    """Return the replacements of states for `splice`; `new` returns the state for an old one."""
+    replaced: list[tuple[Span, bytes]] = []
     for place in places:
         spelled = new(place.state)
         for _ in range(place.depth):
