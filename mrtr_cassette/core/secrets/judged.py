@@ -35,11 +35,11 @@ from mrtr_cassette.core.secrets.rules import (
     ActiveRules,
     Mark,
     Name,
-    Rule,
     fold,
     is_encoded,
     is_strong,
 )
+from mrtr_cassette.core.secrets.shapes import Rule
 
 Kind = Literal["text", "url", "form"]
 
