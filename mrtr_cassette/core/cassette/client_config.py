@@ -115,7 +115,7 @@ def _entry(data: bytes, path: str, server: str) -> _Entry:
         raise CassetteError(
             path, printable(f"the server {server!r} is spelled in an odd way")
         )
-    arguments: list[Span] = []
+    arguments = []
     args_span = _last_span(plain, member, server, "args")
     if args_span is not None:
         arguments = item_spans(plain, args_span)

@@ -53,7 +53,7 @@ class Announced:
         self._changed |= changed
         announced_now = announced & self._changed.keys()
         changed_now = changed.keys() & self._announced
-        pairs: list[tuple[str, str]] = []
+        pairs = []
         for digest in sorted(announced_now | changed_now):
             pairs.append((digest, self._changed[digest]))
         return tuple(pairs)
@@ -69,7 +69,7 @@ def new_digests(
         sent: the digest of each text as it was sent, by the digest of the text as it was sealed.
         exchanges: each exchange as it was, and as it is written to the cassette.
     """
-    responses: list[tuple[Response, Response]] = []
+    responses = []
     announced: set[str] = set()
     for before, after in exchanges:
         if before.response is not None and after.response is not None:

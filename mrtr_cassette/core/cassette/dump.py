@@ -35,7 +35,7 @@ def dump(cassette: Cassette) -> bytes:
     for name, value in _recording_tree(cassette).items():
         parts.append(b'\n    "%b": %b,' % (name.encode(), orjson.dumps(value)))
     parts.append(b'\n    "exchanges": [')
-    lines: list[bytes] = []
+    lines = []
     for tree in _facts_trees(cassette):
         lines.append(b"\n      " + orjson.dumps(tree))
     parts.append(b",".join(lines))
@@ -74,7 +74,7 @@ def _recording_tree(cassette: Cassette) -> Tree:
 
 
 def _recorder_trees(recorders: Iterable[RecorderFacts]) -> list[Tree]:
-    trees: list[Tree] = []
+    trees = []
     for recorder in recorders:
         wall_ms = round(recorder.wall_ms)
         tree: Tree = {"id": recorder.id, "wall_ms": wall_ms}
@@ -116,7 +116,7 @@ def _interaction_tree(interaction: RecordedInteraction) -> Tree:
 
 def _turn_trees(interaction: RecordedInteraction) -> list[Tree]:
     """Return the turns of an interaction, but for an ask in its last response."""
-    turns: list[Tree] = []
+    turns = []
     exchanges = interaction.exchanges
     for position, exchange in enumerate(exchanges):
         for turn in interaction.pushed_turns:
@@ -151,7 +151,7 @@ def task_turn_tree(turn: TaskTurn) -> Tree:
 
 
 def _pushed_turn_tree(turn: PushedTurn) -> Tree:
-    events: list[Tree] = []
+    events = []
     for request in turn.asked:
         event = {
             "key": request.key,
@@ -161,7 +161,7 @@ def _pushed_turn_tree(turn: PushedTurn) -> Tree:
         events.append(_without_none(event))
     tree: Tree = {"via": "push", "ask": {"events": events}}
     if turn.answers:
-        responses: list[Tree] = []
+        responses = []
         for answer in turn.answers:
             exchange_tree = _exchange_tree(answer.exchange)
             responses.append({"key": answer.key, **exchange_tree})
@@ -279,7 +279,7 @@ def _facts_trees(cassette: Cassette) -> list[Tree]:
     recorders: dict[str, int] = {}
     for number, recorder in enumerate(cassette.recorders, start=1):
         recorders[recorder.id] = number
-    trees: list[Tree] = []
+    trees = []
     for interaction in cassette.interactions:
         polls = {step.exchange: step.polls for step in interaction.steps}
         for exchange, place in interaction.placed:
@@ -342,7 +342,7 @@ def _says_more_than_its_end(response: Response, ended_after: int | None) -> bool
 
 def _times_of(response: Response, started_ms: float) -> list[Tree]:
     """Return when each piece came, and its size if the body doesn't show the pieces."""
-    times: list[Tree] = []
+    times = []
     for piece in response.pieces:
         at_ms = round(piece.at_ms - started_ms)
         time = {"at_ms": at_ms, "after": piece.after}

@@ -36,7 +36,7 @@ def accept_edit(data: bytes, path: str) -> tuple[bytes, int]:
         else:
             changed[place] = facts
     kept = unchanged | _moved_facts(digests, unchanged, changed)
-    accepted: list[ExchangeFactsModel] = []
+    accepted = []
     for place, facts in kept.items():
         members = {**place._asdict(), "sha256": digests[place]}
         accepted.append(facts.model_copy(update=members))
@@ -87,7 +87,7 @@ def with_recorded_times(exchange: RecordedExchange, response: Response) -> Respo
     if not response.is_framed and len(response.pieces) != len(recorded):
         return replace(response, pieces=(Piece(response.body, 0, 0),))
     times = _known_times(exchange, response)
-    timed: list[Piece] = []
+    timed = []
     for index, piece in enumerate(response.pieces):
         time = times[min(index, len(times) - 1)]
         timed.append(time._replace(raw=piece.raw))
@@ -116,7 +116,7 @@ def _times_by_message(recorded: Response, response: Response) -> Sequence[Piece]
     came.append(recorded.pieces[-1])
     last = len(came) - 1
     ends = [located.piece for located in messages_in(response)]
-    times: list[Piece] = []
+    times = []
     for index in range(len(response.pieces)):
         message = bisect_left(ends, index)
         times.append(came[min(message, last)])

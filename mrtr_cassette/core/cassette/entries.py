@@ -278,7 +278,7 @@ class MadeWrite(NamedTuple):
     @property
     def told(self) -> str:
         """The write in words: the call, and how its user answered."""
-        words: list[str] = []
+        words = []
         step = self.entry
         while step is not None:
             answers = step.matched.lookup.answers
@@ -336,7 +336,7 @@ def _answer_text(exchange: RecordedExchange, steps: Iterable[ReplayEntry]) -> st
 
 
 def _task_text(task: TaskState, steps: Iterable[ReplayEntry]) -> str:
-    lines: list[str] = []
+    lines = []
     for step in steps:
         if step.state is None:
             lines.append(str(step.matched.lookup.answers))
@@ -377,7 +377,7 @@ def entries_of(cassette: Cassette, read: ReadRequest) -> Entries:
     for draft in sorted(drafts, key=lambda draft: draft.due):
         writer.write(draft)
     by_interaction: list[list[ReplayEntry]] = [[] for _ in cassette.interactions]
-    by_arrival: list[ReplayEntry] = []
+    by_arrival = []
     steps: dict[ReplayEntry, list[ReplayEntry]] = {}
     answered_by_proxy: dict[ReplayEntry, ReplayEntry] = {}
     for draft in drafts:
@@ -414,7 +414,7 @@ class _Draft:
 
 
 def _drafts_of(cassette: Cassette) -> list[_Draft]:
-    drafts: list[_Draft] = []
+    drafts = []
     due: dict[RecordedExchange, tuple[float, int, int]] = {}
     for index, interaction in enumerate(cassette.interactions):
         drafted = [*_calls_of(interaction), *_posted_of(interaction)]

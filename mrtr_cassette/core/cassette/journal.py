@@ -102,7 +102,7 @@ def _header_of(tree: dict[str, Any]) -> JournalHeader:
     if rules:
         members = {name: tuple(texts) for name, texts in rules.items()}
         redaction = RedactionRules(**members)
-    ignored: list[tuple[str, tuple[str, ...]]] = []
+    ignored = []
     for pattern, pointers in tree.pop("ignored", ()):
         ignored.append((pattern, tuple(pointers)))
     return JournalHeader(**tree, redaction=redaction, ignored=tuple(ignored))
@@ -232,7 +232,7 @@ def decode_journal(data: bytes, path: str) -> JournalContent:
     header = decode_header(first, path)
     begun: dict[int, RecordedExchange] = {}
     continuations: dict[int, list[Continuation]] = {}
-    lost: list[str] = []
+    lost = []
     for line_number, line in enumerate(lines, start=2):
         try:
             decoded = decode_line(line, header.recorder)
@@ -296,7 +296,7 @@ def _headers(pairs: Any) -> Headers:
 
 
 def _pieces(trees: Any) -> tuple[Piece, ...]:
-    pieces: list[Piece] = []
+    pieces = []
     for raw, at_ms, after in trees:
         pieces.append(Piece(_raw(raw), at_ms, after))
     return tuple(pieces)

@@ -110,7 +110,7 @@ class _Loader:
     def __init__(
         self, file: CassetteModel, path: str, facts: Iterable[ExchangeFactsModel]
     ) -> None:
-        recorders: list[RecorderFacts] = []
+        recorders = []
         for model in file.recording.recorders or ():
             recorders.append(RecorderFacts(model.id, model.wall_ms, model.offset_ms))
         self.recorders = tuple(recorders)
@@ -204,7 +204,7 @@ class _Loader:
 
     def _steps(self, number: int, model: InteractionModel) -> Sequence[TaskStep]:
         """Return the steps of a task, and make sure that the turns are those of the steps."""
-        steps: list[TaskStep] = []
+        steps = []
         for index, step in enumerate(model.task or ()):
             place = ExchangePlace(number, step=index)
             facts = self._facts.get(place)
@@ -212,7 +212,7 @@ class _Loader:
             if facts is not None and facts.polls is not None:
                 polls = facts.polls
             steps.append(TaskStep(self._exchange_of(place, step), polls))
-        told: list[dict[str, Any]] = []
+        told = []
         for turn in model.elicitation_turns:
             if isinstance(turn, TaskTurnModel):
                 told.append(turn.model_dump(exclude_none=True))
@@ -242,7 +242,7 @@ class _Loader:
     def _pushed(
         self, turn: PushedTurnModel, place: ExchangePlace, position: int
     ) -> PushedTurn:
-        posted: list[PostedAnswerModel] = []
+        posted = []
         if turn.answer is not None:
             posted = turn.answer.responses
         keys = [event.key for event in turn.ask.events]
@@ -256,7 +256,7 @@ class _Loader:
             )
         pending = self._loaded[place.interaction - 1].exchanges[position]
         asked = [self._pushed_request(event, pending) for event in turn.ask.events]
-        answers: list[PostedAnswer] = []
+        answers = []
         for index, response in enumerate(posted):
             exchange = self._exchange_of(place._replace(answer=index), response)
             answers.append(PostedAnswer(response.key, exchange))
@@ -391,7 +391,7 @@ def _pieces_of(model: ResponseModel, facts: ExchangeFactsModel | None) -> list[P
         raws = _cut_by_size(b"".join(raws), facts.pieces)
     if len(facts.pieces) != len(raws):
         return [Piece(raw, 0, 0) for raw in raws]
-    pieces: list[Piece] = []
+    pieces = []
     for raw, time in zip(raws, facts.pieces, strict=True):
         at_ms = facts.started_ms + time.at_ms
         pieces.append(Piece(raw, at_ms, time.after))
@@ -400,7 +400,7 @@ def _pieces_of(model: ResponseModel, facts: ExchangeFactsModel | None) -> list[P
 
 def _cut_by_size(body: bytes, facts: Iterable[PieceFactsModel]) -> list[bytes]:
     """Return the pieces of a body, or all of it if they don't have its size together."""
-    raws: list[bytes] = []
+    raws = []
     start = 0
     for piece in facts:
         end = start + (piece.size or 0)
@@ -410,7 +410,7 @@ def _cut_by_size(body: bytes, facts: Iterable[PieceFactsModel]) -> list[bytes]:
 
 
 def _headers_of(tree: HeaderMap) -> Headers:
-    headers: list[tuple[str, str]] = []
+    headers = []
     for name, values in tree.items():
         if isinstance(values, str):
             headers.append((name, values))

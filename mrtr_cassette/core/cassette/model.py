@@ -100,7 +100,7 @@ class BodyModel(_Model):
 
 def _raws_of(pieces: Iterable[PieceModel], end: str) -> list[bytes]:
     """Return the bytes of events or of lines; `end` is after the data of those that don't say."""
-    raws: list[bytes] = []
+    raws = []
     for piece in pieces:
         raw = _bytes_of(
             piece.data,

@@ -49,7 +49,7 @@ def without_interactions(cassette: Cassette, numbers: Collection[int]) -> Casset
 
 
 def _without(cassette: Cassette, numbers: Collection[int]) -> list[RecordedInteraction]:
-    kept: list[RecordedInteraction] = []
+    kept = []
     for interaction in cassette.interactions:
         if interaction.number not in numbers:
             kept.append(interaction)

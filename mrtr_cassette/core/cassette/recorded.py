@@ -290,7 +290,7 @@ class RecordedInteraction:
     @property
     def placed(self) -> tuple[tuple[RecordedExchange, TurnPlace], ...]:
         """The exchanges that no earlier interaction has, and their places; posted answers last."""
-        placed: list[tuple[RecordedExchange, TurnPlace]] = []
+        placed = []
         shared = self.shared
         for position in range(shared, len(self.exchanges)):
             answered = 0
@@ -400,7 +400,7 @@ class Cassette:
         """Return the same with other exchanges in the place of some, wherever they are."""
         if not changed:
             return self
-        interactions: list[RecordedInteraction] = []
+        interactions = []
         for interaction in self.interactions:
             interactions.append(_interaction_with(interaction, changed))
         return replace(self, interactions=tuple(interactions))
@@ -410,10 +410,10 @@ def _interaction_with(
     interaction: RecordedInteraction,
     changed: Mapping[RecordedExchange, RecordedExchange],
 ) -> RecordedInteraction:
-    exchanges: list[RecordedExchange] = []
+    exchanges = []
     for exchange in interaction.exchanges:
         exchanges.append(changed.get(exchange, exchange))
-    turns: list[PushedTurn] = []
+    turns = []
     for turn in interaction.pushed_turns:
         asked = _parts_with(turn.asked, changed)
         answers = _parts_with(turn.answers, changed)
@@ -433,7 +433,7 @@ _Part = TypeVar("_Part", PushedRequest, PostedAnswer, TaskStep)
 def _parts_with(
     parts: Iterable[_Part], changed: Mapping[RecordedExchange, RecordedExchange]
 ) -> tuple[_Part, ...]:
-    renewed: list[_Part] = []
+    renewed = []
     for part in parts:
         exchange = changed.get(part.exchange, part.exchange)
         renewed.append(replace(part, exchange=exchange))

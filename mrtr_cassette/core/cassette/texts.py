@@ -35,7 +35,7 @@ def recounted(
 
     response = exchange.response
     if response is not None:
-        pieces: list[Piece] = []
+        pieces = []
         for raw, at_ms, count in response.pieces:
             pieces.append(Piece(raw, time(at_ms), after(count, at_ms)))
         response = replace(response, pieces=tuple(pieces))
@@ -78,7 +78,7 @@ def request_with(request: Request, change: TextChange) -> Request:
 def response_with(response: Response, change: TextChange) -> Response:
     """Return a response with other header values and other pieces."""
     headers = headers_with(response.headers, change)
-    pieces: list[Piece] = []
+    pieces = []
     for raw, at_ms, after in response.pieces:
         pieces.append(Piece(change(raw, ""), at_ms, after))
     return Response(response.status, headers, tuple(pieces), response.end)
@@ -86,7 +86,7 @@ def response_with(response: Response, change: TextChange) -> Response:
 
 def headers_with(headers: Headers, change: TextChange) -> Headers:
     """Return headers with other values."""
-    changed: list[tuple[str, str]] = []
+    changed = []
     for name, value in headers:
         changed.append((name, _changed_text(value, change, name.lower())))
     return tuple(changed)
@@ -113,7 +113,7 @@ def combine_cassettes(cassettes: Sequence[Cassette]) -> Cassette:
     if len(cassettes) == 1:
         return first
     interactions: list[RecordedInteraction] = []
-    recorders: list[RecorderFacts] = []
+    recorders = []
     arrived = 0
     for index, cassette in enumerate(cassettes):
         _refuse_other_rules(cassette, first)

@@ -261,7 +261,7 @@ def _as_lines(exchange: RecordedExchange, *, is_session: bool) -> _Changed:
 
 
 def _line_pieces(response: Response, texts: Iterable[bytes]) -> tuple[Piece, ...]:
-    pieces: list[Piece] = []
+    pieces = []
     for piece, text in zip(response.pieces, texts, strict=False):
         line = b""
         if text:
@@ -275,7 +275,7 @@ def _message_texts(response: Response) -> list[bytes]:
     if not response.is_event_stream:
         earlier = len(response.pieces) - 1
         return [b""] * earlier + [response.body]
-    texts: list[bytes] = []
+    texts = []
     for index, piece in enumerate(response.pieces):
         data = read_event(piece.raw, first=index == 0).data
         has_messages = bool(data and server_messages(data))
@@ -316,8 +316,8 @@ def _as_post(exchange: RecordedExchange) -> _Changed:
         request = Request("POST", ENDPOINT, POST_HEADERS, request.body)
     if response is None:
         return request, Response(ACCEPTED, (), (), End.COMPLETE)
-    messages: list[bytes] = []
-    kinds: list[Kind] = []
+    messages = []
+    kinds = []
     for piece in response.pieces:
         message = server_message(piece.raw)
         if message is None:
@@ -333,7 +333,7 @@ def _as_post(exchange: RecordedExchange) -> _Changed:
     if not is_one_body:
         headers = _STREAM
         messages = [_event_of(message) for message in messages]
-    pieces: list[Piece] = []
+    pieces = []
     for piece, raw in zip(response.pieces, messages, strict=True):
         pieces.append(piece._replace(raw=raw))
     return request, Response(200, headers, tuple(pieces), response.end)

@@ -154,7 +154,7 @@ def _layers_of(raw: bytes) -> list[_Layer]:
 
 
 def _replaced(raw: bytes, texts: Iterable[_Known]) -> bytes:
-    likely: list[tuple[_Spelling, str]] = []
+    likely = []
     for known in texts:
         for spelling in known.spellings_in(raw):
             likely.append((spelling, known.shown))
@@ -165,7 +165,7 @@ def _replaced(raw: bytes, texts: Iterable[_Known]) -> bytes:
     else:
         layers = _layers_of(raw)
     taken: list[tuple[int, int]] = []
-    replacements: list[tuple[Span, bytes]] = []
+    replacements = []
     # The longest first: it may contain others.
     likely.sort(key=lambda pair: len(pair[0].raw), reverse=True)
     for spelling, shown in likely:
@@ -357,7 +357,7 @@ class Credentials:
 
     def _read(self, headers: Headers, *, ours: bool) -> list[tuple[str, str]]:
         """Return the credentials in headers, each with the text that takes its place."""
-        found: list[tuple[str, str]] = []
+        found = []
         for name, value in headers:
             if name.lower() == SESSION_HEADER:
                 # One that reads as words is sealed in its header, and stays in other text.
@@ -429,7 +429,7 @@ def _secrets_of_cookies(name: str, value: str) -> list[str]:
     if name == "set-cookie":
         # After the value come its attributes.
         pairs = pairs[:1]
-    secrets: list[str] = []
+    secrets = []
     for pair in pairs:
         _, _, spelled = pair.partition("=")
         secret = spelled.strip(' \t"')

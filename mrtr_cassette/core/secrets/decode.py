@@ -175,7 +175,7 @@ def words_of(chars: str) -> bytes:
 
 def long_words(raw: bytes, words: bytes, shortest: int) -> list[tuple[int, int]]:
     """Return where long words begin and end; `words` is a table from `words_of`."""
-    found: list[tuple[int, int]] = []
+    found = []
     mapped = raw.translate(words)
     # A search for a literal is the fastest one.
     beginning = b"w" * shortest

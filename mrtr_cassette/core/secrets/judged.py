@@ -557,7 +557,7 @@ class JudgedText:
     def _given_in_rows(self, raw: bytes) -> Iterator[Find]:
         """Yield the secrets in the rows of SQL, whose columns have the names."""
         for start, end, rows_at in self._rules.inserts_in(raw):
-            columns: list[str] = []
+            columns = []
             for column in self._flat[start:end].split(","):
                 columns.append(column.strip(_AROUND_COLUMN))
             companions = set(map(fold, columns))

@@ -110,7 +110,7 @@ Change = Callable[[Ref], Ref | bytes | None]
 
 def ref_spans(raw: bytes) -> list[tuple[Span, Ref]]:
     """Return the references in a text, in order, and where they are."""
-    found: list[tuple[Span, Ref]] = []
+    found = []
     if b"mrtr-" in raw or b"sha256" in raw:
         for match in _NAME.finditer(raw):
             colon = b"%3A" if b"%3A" in match[0] else b":"
@@ -169,7 +169,7 @@ def has_kind(text: AnyStr, *kinds: str) -> bool:
 
 def with_refs(text: AnyStr, change: Change) -> AnyStr:
     """Return a text with other references, or with other bytes in their places."""
-    changed: list[bytes | Ref] = []
+    changed = []
     for part in cut(as_bytes(text)):
         new: bytes | Ref | None = None
         if isinstance(part, Ref):

@@ -230,7 +230,7 @@ class Redactor:
         return credential
 
     def _replaced(self, raw: bytes, kind: Kind, *, is_stream: bool = False) -> bytes:
-        parts: list[bytes] = []
+        parts = []
         end = 0
         for find in self._finds(raw, kind, is_stream=is_stream):
             self.on_find(find.rule, find.plain)
@@ -336,7 +336,7 @@ class Redactor:
             return
         raw = text.encode("latin-1")
         in_url = kind != "text"
-        found: list[Find] = []
+        found = []
         for rule in self._rules.custom:
             for start, end in rule.spans(raw):
                 plain = as_text(text[start:end])
@@ -406,7 +406,7 @@ def _exempt_spans(text: str, start: int, end: int) -> list[Span]:
         return []
     if not found.pop(_VERSION, None):
         return []
-    exempt: list[Span] = []
+    exempt = []
     for spans in found.values():
         for span in spans:
             # An object or an array is no id, so it is like any other value.

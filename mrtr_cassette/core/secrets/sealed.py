@@ -210,8 +210,8 @@ def find_states(raw: bytes, known: Container[str] = ()) -> list[StatePlace]:
     plain = _only_state(raw)
     if plain is not None:
         return [plain]
-    found: list[StatePlace] = []
-    elsewhere: list[StatePlace] = []
+    found = []
+    elsewhere = []
     for text in _json_texts(raw):
         spans = _state_spans(raw, text)
         for place in _states_in(raw, text):
@@ -256,7 +256,7 @@ def _json_texts(raw: bytes) -> list[Span]:
 
 
 def _lines_of(raw: bytes) -> list[Span]:
-    lines: list[Span] = []
+    lines = []
     start = 0
     for line in raw.splitlines(keepends=True):
         end = start + len(line)
@@ -288,7 +288,7 @@ def _messages_of(raw: bytes, text: Span) -> list[Span]:
     if classify(inner) is not None or not isinstance(parse(inner), list):
         return [text]
     (array,) = find_spans(inner, [()])[()]
-    messages: list[Span] = []
+    messages = []
     for item in item_spans(inner, array):
         messages.append(Span(text.start + item.start, text.start + item.end))
     return messages
@@ -298,7 +298,7 @@ def _states_in(raw: bytes, part: Span) -> list[StatePlace]:
     """Return the strings under `requestState`, at any depth, and in JSON in a string too."""
     text = raw[part.start : part.end].decode("latin-1")
     flat = flattened(text)
-    places: list[StatePlace] = []
+    places = []
     for match in _STATE.finditer(flat):
         quote = f'{match[1]}"'
         if not flat.endswith(quote, 0, match.start()):
@@ -321,14 +321,14 @@ def find_task_ids(raw: bytes, known: Container[str]) -> list[StatePlace]:
         found = find_spans(raw, _TASK_IDS)
     except NotJsonError:
         return []
-    values: list[Span] = []
-    items: list[Span] = []
+    values = []
+    items = []
     for spans in found.values():
         for span in spans:
             values.append(span)
             if raw[span.start] == ord("["):
                 items += item_spans(raw, span)
-    places: list[StatePlace] = []
+    places = []
     for value in [*values, *items]:
         if raw[value.start] != ord('"'):
             continue
@@ -349,7 +349,7 @@ def with_task(request: Request, new: Callable[[str], str]) -> Request:
     if is_searched(task):
         # Servers make keys of questions that begin with it.
         body = body.replace(task.encode(), new(task).encode())
-    headers: list[tuple[str, str]] = []
+    headers = []
     for name, value in request.headers:
         is_name = name.lower() == "mcp-name"
         if is_name and (decoded_header(value) or value) == task:
@@ -363,7 +363,7 @@ def replaced_states(
     places: Iterable[StatePlace], new: Callable[[str], str]
 ) -> list[tuple[Span, bytes]]:
     """Return the replacements of states for `splice`; `new` returns the state for an old one."""
-    replaced: list[tuple[Span, bytes]] = []
+    replaced = []
     for place in places:
         spelled = new(place.state)
         for _ in range(place.depth):
