@@ -17,7 +17,6 @@ from mrtr_cassette.core.cassette.model import (
     HttpModel,
     InteractionModel,
     PieceFactsModel,
-    PostedAnswerModel,
     PushedEventModel,
     PushedTurnModel,
     RequestModel,
