@@ -265,10 +265,11 @@ class RecordedAsks:
         """Tell whether a recorded page of the same list issued the cursor of a request."""
         if call.cursor is None:
             return False
+        listed = (call.method, call.endpoint)
         for entry in self._player.entries:
-            is_method = entry.key.method == call.method
-            is_list = is_method and entry.key.endpoint == call.endpoint
-            if is_list and entry.exchange.next_cursor == call.cursor:
+            key = entry.key
+            is_page = (key.method, key.endpoint) == listed
+            if is_page and entry.exchange.next_cursor == call.cursor:
                 return True
         return False
 
@@ -352,7 +353,7 @@ class ReplayToAsk(Conversation):
 
 
 class PlayedCall(NamedTuple):
-    """A client's request that was played, the last one of its call."""
+    """A client's request, and the recorded exchange that was played for it."""
 
     request: Request
     entry: ReplayEntry
@@ -380,7 +381,7 @@ class RepeatedPlay(Conversation):
         return self._recorded.findings.left_out
 
     def ended(self) -> Diverged | None:
-        """Take the end of it; return how that differs from the recorded one, or None."""
+        """Take its end, which has come; return how that differs from the recorded one, or None."""
         match self.standing:
             case Finished() as last:
                 self._recorded.finished(last)
@@ -444,8 +445,8 @@ class PlayedCalls:
         """Take a call that was played."""
         call = PlayedCall(play.request, play.entry)
         self._of_client |= sent_in(play.request) - self._issuers.keys()
-        for handle in issued_in(play.entry.exchange) - self._of_client:
-            self._issuers.setdefault(handle, call)
+        for text in issued_in(play.entry.exchange) - self._of_client:
+            self._issuers.setdefault(text, call)
         if self._player.is_write(play.entry):
             self._unmade.append(call)
 
@@ -456,7 +457,7 @@ class PlayedCalls:
         return repeated
 
     def make_writes(self, shown: Call) -> Steps:
-        """Have the live server make the writes, on which a request may depend."""
+        """Have the live server make all writes before a request, which may depend on them."""
         while self._unmade and self._diverged is None:
             failure = yield from self._make_write(self._unmade.popleft())
             if failure is not None:
