@@ -35,11 +35,7 @@ from mrtr_cassette.core.answers.forms import (
     value_of_text,
     value_schema,
 )
-from mrtr_cassette.core.cassette.recorded import (
-    Cassette,
-    PushedTurn,
-    RecordedInteraction,
-)
+from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.methods import (
     CALL_TOOL,
@@ -49,7 +45,6 @@ from mrtr_cassette.core.protocol.methods import (
     READ_RESOURCE,
     method_of,
 )
-from mrtr_cassette.core.protocol.tasks import key_names
 from mrtr_cassette.core.secrets.names import ANSWER, has_kind, has_secrets
 from mrtr_cassette.core.secrets.rules import matches_whole, refusal_of
 from mrtr_cassette.core.wire.jsonbytes import Number, canonical, parse
@@ -271,14 +266,13 @@ def _rules_of(interaction: RecordedInteraction) -> Iterator[tuple[str, str]]:
     }
     for turn in interaction.turns:
         given = turn.given or {}
-        names = key_names(turn.requests, interaction.task_id)
         for key, request in turn.requests.items():
             answer = given.get(key)
             if answer is None:
                 continue
             conditions = of_call.copy()
             # The key of a pushed request is ours, and another one if the server asks more.
-            if not isinstance(turn, PushedTurn) and names[key] == key:
+            if turn.has_key_of_server(key):
                 conditions["key"] = key
             if request.message:
                 conditions["message"] = request.message

@@ -15,7 +15,7 @@ from mrtr_cassette.core.cassette.recorded import (
     PushedRequest,
     RecordedExchange,
     RecordedInteraction,
-    TaskTurn,
+    RecordedTurn,
 )
 from mrtr_cassette.core.cassette.sessions import (
     PingIds,
@@ -457,21 +457,23 @@ def _posted_of(interaction: RecordedInteraction) -> Iterator[_Draft]:
 
 
 def _steps_of(interaction: RecordedInteraction) -> Iterator[_Draft]:
-    asking: dict[int, int] = {}
-    answering: dict[int, tuple[int, int]] = {}
+    asking: dict[RecordedExchange, int] = {}
+    answering: dict[RecordedExchange, RecordedTurn] = {}
     turns = interaction.turns if interaction.steps else ()
-    for number, turn in enumerate(turns, start=1):
-        if isinstance(turn, TaskTurn):
-            asking[turn.asked] = number
-            for answered in turn.answered:
-                answering[answered] = (number, turn.asked)
-    for index, step in enumerate(interaction.steps):
+    for turn in turns:
+        if turn.via == "task":
+            asking[turn.asking] = turn.number
+            for exchange in turn.answering:
+                answering[exchange] = turn
+    for step in interaction.steps:
         parent = None
         number = 0
-        if index in answering:
-            number, asked = answering[index]
-            parent = interaction.steps[asked].exchange
-        place = EntryPlace(interaction.number, number, asking.get(index, 0))
+        answered = answering.get(step.exchange)
+        if answered is not None:
+            number = answered.number
+            parent = answered.asking
+        asked = asking.get(step.exchange, 0)
+        place = EntryPlace(interaction.number, number, asked)
         created_by = interaction.exchanges[-1]
         draft = _Draft(step.exchange, 0, place, parent, created_by=created_by)
         draft.state = step.state

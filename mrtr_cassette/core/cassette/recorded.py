@@ -12,12 +12,18 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     Ask,
     Located,
     Message,
+    Via,
     ask_in,
     completed_by,
     response_to,
 )
 from mrtr_cassette.core.protocol.methods import GET_TASK
-from mrtr_cassette.core.protocol.tasks import TaskState, created_task, polled_state
+from mrtr_cassette.core.protocol.tasks import (
+    TaskState,
+    created_task,
+    key_names,
+    polled_state,
+)
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.http import Request, Response
 
@@ -138,6 +144,14 @@ class PushedRequest:
         return message
 
     @property
+    def pushed_ms(self) -> float:
+        """When it came."""
+        response = self.exchange.response
+        if response is None:
+            return self.exchange.started_ms
+        return response.pieces[self.piece].at_ms
+
+    @property
     def asks(self) -> InputRequest:
         """What it asks."""
         message = self.message
@@ -183,6 +197,21 @@ class PushedTurn:
         return given or None
 
 
+def _pushed_turn(number: int, pushed: PushedTurn) -> RecordedTurn:
+    """Return the turn that the server asks by requests of its own."""
+    return RecordedTurn(
+        number,
+        "push",
+        pushed.requests,
+        pushed.given,
+        {request.key: request.key for request in pushed.asked},
+        pushed.asked[0].exchange,
+        min(request.pushed_ms for request in pushed.asked),
+        tuple([answer.exchange for answer in pushed.answers]),
+        pushed,
+    )
+
+
 def asking_turn(position: int, pushed_turns: Iterable[PushedTurn]) -> int:
     """Return the number of the turn that is asked by the response of the exchange at a position."""
     # What was pushed while its request was pending comes before it.
@@ -205,27 +234,41 @@ class Branch(NamedTuple):
     turn: int
 
 
-class ResultTurn(NamedTuple):
-    """A turn that a response to the call asks, and the request that answers it, if any does."""
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordedTurn:
+    """One turn of an interaction, by whatever way the server asks.
 
-    exchange: RecordedExchange
-    ask: Ask
-    retry: RecordedExchange | None
+    Attributes:
+        number: its number among the turns of the interaction, from 1.
+        requests: what the server asked, by key.
+        given: what the client answered, by key; None if it never answered.
+        names: the keys as they are in every recording, by the recorded ones.
+        asking: the exchange whose response asks, or asks first.
+        asked_ms: when the server asked.
+        answering: the exchanges whose requests answer.
+        pushed: the turn as it was pushed; None if the server asked in another way.
+    """
+
+    number: int
+    via: Via
+    requests: Mapping[str, InputRequest]
+    given: Mapping[str, Any] | None
+    names: Mapping[str, str]
+    asking: RecordedExchange
+    asked_ms: float
+    answering: tuple[RecordedExchange, ...]
+    pushed: PushedTurn | None = None
 
     @property
-    def requests(self) -> Mapping[str, InputRequest]:
-        """What the server asked, by key."""
-        return self.ask.input_requests
+    def ask(self) -> Ask | None:
+        """The response to the call that asks; None if the server asked in another way."""
+        if self.via == "result":
+            return self.asking.ask
+        return None
 
-    @property
-    def given(self) -> Mapping[str, Any] | None:
-        """What the client answered, by key; None if it never answered."""
-        if self.retry is None:
-            return None
-        answers = self.retry.call.answers
-        if answers is None:
-            return None
-        return answers.input_responses or {}
+    def has_key_of_server(self, key: str) -> bool:
+        """Tell whether the server chose a key, and asks under it in every run."""
+        return self.via != "push" and self.names[key] == key
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -312,21 +355,54 @@ class RecordedInteraction:
         return tuple([exchange for exchange, _ in self.placed])
 
     @property
-    def turns(self) -> Iterator[PushedTurn | ResultTurn | TaskTurn]:
+    def turns(self) -> Iterator[RecordedTurn]:
         """Its turns, in the order in which their asks came."""
-        for position, exchange in enumerate(self.exchanges):
+        number = 0
+        for position in range(len(self.exchanges)):
             # The server pushes while a request is pending, and a response that asks ends that.
-            for turn in self.pushed_turns:
-                if turn.position == position:
-                    yield turn
-            ask = exchange.ask
-            if ask is None:
-                continue
-            retry = None
-            if position + 1 < len(self.exchanges):
-                retry = self.exchanges[position + 1]
-            yield ResultTurn(exchange, ask, retry)
-        yield from task_turns(self.steps)
+            for pushed in self.pushed_turns:
+                if pushed.position == position:
+                    number += 1
+                    yield _pushed_turn(number, pushed)
+            ask = self.exchanges[position].ask
+            if ask is not None:
+                number += 1
+                yield self._result_turn(number, position, ask)
+        for turn in task_turns(self.steps):
+            number += 1
+            yield self._task_turn(number, turn)
+
+    def _result_turn(self, number: int, position: int, ask: Ask) -> RecordedTurn:
+        """Return the turn that a response to the call asks."""
+        asking = self.exchanges[position]
+        answering = self.exchanges[position + 1 : position + 2]
+        given: Mapping[str, Any] | None = None
+        if answering and answering[0].call.answers is not None:
+            given = answering[0].call.answers.input_responses or {}
+        return RecordedTurn(
+            number,
+            "result",
+            ask.input_requests,
+            given,
+            {key: key for key in ask.input_requests},
+            asking,
+            asking.ended_ms,
+            answering,
+        )
+
+    def _task_turn(self, number: int, turn: TaskTurn) -> RecordedTurn:
+        """Return the turn that a state of the task asks."""
+        asking = self.steps[turn.asked].exchange
+        return RecordedTurn(
+            number,
+            "task",
+            turn.requests,
+            turn.given,
+            key_names(turn.requests, self.task_id),
+            asking,
+            asking.ended_ms,
+            tuple([self.steps[step].exchange for step in turn.answered]),
+        )
 
     @property
     def task_id(self) -> str:

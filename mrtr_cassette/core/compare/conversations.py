@@ -12,7 +12,6 @@ from mrtr_cassette.core.cassette.recorded import (
     PushedTurn,
     RecordedExchange,
     RecordedInteraction,
-    ResultTurn,
     in_conversation_order,
 )
 from mrtr_cassette.core.cassette.sessions import without_pongs
@@ -48,7 +47,6 @@ from mrtr_cassette.core.protocol.calls import Call, CallKey
 from mrtr_cassette.core.protocol.dialect import INPUT_RESPONSES, answers_text
 from mrtr_cassette.core.protocol.jsonrpc import drop_null_outcome
 from mrtr_cassette.core.protocol.methods import PING
-from mrtr_cassette.core.protocol.tasks import key_names
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
 from mrtr_cassette.core.wire.pointers import (
     ABSENT,
@@ -382,22 +380,21 @@ def _turns_of(
 ) -> Iterator[_Turn]:
     """Yield the turns of an interaction in a form that is equal for all ways of asking."""
     for turn in interaction.turns:
-        if isinstance(turn, PushedTurn):
-            pushed = _pushed_turn(turn, ignored)
+        if turn.pushed is not None:
+            pushed = _pushed_turn(turn.pushed, ignored)
             if pushed.question:
                 yield pushed
-        elif isinstance(turn, ResultTurn):
+        elif turn.ask is not None:
             answers = ABSENT
-            if turn.retry is not None:
-                answers = _given(turn.retry, ignored)
-            yield _Turn(asked_question(turn.exchange), answers, turn.exchange)
+            if turn.answering:
+                answers = _given(turn.answering[0], ignored)
+            yield _Turn(asked_question(turn.asking), answers, turn.asking)
         else:
-            task = interaction.task_id
             answers = ABSENT
             if turn.given:
-                names = key_names(turn.requests, task)
-                answers = _without_null(comparable_by_key(turn.given, names))
-            yield _Turn(task_question(turn.requests, task), answers or ABSENT, None)
+                answers = _without_null(comparable_by_key(turn.given, turn.names))
+            question = task_question(turn.requests, interaction.task_id)
+            yield _Turn(question, answers or ABSENT, None)
 
 
 def _pushed_turn(turn: PushedTurn, ignored: Collection[MemberPath]) -> _Turn:

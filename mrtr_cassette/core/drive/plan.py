@@ -12,7 +12,6 @@ from mrtr_cassette.core.cassette.recorded import (
     RecordedExchange,
     RecordedInteraction,
     RecorderFacts,
-    TaskTurn,
     in_conversation_order,
     runs_of,
 )
@@ -244,20 +243,18 @@ def why_not_repeatable(interaction: RecordedInteraction) -> str | None:
         return (
             "the recorded conversation begins with a retry whose ask was not recorded"
         )
-    answered: set[int] = set()
-    for number, turn in enumerate(interaction.turns, start=1):
+    answering: set[RecordedExchange] = set()
+    for turn in interaction.turns:
         answers = canonical(turn.given)
         if has_kind(answers, ANSWER):
-            return f"the recorded answer of turn {number} is sealed: only its hash is known"
+            return f"the recorded answer of turn {turn.number} is sealed: only its hash is known"
         if has_secrets(answers):
-            return f"the recorded answer of turn {number} has redacted secrets"
-        answered.update(turn.answered if isinstance(turn, TaskTurn) else ())
-    methods = [step.exchange.call.method for step in interaction.steps]
-    if any(
-        method == UPDATE_TASK and at not in answered
-        for at, method in enumerate(methods)
-    ):
-        return "it answers what a notification of its task asked, or nothing"
+            return f"the recorded answer of turn {turn.number} has redacted secrets"
+        answering.update(turn.answering)
+    for step in interaction.steps:
+        is_update = step.exchange.call.method == UPDATE_TASK
+        if is_update and step.exchange not in answering:
+            return "it answers what a notification of its task asked, or nothing"
     return None
 
 

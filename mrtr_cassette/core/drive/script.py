@@ -12,7 +12,7 @@ from mrtr_cassette.core.cassette.recorded import (
     PushedTurn,
     RecordedExchange,
     RecordedInteraction,
-    TaskTurn,
+    RecordedTurn,
     task_turns,
 )
 from mrtr_cassette.core.cassette.sessions import listens
@@ -129,9 +129,11 @@ class Asides:
 def open_turns(interaction: RecordedInteraction) -> list[OpenTurn]:
     """Return the turns of a recorded conversation that come by pushed requests or by a task."""
     turns = []
-    for number, pushed in interaction.numbered_turns.items():
-        turns.append(_pushed_turn(number, pushed))
-    turns += _task_turns(interaction)
+    for turn in interaction.turns:
+        if turn.pushed is not None:
+            turns.append(_pushed_turn(turn.number, turn.pushed))
+        elif turn.via == "task":
+            turns.append(_task_turn(turn, interaction))
     return turns
 
 
@@ -173,29 +175,19 @@ def _is_aside(request: PushedRequest) -> bool:
     return is_line and request.message.method == LIST_ROOTS
 
 
-def _task_turns(interaction: RecordedInteraction) -> Iterator[OpenTurn]:
-    """Yield the turns that the states of a task ask, with all their questions."""
-    after = len(interaction.exchanges)
-    number = interaction.asking_turn(after - 1)
-    for turn in task_turns(interaction.steps):
-        questions = _task_questions(turn, interaction.task_id)
-        asking = interaction.steps[turn.asked].exchange
-        yield OpenTurn(number, after, questions, asking)
-        number += 1
-
-
-def _task_questions(turn: TaskTurn, task_id: str) -> list[Question]:
-    """Return the questions of a task's turn with their recorded answers."""
+def _task_turn(turn: RecordedTurn, interaction: RecordedInteraction) -> OpenTurn:
+    """Return a turn that a state of the task asks, with all its questions."""
     given = turn.given or {}
     questions = []
     for name, request in turn.requests.items():
         answer = None
         if name in given:
             answer = Answered(to_json(given[name]).encode())
-        asked = task_question({name: request}, task_id)
+        asked = task_question({name: request}, interaction.task_id)
         for key, value in asked.items():
             questions.append(Question(key, value, answer, name))
-    return questions
+    after = len(interaction.exchanges)
+    return OpenTurn(turn.number, after, questions, turn.asking)
 
 
 def _posted(turn: PushedTurn, key: str) -> Answered | None:

@@ -12,12 +12,10 @@ from mrtr_cassette.core.cassette.model import VERSION
 from mrtr_cassette.core.cassette.recorded import (
     Branch,
     Cassette,
-    PushedTurn,
     RecordedExchange,
     RecordedInteraction,
-    ResultTurn,
+    RecordedTurn,
     TaskStep,
-    TaskTurn,
     in_conversation_order,
 )
 from mrtr_cassette.core.cassette.sessions import listens, opened_session
@@ -31,13 +29,12 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     messages_in,
 )
 from mrtr_cassette.core.protocol.methods import CANCEL_TASK, GET_TASK, UPDATE_TASK
-from mrtr_cassette.core.protocol.tasks import TaskState, key_names, polled_state
+from mrtr_cassette.core.protocol.tasks import TaskState, polled_state
 from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, End, Response
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.errors import counted, printable, shorten
 
 _CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
-_RecordedTurn = PushedTurn | ResultTurn | TaskTurn
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +170,7 @@ def _interaction(recorded: RecordedInteraction, streamed: _Streamed) -> Interact
     """Return the details of one interaction."""
     first = recorded.exchanges[0]
     call = first.call
-    turns = tuple([_turn(recorded, turn) for turn in recorded.turns])
+    turns = tuple([_turn(turn) for turn in recorded.turns])
     person_ms = _waits(recorded, turns)
     ended, final, size = _ending(recorded, streamed)
     return Interaction(
@@ -254,63 +251,42 @@ def _client(call: Call) -> str:
 # Turns and time
 
 
-def _turn(recorded: RecordedInteraction, turn: _RecordedTurn) -> Turn:
+def _turn(recorded: RecordedTurn) -> Turn:
     """Return the details of one turn."""
-    names: Mapping[str, str] = {}
-    if isinstance(turn, TaskTurn):
-        names = key_names(turn.requests, recorded.task_id)
     requests = {}
-    for key, request in turn.requests.items():
+    for key, request in recorded.requests.items():
         kind = printable(request.kind)
         message = printable(request.message)
         shown = InputRequest(kind, message, request.definition)
-        requests[printable(names.get(key, key))] = shown
-    answers = {}
-    for key, answer in (turn.given or {}).items():
-        answers[printable(names.get(key, key))] = canonical(answer, without_null=True)
-    ask = None
-    if isinstance(turn, ResultTurn):
-        ask = turn.ask
-    via, asked_ms, answering = _timing(recorded, turn)
-    sources = [exchange.request.header(ANSWERED_BY_HEADER) for exchange in answering]
-    answered_after_ms = None
-    if answering:
-        # A client may send its answers before a response that has asked has ended.
-        answered_ms = max(exchange.started_ms for exchange in answering)
-        answered_after_ms = max(0.0, answered_ms - asked_ms)
+        requests[printable(recorded.names[key])] = shown
+    answers = None
+    if recorded.given is not None:
+        answers = {}
+        for key, answer in recorded.given.items():
+            name = recorded.names.get(key, key)
+            answers[printable(name)] = canonical(answer, without_null=True)
+    ask = recorded.ask
+    answered_by = None
+    for exchange in recorded.answering:
+        answered_by = answered_by or exchange.request.header(ANSWERED_BY_HEADER) or None
     return Turn(
         requests,
-        None if turn.given is None else answers,
+        answers,
         None if ask is None else ask.dialect,
         ask is not None and ask.request_state is not None,
-        via,
-        next(filter(None, sources), None),
-        answered_after_ms,
+        recorded.via,
+        answered_by,
+        _answered_after_ms(recorded),
     )
 
 
-def _timing(
-    recorded: RecordedInteraction, turn: _RecordedTurn
-) -> tuple[Via, float, Sequence[RecordedExchange]]:
-    """Return how and when the server asked, and the exchanges that answer."""
-    if isinstance(turn, PushedTurn):
-        asked_ms = min(
-            _pushed_ms(pushed.exchange, pushed.piece) for pushed in turn.asked
-        )
-        return "push", asked_ms, [answer.exchange for answer in turn.answers]
-    if isinstance(turn, TaskTurn):
-        asked_ms = recorded.steps[turn.asked].exchange.ended_ms
-        return "task", asked_ms, [recorded.steps[at].exchange for at in turn.answered]
-    if turn.retry is None:
-        return "result", turn.exchange.ended_ms, []
-    return "result", turn.exchange.ended_ms, [turn.retry]
-
-
-def _pushed_ms(exchange: RecordedExchange, piece: int) -> float:
-    response = exchange.response
-    if response is None:
-        return exchange.started_ms
-    return response.pieces[piece].at_ms
+def _answered_after_ms(turn: RecordedTurn) -> float | None:
+    """Return how long the server waited for the answers; None if none came."""
+    if not turn.answering:
+        return None
+    # A client may send its answers before a response that has asked has ended.
+    answered_ms = max(exchange.started_ms for exchange in turn.answering)
+    return max(0.0, answered_ms - turn.asked_ms)
 
 
 def _waits(recorded: RecordedInteraction, turns: Sequence[Turn]) -> dict[Via, float]:
