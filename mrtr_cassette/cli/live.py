@@ -58,6 +58,7 @@ from mrtr_cassette.core.report.comparison import (
     verification_markdown,
     verification_text,
 )
+from mrtr_cassette.core.report.fixes import recording_of_more
 from mrtr_cassette.core.report.runs import call_data, problem_lines
 from mrtr_cassette.core.secrets.rules import BUILT_IN
 from mrtr_cassette.core.wire.jsonbytes import canonical
@@ -365,6 +366,7 @@ def _report(verifications: Sequence[Verification], paths: Sequence[Path]) -> Non
 
 
 _ALL: Final = "all"
+_BY_VERDICT: Final = "take changes by their verdict, such as with --accept text-changed"
 
 
 def acceptance_of(verdicts: Sequence[str], *, reviews: bool) -> Choose | None:
@@ -381,7 +383,7 @@ def acceptance_of(verdicts: Sequence[str], *, reviews: bool) -> Choose | None:
     if not reviews:
         return lambda proposed: accepted_by_verdict(proposed, accepted)
     if not sys.stdin.isatty() or not sys.stderr.isatty():
-        raise UsageError("--review needs a terminal", hint="use --accept VERDICT")
+        raise UsageError("--review needs a terminal", hint=_BY_VERDICT)
     return partial(_reviewed, accepted, {})
 
 
@@ -420,8 +422,9 @@ def _tell_of_update(update: Update) -> None:
         )
         say(f"accepted: {proposal_name(proposal)}: {verdicts}")
         if proposal.ends_open:
+            way = recording_of_more(update.cassette, TERMS)
             say(
-                "  it ends at a question without a recorded answer: record that with --append"
+                f"  it ends at a question without a recorded answer: record that with {way}"
             )
     for proposal in update.left:
         name = proposal_name(proposal)

@@ -34,7 +34,7 @@ from mrtr_cassette.shell.runs.replaying import replaying
 from mrtr_cassette.shell.runs.running import in_thread, reached_without_proxy
 from mrtr_cassette.shell.runs.sessions import RunOutcome, Session
 from mrtr_cassette.shell.runs.views import Mode, MrtrCassette, Replay
-from mrtr_cassette.terms import SUITE_TERMS
+from mrtr_cassette.terms import SUITE_TERMS, in_terms
 
 TestOutcome = Literal["passed", "skipped", "xfailed", "failed"]
 """The outcome of a test; of its last run, if it was run again."""
@@ -293,9 +293,11 @@ class CassetteUse:
         plays_all = plays_all or self._settings.replay.fail_on_unplayed
         if passed and plays_all and self.shown.unplayed:
             unplayed = UnplayedError(self.path, self.shown.unplayed)
-            problems.append(
-                f"{unplayed}\nmake these calls too, or record anew with {SUITE_TERMS['replace']}"
+            way = in_terms(
+                "make these calls too, or record anew with <<record_again>>",
+                self._settings.replay.terms,
             )
+            problems.append(f"{unplayed}\n{way}")
         return self._finish(problems, passed=passed)
 
     def _finish(self, problems: list[str], *, passed: bool) -> list[str]:

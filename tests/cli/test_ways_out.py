@@ -311,6 +311,41 @@ def test_changed_response_is_taken_by_the_option_that_is_told(shell: Shell) -> N
     shell.run(f"{verify} {server}")
 
 
+ASKING = """    if name == "ask" and state != "second":
+        state = "second" if answers else "first"
+"""
+ASKING_MORE = """    if name == "ask" and state != "third":
+        state = {None: "first", "first": "second", "second": "third"}[state]
+"""
+
+
+def test_question_that_was_accepted_is_recorded_by_the_command_that_is_told(
+    shell: Shell,
+) -> None:
+    """Where the conversation ended in the cassette, it goes on then."""
+    server = SERVER.replace("uuid.uuid4().hex: form", "'sure': form")
+    (shell.folder / "my server.py").write_text(server)
+    record = f"mrtr-cassette record --stdio -o c.json -- {shell.server}"
+    shell.run(f"{YES} -- {record}")
+    (shell.folder / "my server.py").write_text(server.replace(ASKING, ASKING_MORE))
+    verify = f"mrtr-cassette verify c.json --accept all -- {shell.server}"
+    way = told(shell.run(verify), "mrtr-cassette record --stdio --append .*")
+    more = f"{YES} --answer '#3.ok=yes'"
+    shell.run(f"{more} -- {way}")
+    shell.run(f"{more} -- mrtr-cassette replay --stdio c.json")
+
+
+def test_changes_are_taken_without_a_terminal_by_the_option_that_is_told(
+    shell: Shell,
+) -> None:
+    """By verdict, where nobody can be asked."""
+    record = f"mrtr-cassette record --stdio -o c.json -- {shell.server}"
+    shell.run(f"mrtr-cassette call set to=1 -- {record}")
+    verify, server = "mrtr-cassette verify c.json", f"-- {shell.server} now"
+    way = told(shell.run(f"{verify} --review {server}", code=2), "--accept .*")
+    assert "accepted: " in shell.run(f"{verify} {way} {server}")
+
+
 @pytest.mark.parametrize("option", ["--ignore", "--learn"])
 def test_what_differs_by_itself_is_left_out_by_the_option_that_is_told(
     shell: Shell, option: str

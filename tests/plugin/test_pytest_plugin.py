@@ -537,7 +537,31 @@ def test_unplayed_interactions_fail_where_that_is_asked_for(suite, recorded):
             '  #3 tools/call "deploy"',
         ]
     )
-    assert " or record anew with --mrtr-mode=all\n" in result.stdout.str()
+    way = "and pytest --mrtr-mode=all\n"
+    assert " or record anew with upstream=... in the marker" in result.stdout.str()
+    assert way in result.stdout.str()
+
+
+LESS = """
+    import pytest
+    from agent import APPLICATION, deploy
+
+    @pytest.mark.mrtr_cassette("less.json", upstream=APPLICATION)
+    def test_less(mrtr_cassette):
+        for env in {}:
+            deploy(mrtr_cassette.url, env)
+"""
+
+
+def test_unplayed_interactions_are_gone_after_the_command_that_is_told(suite):
+    """It records all tests as they are now: others may use a cassette that has a name."""
+    suite.write("test_less.py", LESS.format(["one", "two"]))
+    suite.run()
+    suite.write("test_less.py", LESS.format(["one"]))
+    failed = suite.run("--mrtr-fail-on-unplayed", passed=1, errors=1).stdout.str()
+    (way,) = re.findall("or record anew with pytest (.*)", failed)
+    suite.run(*way.split())
+    suite.run("--mrtr-fail-on-unplayed")
 
 
 # --- Clients ---

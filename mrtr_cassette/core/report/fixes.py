@@ -158,6 +158,15 @@ def _chosen(miss: Miss, values: Values) -> Sequence[str]:
     return fixes
 
 
+def recording_of_more(cassette: Cassette, terms: Terms) -> str:
+    """Return the way to record more to a cassette, in the terms of a front."""
+    is_on_pipes = cassette.transport == "stdio"
+    recorder = _recorder_of(cassette, is_on_pipes=is_on_pipes)
+    server = _server_of(cassette, is_on_pipes=is_on_pipes)
+    filled = {**terms, "kept": _kept(cassette, terms)}
+    return in_terms(f"<<{recorder}_too>>", filled, {"path": cassette.path, **server})
+
+
 def _over_this_transport(fixes: Sequence[str], *, is_on_pipes: bool) -> list[str]:
     """Return ways out of a miss over a transport over which nothing can be added."""
     again = _AGAIN_OVER.format(transport="pipes" if is_on_pipes else "HTTP")

@@ -447,6 +447,8 @@ class Update:
     accepted: tuple[Proposal, ...]
     left: tuple[Proposal, ...]
     written: Location | None
+    cassette: Cassette
+    """What was verified, with the live server as the recorded one."""
 
 
 async def update_cassette(
@@ -487,7 +489,20 @@ async def update_cassette(
     refused = {proposal.number for proposal in left if proposal.counting}
     taken = frozenset(proposal.number for proposal in chosen)
     verification = replace(verification, accepted=taken - refused)
-    return Update(verification, chosen, left, path if chosen else None)
+    written = path if chosen else None
+    live = _recorded_from(cassette, upstream, verification.upstream)
+    return Update(verification, chosen, left, written, live)
+
+
+def _recorded_from(
+    cassette: Cassette, upstream: str | Sequence[str], shown: str
+) -> Cassette:
+    """Return a cassette as one of another server, which messages show in this form."""
+    if isinstance(upstream, str):
+        return replace(cassette, upstream=shown, command=None)
+    if cassette.transport == "stdio":
+        return replace(cassette, upstream=shown)
+    return replace(cassette, command=shown)
 
 
 def _other_transport(path: Location, upstream: str | Sequence[str]) -> UsageError:
