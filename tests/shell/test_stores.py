@@ -259,12 +259,13 @@ def test_no_failure_of_a_put_shows_a_password(
     assert str(caught.value).count("the store") <= 1
 
 
-def test_a_folder_is_no_cassette(stored: StoreFile) -> None:
-    """It can't be recorded to, and neither can a working directory that takes no journal."""
+def test_a_folder_is_no_cassette(stored: StoreFile, tmp_path: Path) -> None:
+    """It can't be recorded to, and neither can what is no working directory."""
     assert stored.exists()
     with pytest.raises(CassetteError, match="is a folder; name an object"):
         cassettes.exists(StoreFile("memory://bucket/runs"))
-    place = StoreFile(URL, Path("none"))
+    (tmp_path / "file").touch()
+    place = StoreFile(URL, tmp_path / "file")
     with pytest.raises(
         CassetteError, match="record in a folder where the journal can be written"
     ):

@@ -250,7 +250,9 @@ class Journal:
         self._is_torn = False
         check_link(path)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            # Where a file is in its place, opening the journal tells.
+            with suppress(FileExistsError):
+                path.parent.mkdir(parents=True, exist_ok=True)
             if _has_only_errors(path):
                 path.unlink()
             self._file = os.open(
