@@ -12,23 +12,17 @@ from typing import Any
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.compare.conversations import IgnoredFor, ignores_nothing
 from mrtr_cassette.core.protocol.origins import lacks_scheme
-from mrtr_cassette.errors import (
-    CassetteError,
-    MrtrCassetteError,
-    UpstreamError,
-    UsageError,
-    counted,
-)
+from mrtr_cassette.errors import MrtrCassetteError, UpstreamError, UsageError, counted
 from mrtr_cassette.options import Existing, RecordOptions
 from mrtr_cassette.shell.files.cassettes import (
     Publication,
+    check_replaceable,
     discard_journal,
     hint_at_journal,
     load_cassette,
     load_if_readable,
     recorded_in_journal,
 )
-from mrtr_cassette.shell.files.disk import reason_of
 from mrtr_cassette.shell.files.ignored import ignoring
 from mrtr_cassette.shell.runs.piped import ClientStarts, recorded_by_client
 from mrtr_cassette.shell.runs.recording import recording
@@ -171,11 +165,7 @@ class RecordingUse(CassetteUse):
 
     def _place(self, *, is_piped: bool) -> Path:
         """Return the place of the recording: the cassette's own, or one that becomes it later."""
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            reason = f"its folder can't be made: {reason_of(error)}"
-            raise CassetteError(self.path, reason) from None
+        check_replaceable(self.path)
         earlier = None
         if self._existing() == "append":
             check_output(self.path, self._settings.record)

@@ -473,10 +473,9 @@ def _write_page(root: Path, use: CassetteUse) -> str | None:
     if use.path.is_relative_to(root):
         inner = use.path.relative_to(root)
     page = (root / _PAGES / inner).with_suffix(".html")
-    page.parent.mkdir(parents=True, exist_ok=True)
+    write_page(page, recording, _replay_of(use))
     # Nobody commits what every failing run writes.
     (root / _PAGES / ".gitignore").write_text("*\n")
-    write_page(page, recording, _replay_of(use))
     return str(page.relative_to(root))
 
 

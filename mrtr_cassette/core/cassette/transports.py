@@ -40,6 +40,8 @@ from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.core.wire.sse import read_event
 from mrtr_cassette.errors import CassetteError, printable
 
+TRANSPORTS: Final = {"http": "HTTP", "stdio": "pipes"}
+"""What messages call each transport."""
 ENDPOINT: Final = "/mcp"
 """The path of a server on pipes that is served over HTTP: the default of the official SDKs."""
 _HERE: Final = "http://localhost"

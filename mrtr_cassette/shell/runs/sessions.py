@@ -16,6 +16,7 @@ from mrtr_cassette.core.cassette.journal import (
     encode_line,
 )
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, Transport
+from mrtr_cassette.core.cassette.transports import TRANSPORTS
 from mrtr_cassette.core.drive.appending import LiveAsks
 from mrtr_cassette.core.protocol.methods import GET_TASK
 from mrtr_cassette.core.protocol.tasks import polled_state
@@ -432,11 +433,8 @@ def check_transport(earlier: Cassette, named: str, transport: Transport) -> None
     """
     if earlier.transport == transport:
         return
-    recorded = "HTTP"
-    now = "pipes"
-    if transport == "http":
-        recorded = "pipes"
-        now = "HTTP"
+    recorded = TRANSPORTS[earlier.transport]
+    now = TRANSPORTS[transport]
     raise UsageError(
         f"{named} was recorded over {recorded}, and this recording would be over {now}",
         hint="choose another <<cassette>>, or record all of it again with <<replace>>",
