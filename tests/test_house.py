@@ -29,7 +29,7 @@ SMALLEST_FOLDER_MEASURED = 100
 """Lines below which a folder's density says nothing."""
 
 SIZES = {
-    "tokens of the package": 268_000,
+    "tokens of the package": 272_000,
     "modules of the package": 150,
     "functions with more than 10 branches": 88,
     "words of README and docs": 22_000,
