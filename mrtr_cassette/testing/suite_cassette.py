@@ -19,7 +19,7 @@ from mrtr_cassette.core.cassette.transports import ENDPOINT
 from mrtr_cassette.core.compare.conversations import IgnoredFor
 from mrtr_cassette.core.report.redactions import Redaction
 from mrtr_cassette.core.report.runs import UnplayedError, unused_text
-from mrtr_cassette.core.secrets.names import lasting
+from mrtr_cassette.core.secrets.names import strip_volatile
 from mrtr_cassette.errors import CassetteError, MrtrCassetteError, counted
 from mrtr_cassette.options import Existing, RecordOptions, ReplayOptions, VerifyOptions
 from mrtr_cassette.shell.files.cassettes import (
@@ -141,7 +141,7 @@ def _calls(cassette: Cassette) -> Counter[str]:
     calls: Counter[str] = Counter()
     for interaction in cassette.interactions:
         key = "\n".join(interaction.exchanges[0].call.key())
-        calls[lasting(key)] += 1
+        calls[strip_volatile(key)] += 1
     return calls
 
 

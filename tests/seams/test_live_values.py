@@ -41,7 +41,7 @@ from mrtr_cassette.core.drive.live_session import (
 from mrtr_cassette.core.drive.plan import planned
 from mrtr_cassette.core.drive.verification import Verifier
 from mrtr_cassette.core.record.recorder import Recorder
-from mrtr_cassette.core.secrets.credentials import Credentials, Given
+from mrtr_cassette.core.secrets.credentials import Credentials, UserSettings
 from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
@@ -157,8 +157,8 @@ class Driver:
             lambda _call: (),
             token_of=lambda _, secret: sha256_of(secret)[:24],
         )
-        self.verifier.was_given(
-            Given(headers=(("Authorization", f"Bearer {CREDENTIAL}"),))
+        self.verifier.add_settings(
+            UserSettings(headers=(("Authorization", f"Bearer {CREDENTIAL}"),))
         )
         self._plan = iter(planned(cassette))
 
@@ -224,7 +224,9 @@ def test_what_is_listed_and_resumed_has_the_live_values(live: Server) -> None:
     recorder = Recorder(
         seals=True, redactor=redactor, credentials=Credentials(redactor)
     )
-    recorder.was_given(Given(headers=(("Authorization", f"Bearer {CREDENTIAL}"),)))
+    recorder.add_settings(
+        UserSettings(headers=(("Authorization", f"Bearer {CREDENTIAL}"),))
+    )
     session = ServerSession(recorder)
     first, answered = opening(live)
     respond(LiveConversation(post(first), None, session), answered)

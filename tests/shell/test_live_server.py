@@ -256,7 +256,7 @@ async def test_lines_that_come_at_once_are_lines_of_their_own(tmp_path: Path) ->
         line_request(CALL), FixedScript(refusing), ServerSession(Recorder(seals=True))
     )
     async with pipe_upstream(
-        [sys.executable, str(program)], 1000, Recorder(seals=True).was_given
+        [sys.executable, str(program)], 1000, Recorder(seals=True).add_settings
     ) as server:
         await LiveServer(server, "the server").follow(conversation)
     assert isinstance(conversation.standing, Finished)

@@ -270,7 +270,7 @@ async def test_server_that_is_deaf_to_the_end_of_its_client_is_ended(
     command = (*LINES_SERVER, "--deaf", "--child", f"--mark={tmp_path}")
     grace = Grace(closed=0.01, terminated=0.01)
     with server_process(
-        command, Recorder(seals=False).was_given, grace=grace
+        command, Recorder(seals=False).add_settings, grace=grace
     ) as server:
         server.writer.write(ask(1))
         heard = server.reads(1000)

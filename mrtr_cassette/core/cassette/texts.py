@@ -18,7 +18,7 @@ from mrtr_cassette.core.wire.http import Headers, Piece, Request, Response
 from mrtr_cassette.errors import CassetteError
 
 
-def recounted(
+def renumbered(
     exchange: RecordedExchange,
     by: RecordedBy | None,
     number: int,
@@ -177,7 +177,7 @@ def _moved(
         by = exchange.recorded_by or RecordedBy("", place)
         by = by._replace(recorder=f"{index}:{by.recorder}")
         number = before + (exchange.number or place)
-        moved = recounted(exchange, by, number, moved_count)
+        moved = renumbered(exchange, by, number, moved_count)
         follows = [before + write for write in exchange.follows]
         moved = replace(moved, follows=tuple(follows))
         changed[exchange] = with_texts(moved, with_new_names)

@@ -21,7 +21,7 @@ from mrtr_cassette.core.cassette.recorded import (
     TurnPlace,
     in_conversation_order,
 )
-from mrtr_cassette.core.cassette.texts import recounted, with_texts
+from mrtr_cassette.core.cassette.texts import renumbered, with_texts
 from mrtr_cassette.core.compare.conversations import (
     IgnoredFor,
     InteractionComparison,
@@ -309,7 +309,7 @@ def _in_earlier_time(exchanges: _NewExchanges, pairs: _ExchangePairs) -> _NewExc
         elif exchange.number is None:
             timed[source] = exchange
         else:
-            timed[source] = recounted(
+            timed[source] = renumbered(
                 exchange,
                 exchange.recorded_by,
                 exchange.number,

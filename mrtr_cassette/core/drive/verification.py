@@ -52,7 +52,7 @@ from mrtr_cassette.core.drive.script import (
 from mrtr_cassette.core.protocol.calls import NO_SESSION, session_of
 from mrtr_cassette.core.protocol.methods import CALL_TOOL, LIST_TOOLS, method_of
 from mrtr_cassette.core.record.recorder import Observation, Recorder
-from mrtr_cassette.core.secrets.credentials import Credentials, Given
+from mrtr_cassette.core.secrets.credentials import Credentials, UserSettings
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import BUILT_IN
 from mrtr_cassette.core.wire.http import (
@@ -269,9 +269,9 @@ class Verifier:
         self._stray: _Stray | None = None
         """The first call that strayed, or else the first that explains later differences."""
 
-    def was_given(self, given: Given) -> None:
+    def add_settings(self, given: UserSettings) -> None:
         """Look for the credentials in what the user gives for the server from now on."""
-        self._credentials.was_given(given)
+        self._credentials.add_settings(given)
 
     def _session_of(self, planned: Planned) -> ServerSession:
         key = planned.opens or planned.session

@@ -27,7 +27,7 @@ from mrtr_cassette.core.cassette.recorded import (
 from mrtr_cassette.core.cassette.sessions import Streams
 from mrtr_cassette.core.cassette.texts import (
     TextChange,
-    recounted,
+    renumbered,
     request_with,
     response_with,
     with_texts,
@@ -402,7 +402,7 @@ class _Assembly:
         def counted(after: int, _at_ms: float) -> int:
             return self._offset + after
 
-        moved = recounted(exchange, exchange.recorded_by, number, counted)
+        moved = renumbered(exchange, exchange.recorded_by, number, counted)
         return with_texts(moved, self._with_new_events)
 
     # Names

@@ -27,7 +27,7 @@ from mrtr_cassette.core.cassette.recorded import (
     RecordedExchange,
     RecorderFacts,
 )
-from mrtr_cassette.core.cassette.texts import recounted, with_texts
+from mrtr_cassette.core.cassette.texts import renumbered, with_texts
 from mrtr_cassette.core.protocol.calls import NO_SESSION, session_of
 from mrtr_cassette.core.protocol.tasks import named_task
 from mrtr_cassette.core.record.assembly import assemble, issued_name
@@ -43,9 +43,9 @@ from mrtr_cassette.core.secrets.names import (
     is_cassette_token,
     is_journal_token,
     is_of_kind,
-    lasting,
     renumber,
     sha256_of,
+    strip_volatile,
     with_refs,
 )
 from mrtr_cassette.core.wire.http import Piece
@@ -238,7 +238,7 @@ def _content(exchange: RecordedExchange) -> str:
         status = exchange.response.status
         body = exchange.response.body
     head = f"{request.method} {request.target} {status}".encode()
-    return lasting(b"\n".join([head, request.body, body]).decode("latin-1"))
+    return strip_volatile(b"\n".join([head, request.body, body]).decode("latin-1"))
 
 
 def _happenings_of(number: int, exchange: RecordedExchange) -> Iterator[_Happening]:
@@ -288,7 +288,7 @@ def _moments_of(exchange: RecordedExchange, number: int) -> list[Moment]:
 def _ask_of(exchange: RecordedExchange) -> _Cause:
     """Return the cause that an ask without a state is, which its call and its client tell."""
     call = exchange.call
-    return (_ASK, sha256_of(lasting("\n".join(call.key()))), call.client)
+    return (_ASK, sha256_of(strip_volatile("\n".join(call.key()))), call.client)
 
 
 def _needs_of(
@@ -386,7 +386,7 @@ def _as_one(
     for position, (index, number) in enumerate(requests, start=1):
         recorder = recorders[index]
         _, seen = recorder.seen[number]
-        exchange = recounted(
+        exchange = renumbered(
             seen,
             RecordedBy(recorder.id, number),
             position,
@@ -553,7 +553,7 @@ def _as_counted(
         return max(number, numbers[index].there)
 
     exchange = replace(exchange, response=response, ended_after=ended_after)
-    return recounted(exchange, exchange.recorded_by, number, after, -offset_ms)
+    return renumbered(exchange, exchange.recorded_by, number, after, -offset_ms)
 
 
 def _put_back(

@@ -52,7 +52,11 @@ from mrtr_cassette.core.record.sealing import (
     with_sealed_states,
     without_known,
 )
-from mrtr_cassette.core.secrets.credentials import Credentials, Given, KnownTexts
+from mrtr_cassette.core.secrets.credentials import (
+    Credentials,
+    RepeatedSecrets,
+    UserSettings,
+)
 from mrtr_cassette.core.secrets.names import sealed_hash, sha256_of
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.sealed import (
@@ -159,7 +163,7 @@ class Recorder:
     """Lower-case names of headers of requests that are kept besides MCP's."""
     largest_body: int = LARGEST_BODY
     """Bytes up to which a response is kept."""
-    known: KnownTexts = field(default_factory=KnownTexts)
+    known: RepeatedSecrets = field(default_factory=RepeatedSecrets)
     """The states that were issued or echoed."""
     announced: Announced = field(default_factory=Announced)
     arrivals: Arrivals = field(default_factory=Arrivals)
@@ -209,10 +213,10 @@ class Recorder:
         session = request.header(SESSION_HEADER)
         self.arrivals.played.setdefault(session, []).append(number)
 
-    def was_given(self, given: Given) -> None:
+    def add_settings(self, given: UserSettings) -> None:
         """Look for the credentials in what the user gives for the server."""
         if self.credentials is not None:
-            self.credentials.was_given(given)
+            self.credentials.add_settings(given)
 
     def read(self, request: Request) -> Call:
         """Read a request, which may be compressed."""

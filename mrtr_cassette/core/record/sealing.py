@@ -13,7 +13,7 @@ from mrtr_cassette.core.protocol.dialect import REQUEST_STATE, InputRequired, re
 from mrtr_cassette.core.protocol.jsonrpc import response_to, splice_pieces
 from mrtr_cassette.core.protocol.origins import origin_in
 from mrtr_cassette.core.protocol.tasks import created_id, named_task, notified_states
-from mrtr_cassette.core.secrets.credentials import KnownTexts
+from mrtr_cassette.core.secrets.credentials import RepeatedSecrets
 from mrtr_cassette.core.secrets.names import HASH, is_of_kind, sealed_hash
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.sealed import (
@@ -189,7 +189,7 @@ def names_in(call: Call, response: Response) -> Named:
     )
 
 
-def with_sealed_states(request: Request, known: KnownTexts) -> Request:
+def with_sealed_states(request: Request, known: RepeatedSecrets) -> Request:
     """Replace states and ids of tasks in a request, which are known from now on."""
 
     def sealed(state: str) -> str:
@@ -211,7 +211,7 @@ def with_sealed_states(request: Request, known: KnownTexts) -> Request:
     return replace(request, body=body)
 
 
-def state_places(response: Response, known: KnownTexts) -> list[StatePlace]:
+def state_places(response: Response, known: RepeatedSecrets) -> list[StatePlace]:
     """Return the states and ids in the messages of a response, by their spans in its body."""
     if not response.is_framed:
         return find_places(response.body, known)
@@ -230,7 +230,7 @@ def state_places(response: Response, known: KnownTexts) -> list[StatePlace]:
 
 
 def _places_in_event(
-    raw: bytes, known: KnownTexts, *, is_first: bool
+    raw: bytes, known: RepeatedSecrets, *, is_first: bool
 ) -> list[StatePlace]:
     """Return the states and ids in the data of an event, by their spans in its bytes."""
     event = read_event(raw, first=is_first)
@@ -257,7 +257,7 @@ def redacted(
 
 
 def without_known(
-    request: Request, response: Response, known: KnownTexts
+    request: Request, response: Response, known: RepeatedSecrets
 ) -> tuple[Request, Response]:
     """Replace the states or the credentials that an exchange repeats."""
     values = [value for _, value in (*request.headers, *response.headers)]

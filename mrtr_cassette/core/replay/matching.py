@@ -14,8 +14,8 @@ from mrtr_cassette.core.cassette.texts import request_with
 from mrtr_cassette.core.protocol.calls import Call, CallKey, read_call
 from mrtr_cassette.core.secrets.credentials import (
     Credentials,
-    Given,
-    KnownTexts,
+    RepeatedSecrets,
+    UserSettings,
     is_told_apart,
 )
 from mrtr_cassette.core.secrets.names import (
@@ -104,16 +104,16 @@ class MatchedForm:
         self._redactor = Redactor(cassette.redaction or RedactionRules(), self._token)
         self._credentials = Credentials(self._redactor, seals_sessions=False)
         self._redactor.on_find = self._take
-        self._sent_before = KnownTexts()
+        self._sent_before = RepeatedSecrets()
         """The secrets that clients have sent, which no message shows."""
-        self._sent_now = KnownTexts()
+        self._sent_now = RepeatedSecrets()
         """The secrets of the request that is read."""
         self._recorded: set[tuple[LookupKey, Headers]] = set()
         """What tells the recorded requests apart, as they are matched."""
 
-    def was_given(self, given: Given) -> None:
+    def add_settings(self, given: UserSettings) -> None:
         """Take credentials, to be looked for in what clients send from now on."""
-        self._credentials.was_given(given)
+        self._credentials.add_settings(given)
 
     @cached_property
     def issued(self) -> frozenset[str]:
@@ -200,14 +200,14 @@ class MatchedForm:
         Where that is not what was recorded, secrets are looked for that are not found by
         themselves: those that were sent before, and what stands in the places of placeholders.
         """
-        self._sent_now = KnownTexts()
+        self._sent_now = RepeatedSecrets()
         matched = self._without_found_secrets(request)
         if not self.has_placeholders or self._told_apart(matched) in self._recorded:
             return matched
         sent = self._sent_before if self._remembers else self._sent_now
         matched = sent.sealed_request(matched)
         placed = self._placed.secrets_in(matched, remembers=self._remembers)
-        known = KnownTexts()
+        known = RepeatedSecrets()
         for secret, text in placed.items():
             known.add(text, self._redactor.placeholder(secret.kind, text))
         matched = known.sealed_request(matched)
@@ -316,7 +316,7 @@ def _without_session(request: Request) -> Request:
         or reads_as_words(identity)
     ):
         return request
-    known = KnownTexts()
+    known = RepeatedSecrets()
     known.add(identity, sealed_hash(identity))
     return known.sealed_request(request)
 

@@ -142,7 +142,7 @@ class Player:
         plays: how many requests got a recorded reply.
         poll_interval: the milliseconds between polls of a task, for clients; None as recorded.
         is_write: tells whether an exchange ends a call that may have changed something.
-        was_given: takes credentials, to be looked for in what clients send from now on.
+        add_settings: takes credentials, to be looked for in what clients send from now on.
         redacted: gives a text for the terminal, without known secrets.
         was_probed: an earlier process of the client has played `server/discover`.
     """
@@ -209,7 +209,7 @@ class Player:
         """Whether responses can't be given another caller's id, of those that were asked for."""
         self.times = self._order.plays
         self.is_write = self._order.histories.is_write
-        self.was_given = self._form.was_given
+        self.add_settings = self._form.add_settings
         self.redacted = self._form.shown
 
     @property

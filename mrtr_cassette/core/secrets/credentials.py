@@ -178,7 +178,7 @@ def _replaced(raw: bytes, texts: Iterable[_Known]) -> bytes:
     return splice(raw, replacements)
 
 
-class KnownTexts:
+class RepeatedSecrets:
     """The last secrets that were seen; replaced wherever they are repeated."""
 
     def __init__(self, most: int = 256) -> None:
@@ -283,7 +283,7 @@ _WORDS = re.compile(r"[A-Za-z]+(?:[ ,_/-]+[A-Za-z]+)*|[0-9.]+")
 """Words or a number, which other text may have in its own right."""
 
 
-class Given(NamedTuple):
+class UserSettings(NamedTuple):
     """Settings of the user for a server; each may be a credential, or contain some."""
 
     headers: Headers = ()
@@ -295,10 +295,10 @@ class Given(NamedTuple):
     """Texts that the user calls secrets."""
 
 
-NOTHING: Final = Given()
+NO_SETTINGS: Final = UserSettings()
 
 
-WasGiven = Callable[[Given], None]
+AddSettings = Callable[[UserSettings], None]
 """Tells a reader of a server's messages which settings the server was given."""
 
 
@@ -308,14 +308,14 @@ class Credentials:
     def __init__(self, redactor: Redactor, *, seals_sessions: bool = True) -> None:
         self._redactor = redactor
         self._seals_sessions = seals_sessions
-        self.known = KnownTexts()
+        self.known = RepeatedSecrets()
         self.has_found = False
         """Whether the redactor has found a secret that may stand in earlier texts too."""
         redactor.on_find = self._found
         # Most exchanges bring the same headers again.
         self._credentials_in = lru_cache(maxsize=1024)(self._read)
 
-    def was_given(self, given: Given) -> None:
+    def add_settings(self, given: UserSettings) -> None:
         """Look for the credentials in the user's settings from now on, and never forget them."""
         redactor = self._redactor
         for secret in given.secrets:
@@ -395,11 +395,13 @@ def is_told_apart(rule: str, secret: str) -> bool:
     return _WORDS.fullmatch(secret) is None and not has_secrets(secret)
 
 
-def shown_by(rules: RedactionRules, given: Given = NOTHING) -> Callable[[str], str]:
+def shown_by(
+    rules: RedactionRules, given: UserSettings = NO_SETTINGS
+) -> Callable[[str], str]:
     """Return a function that takes all secrets, also the user's, out of texts that are shown."""
     redactor = Redactor(rules, lambda _rule, _secret: "1")
     credentials = Credentials(redactor)
-    credentials.was_given(given)
+    credentials.add_settings(given)
     return lambda text: credentials.known.seal_text(redactor.text(text))
 
 

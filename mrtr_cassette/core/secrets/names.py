@@ -294,7 +294,7 @@ def reveal(text: AnyStr, state_of: Callable[[str], str | None]) -> AnyStr:
     return with_refs(text, named)
 
 
-def lasting(text: str) -> str:
+def strip_volatile(text: str) -> str:
     """Return a text of the journal without the hashes that differ in every recording."""
 
     def alike(ref: Ref) -> Ref | bytes | None:

@@ -9,14 +9,14 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from mrtr_cassette.core.secrets.credentials import Given, shown_by
+from mrtr_cassette.core.secrets.credentials import UserSettings, shown_by
 from mrtr_cassette.core.secrets.rules import BUILT_IN, RedactionRules
 from mrtr_cassette.errors import printable
 
 
 def shown_command(command: Sequence[str], rules: RedactionRules = BUILT_IN) -> str:
     """Return a server's command as cassettes and messages show it."""
-    shown = shown_by(rules, Given(environment=tuple(_options(command))))
+    shown = shown_by(rules, UserSettings(environment=tuple(_options(command))))
     text = shown(shlex.join([Path(command[0]).name, *command[1:]]))
     # A cassette doesn't name its user, and is the same in another one's home directory.
     home = os.path.expanduser("~").rstrip("/")  # noqa: PTH111  a user may have none
@@ -31,10 +31,10 @@ def words_shown(command: Sequence[str]) -> str:
     return without_secrets(" ".join(map(printable, command)))
 
 
-def given_to(command: Sequence[str]) -> Given:
+def given_to(command: Sequence[str]) -> UserSettings:
     """Return the credentials that a started server gets: arguments and environment."""
     settings = (*os.environ.items(), *_options(command))
-    return Given(environment=settings, command=shlex.join(command))
+    return UserSettings(environment=settings, command=shlex.join(command))
 
 
 def _options(command: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final, cast
 
-from mrtr_cassette.core.secrets.credentials import WasGiven
+from mrtr_cassette.core.secrets.credentials import AddSettings
 from mrtr_cassette.core.wire.http import Read
 from mrtr_cassette.errors import UpstreamError
 from mrtr_cassette.shell.files.disk import monotonic, reason_of
@@ -180,7 +180,7 @@ async def _first_of(seconds: float | None, *coming: asyncio.Future[Any]) -> None
 @contextmanager
 def server_process(
     command: Sequence[str],
-    was_given: WasGiven,
+    add_settings: AddSettings,
     cwd: Path | None = None,
     grace: Grace | None = None,
 ) -> Iterator[ServerProcess]:
@@ -189,7 +189,7 @@ def server_process(
     Raises:
         CommandError: it can't be run.
     """
-    was_given(given_to(command))
+    add_settings(given_to(command))
     try:
         process = subprocess.Popen(  # noqa: S603  it is the user's own command
             command,

@@ -31,7 +31,7 @@ from mrtr_cassette.core.protocol.jsonrpc import (
 from mrtr_cassette.core.protocol.methods import INITIALIZE
 from mrtr_cassette.core.protocol.origins import ServerOrigin
 from mrtr_cassette.core.record.recorder import Channel
-from mrtr_cassette.core.secrets.credentials import Given, WasGiven
+from mrtr_cassette.core.secrets.credentials import AddSettings, UserSettings
 from mrtr_cassette.core.wire.http import (
     ACCEPTED,
     EVENT_STREAM,
@@ -365,13 +365,13 @@ class PipeUpstream:
 async def pipe_upstream(
     command: Sequence[str],
     longest: int,
-    was_given: WasGiven,
+    add_settings: AddSettings,
     told_to_end: asyncio.Event | None = None,
     cwd: Path | None = None,
 ) -> AsyncIterator[PipeUpstream]:
     """Open a server on pipes until the block ends or `told_to_end` is set."""
     upstream = PipeUpstream(
-        partial(server_process, command, was_given, cwd, _GRACE), longest
+        partial(server_process, command, add_settings, cwd, _GRACE), longest
     )
     try:
         yield upstream
@@ -385,7 +385,7 @@ async def pipe_upstream(
 _REFUSED = 400
 """The lowest HTTP status of a response that refuses its request."""
 
-Connecting = Callable[[WasGiven], AbstractAsyncContextManager[Upstream]]
+Connecting = Callable[[AddSettings], AbstractAsyncContextManager[Upstream]]
 
 
 class StreamUpstream:
@@ -397,13 +397,13 @@ class StreamUpstream:
         target: str,
         origin: str,
         headers: Headers,
-        was_given: WasGiven,
+        add_settings: AddSettings,
     ) -> None:
         self._http = http
         self._target = target
         self._origin = ServerOrigin(origin)
         self._headers = headers
-        self._was_given = was_given
+        self._add_settings = add_settings
         self._listening = PipeResponse()
         self._channel = response_channel(self._listening)
         self._reading: asyncio.Task[None] | None = None
@@ -488,7 +488,7 @@ class StreamUpstream:
         target = posted_to(self._target, url)
         spans = ids_given_in(target, self._target)
         ids = tuple(target[span.start : span.end] for span in spans)
-        self._was_given(Given(secrets=ids))
+        self._add_settings(UserSettings(secrets=ids))
         return target
 
     async def close(self) -> None:
@@ -505,9 +505,9 @@ def over_old_transport(
     """Return how a server of HTTP+SSE at a target is reached as one that takes lines."""
 
     @asynccontextmanager
-    async def connected(was_given: WasGiven) -> AsyncIterator[Upstream]:
-        async with connecting(was_given) as http:
-            upstream = StreamUpstream(http, target, origin, headers, was_given)
+    async def connected(add_settings: AddSettings) -> AsyncIterator[Upstream]:
+        async with connecting(add_settings) as http:
+            upstream = StreamUpstream(http, target, origin, headers, add_settings)
             try:
                 yield upstream
             finally:

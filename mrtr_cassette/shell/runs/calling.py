@@ -50,7 +50,11 @@ from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.report.events import call_ended_event, recording_said, task_said
 from mrtr_cassette.core.report.runs import CallResult, UnansweredError
-from mrtr_cassette.core.secrets.credentials import Credentials, Given, WasGiven
+from mrtr_cassette.core.secrets.credentials import (
+    AddSettings,
+    Credentials,
+    UserSettings,
+)
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import BUILT_IN
 from mrtr_cassette.core.wire.http import Request
@@ -96,10 +100,10 @@ class _Reached(NamedTuple):
 
 @asynccontextmanager
 async def _reached_directly(
-    upstream: str | Sequence[str], options: CallOptions, was_given: WasGiven
+    upstream: str | Sequence[str], options: CallOptions, add_settings: AddSettings
 ) -> AsyncIterator[_Reached]:
     reached = reaching(upstream, options, BUILT_IN)
-    async with reached as target, target.connecting(was_given) as client:
+    async with reached as target, target.connecting(add_settings) as client:
         is_started = target.recorded_as != target.name
         shown = target.origin
         if is_started and target.command:
@@ -117,7 +121,7 @@ async def _reached_by_proxy(
     options: RecordOptions,
     cassette: Location,
     announcer: Announcer,
-    was_given: WasGiven,
+    add_settings: AddSettings,
 ) -> AsyncIterator[_Reached]:
     """Connect to the server through the recording proxy.
 
@@ -125,7 +129,7 @@ async def _reached_by_proxy(
         CassetteError: at the end, as the recording is not whole.
     """
     async with recording(upstream, cassette, options) as session:
-        was_given(session.given)
+        add_settings(session.given)
         url = URL(session.url)
         async with connecting(url.origin(), None) as proxy:
             server = LiveServer(proxy, session.shown_url)
@@ -179,16 +183,16 @@ async def call(
     redactor = Redactor(BUILT_IN, lambda _rule, _secret: "1")
     known = Credentials(redactor, seals_sessions=False)
     recorder = Recorder(seals=False, credentials=known)
-    recorder.was_given(Given(secrets=options.secrets))
+    recorder.add_settings(UserSettings(secrets=options.secrets))
     opened = answers_endpoint(
         sources.file.rest, options.ca_path, verifies=not options.insecure
     )
     if cassette is None:
-        reached_by = _reached_directly(upstream, options, recorder.was_given)
+        reached_by = _reached_directly(upstream, options, recorder.add_settings)
     else:
         recorded = _recording_options(options)
         reached_by = _reached_by_proxy(
-            upstream, recorded, cassette, announcer, recorder.was_given
+            upstream, recorded, cassette, announcer, recorder.add_settings
         )
     async with opened as endpoint, reached_by as reached:
         caller = _Caller(

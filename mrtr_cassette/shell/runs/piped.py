@@ -26,7 +26,7 @@ from mrtr_cassette.core.protocol.methods import DISCOVER
 from mrtr_cassette.core.record.recorder import Channel
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.runs import MissReport, Nearest
-from mrtr_cassette.core.secrets.credentials import Given, shown_by
+from mrtr_cassette.core.secrets.credentials import UserSettings, shown_by
 from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.wire.http import NO_STATUS, End, Line, Request, opens_channel
 from mrtr_cassette.core.wire.pointers import Difference
@@ -327,7 +327,7 @@ def _shown(
 ) -> str:
     """Return the command without secrets."""
     rules = rules_of_both(earlier, options.redaction)
-    without_secrets = shown_by(rules, Given(secrets=options.secrets))
+    without_secrets = shown_by(rules, UserSettings(secrets=options.secrets))
     return without_secrets(shown_command(command, rules))
 
 
@@ -349,7 +349,7 @@ async def _append(
     recorder = session.recorder
     longest = recorder.largest_body
     upstream = pipe_upstream(
-        process.arguments, longest, recorder.was_given, told, process.cwd
+        process.arguments, longest, recorder.add_settings, told, process.cwd
     )
     async with session.finishing(), upstream as live:
         relay = Relay(live, session.url, (), session)
@@ -367,8 +367,8 @@ async def _record(
     """Record all that passes; return the server's exit code."""
     from mrtr_cassette.shell.pipes.processes import server_process
 
-    was_given = session.recorder.was_given
-    with server_process(process.arguments, was_given, process.cwd) as server:
+    add_settings = session.recorder.add_settings
+    with server_process(process.arguments, add_settings, process.cwd) as server:
         code = await _PipedRecorder(session, server).run(told)
     if not session.outcomes.errors and not session.outcomes.has_success:
         program = process.arguments[0]
@@ -479,7 +479,7 @@ async def replay_pipe(
     announcer = Announcer(options.log, heard_by(on_event), options.terms)
     cassette, server = load_server(path, over_pipes, options, announcer)
     player = server.player
-    player.was_given(given_to(server_command))
+    player.add_settings(given_to(server_command))
     player.was_probed = client is not None and client.has_noted("probed", path)
     session = ReplaySession("", "", path, cassette, player, options.terms)
     began(session)

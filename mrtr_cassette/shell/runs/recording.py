@@ -47,7 +47,7 @@ from mrtr_cassette.core.report.runs import (
     report_of_miss,
     upstream_error_body,
 )
-from mrtr_cassette.core.secrets.credentials import Given, shown_by
+from mrtr_cassette.core.secrets.credentials import UserSettings, shown_by
 from mrtr_cassette.core.wire.http import (
     ANSWERED_BY_HEADER,
     JSON_HEADERS,
@@ -152,7 +152,7 @@ async def _recorded(
 ) -> AsyncIterator[RecordSession]:
     """Record a server that runs; messages name the cassette by its `place`."""
     admin = Admin(options)
-    secrets = Given(secrets=options.secrets)
+    secrets = UserSettings(secrets=options.secrets)
     shown = shown_by(rules_of_both(earlier, options.redaction), secrets)
     command = None if target.command is None else shown(target.command)
     server = RecordedServer(shown(target.recorded_as), command=command)
@@ -175,7 +175,7 @@ async def _recorded(
             session.shown_url = shown(url)
             session.given = target.given
             session.is_started = target.recorded_as != target.name
-            async with target.connecting(session.recorder.was_given) as live:
+            async with target.connecting(session.recorder.add_settings) as live:
                 relay = Relay(live, target.origin, target.given.headers, session)
                 async with _handling(relay, options) as handler, session.finishing():
                     served = OwnOrigin(

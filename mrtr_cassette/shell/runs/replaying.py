@@ -33,7 +33,7 @@ from mrtr_cassette.core.report.events import (
     played_events,
 )
 from mrtr_cassette.core.report.runs import MissReport, error_body, report_of_miss
-from mrtr_cassette.core.secrets.credentials import NOTHING, Given
+from mrtr_cassette.core.secrets.credentials import NO_SETTINGS, UserSettings
 from mrtr_cassette.core.wire.http import JSON_HEADERS, End, Request
 from mrtr_cassette.options import ProxyOptions, ReplayOptions
 from mrtr_cassette.shell.files import cassettes
@@ -135,7 +135,10 @@ def load_server(
 
 
 def player_of(
-    cassette: Cassette, options: ProxyOptions, given: Given = NOTHING, **facts: Any
+    cassette: Cassette,
+    options: ProxyOptions,
+    given: UserSettings = NO_SETTINGS,
+    **facts: Any,
 ) -> Player:
     """Return a player that matches as the options say; the live server has these credentials."""
     player = Player(
@@ -146,7 +149,7 @@ def player_of(
         reads=options.reads,
         **facts,
     )
-    player.was_given(given._replace(secrets=options.secrets))
+    player.add_settings(given._replace(secrets=options.secrets))
     return player
 
 

@@ -36,7 +36,7 @@ from mrtr_cassette.core.report.runs import (
     RecordingReport,
     reports_of_misses,
 )
-from mrtr_cassette.core.secrets.credentials import Credentials, Given
+from mrtr_cassette.core.secrets.credentials import Credentials, UserSettings
 from mrtr_cassette.core.secrets.redact import Redactor, keyed_hash
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.http import End, Headers, Request
@@ -176,7 +176,7 @@ class RecordSession(Session):
     """How the command that was recorded failed."""
     published: Publication | None = None
     """The published cassette; None where there is none."""
-    given: Given = field(default_factory=Given)
+    given: UserSettings = field(default_factory=UserSettings)
     """The credentials that the server is given."""
     is_started: bool = False
     """We have started the server, and chosen its path."""
@@ -500,7 +500,7 @@ def _recorder(options: RecordOptions, rules: RedactionRules) -> Recorder:
         kept_headers=options.kept_headers,
         largest_body=options.max_body,
     )
-    recorder.was_given(Given(secrets=options.secrets))
+    recorder.add_settings(UserSettings(secrets=options.secrets))
     return recorder
 
 

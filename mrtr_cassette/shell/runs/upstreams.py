@@ -22,7 +22,7 @@ from mrtr_cassette.core.cassette.transports import (
     recorded_path,
     started_here,
 )
-from mrtr_cassette.core.secrets.credentials import Given, WasGiven, shown_by
+from mrtr_cassette.core.secrets.credentials import AddSettings, UserSettings, shown_by
 from mrtr_cassette.core.secrets.rules import BUILT_IN, RedactionRules
 from mrtr_cassette.errors import UpstreamError, UsageError, printable, printable_lines
 from mrtr_cassette.options import UpstreamOptions
@@ -51,8 +51,8 @@ class Target:
     name: str
     origin: str
     path: str
-    given: Given
-    connecting: Callable[[WasGiven], AbstractAsyncContextManager[Upstream]]
+    given: UserSettings
+    connecting: Callable[[AddSettings], AbstractAsyncContextManager[Upstream]]
     recorded_as: str
     """The URL that a cassette has for it: without the port, where we have started it."""
     command: str | None = None
@@ -108,7 +108,7 @@ def _target_at(
     else:
         proxy = None
         recorded_as = started_here(path)
-    known = given_to(command) if command else Given()
+    known = given_to(command) if command else UserSettings()
     environment = known.environment
     if proxy is not None:
         environment = (*environment, *proxy.headers)
@@ -119,8 +119,8 @@ def _target_at(
         target=path,
     )
 
-    def connected(was_given: WasGiven) -> AbstractAsyncContextManager[Upstream]:
-        was_given(given)
+    def connected(add_settings: AddSettings) -> AbstractAsyncContextManager[Upstream]:
+        add_settings(given)
         return connecting(url.origin(), tls, proxy)
 
     return Target(

@@ -47,7 +47,7 @@ from mrtr_cassette.core.protocol.calls import session_of
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import CALL_TOOL
 from mrtr_cassette.core.report.comparison import Verification, held_text
-from mrtr_cassette.core.secrets.credentials import Given
+from mrtr_cassette.core.secrets.credentials import UserSettings
 from mrtr_cassette.core.secrets.redact import keyed_hash
 from mrtr_cassette.core.secrets.rules import BUILT_IN
 from mrtr_cassette.errors import (
@@ -233,7 +233,7 @@ def _verifier(
         largest_body=options.max_body,
         accepts=accepts,
     )
-    verifier.was_given(Given(secrets=options.secrets))
+    verifier.add_settings(UserSettings(secrets=options.secrets))
     return verifier
 
 
@@ -296,7 +296,7 @@ class _Run:
         target = self.target
         key = call.session if target.is_on_pipes else ""
         if key not in self.servers:
-            connected = target.connecting(self.verifier.was_given)
+            connected = target.connecting(self.verifier.add_settings)
             upstream = await self.stack.enter_async_context(connected)
             seconds = float(self.options.timeout)
             server = LiveServer(upstream, target.origin, target.given.headers, seconds)

@@ -40,7 +40,7 @@ from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.cassette.sessions import opened_session
-from mrtr_cassette.core.cassette.texts import recounted, with_texts
+from mrtr_cassette.core.cassette.texts import renumbered, with_texts
 from mrtr_cassette.core.compare.conversations import compared
 from mrtr_cassette.core.protocol.calls import session_of
 from mrtr_cassette.core.record.assembly import assemble
@@ -94,7 +94,7 @@ def share(
 def _counted(
     exchange: RecordedExchange, own: Mapping[int, int], numbers: Sequence[int], key: str
 ) -> RecordedExchange:
-    exchange = recounted(
+    exchange = renumbered(
         *(exchange, exchange.recorded_by, own[exchange.number or 0]),
         lambda count, _: bisect_right(numbers, count),
     )

@@ -33,7 +33,7 @@ from messages import YES, asks, compact, text
 
 from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH
 from mrtr_cassette.core.record.recorder import Observation, Recorder
-from mrtr_cassette.core.secrets.credentials import Given
+from mrtr_cassette.core.secrets.credentials import UserSettings
 from mrtr_cassette.core.secrets.names import sealed_hash, sha256_of
 from mrtr_cassette.core.wire.http import End, Headers, Request
 
@@ -393,7 +393,7 @@ def test_log_has_no_secret_that_is_known(redacts: bool) -> None:  # noqa: FBT001
     recorder = talk.recorder
     talk.response(talk.request(CALL), asks("a", state=STATE))
     token = "Zx81-qwertzuiop-4711"
-    recorder.was_given(Given(headers=(("Authorization", f"Bearer {token}"),)))
+    recorder.add_settings(UserSettings(headers=(("Authorization", f"Bearer {token}"),)))
 
     shown = recorder.shown(f"{STATE} {token} \x1b[2J")
 

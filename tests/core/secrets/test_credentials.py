@@ -6,7 +6,7 @@ from base64 import b64encode
 
 import pytest
 
-from mrtr_cassette.core.secrets.credentials import Credentials, Given
+from mrtr_cassette.core.secrets.credentials import Credentials, UserSettings
 from mrtr_cassette.core.secrets.names import sealed_hash
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
@@ -124,8 +124,8 @@ def test_what_a_user_gives_is_never_forgotten() -> None:
     """Headers, URL, command and environment have credentials by name or shape, and in base64."""
     config = b64encode(b'{"apiKey":"kq7x-inner"}').decode()
     known = credentials()
-    known.was_given(
-        Given(
+    known.add_settings(
+        UserSettings(
             headers=(("X-Tenant", "kq7x-tenant"),),
             query=(("x-vault-token", "kq7x-query"),),
             target=f"/mcp?config={config}",

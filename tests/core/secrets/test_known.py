@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mrtr_cassette.core.secrets.credentials import KnownTexts
+from mrtr_cassette.core.secrets.credentials import RepeatedSecrets
 from mrtr_cassette.core.secrets.names import sealed_hash
 
 SHOWN = "<token:1>"
@@ -19,9 +19,9 @@ PLAIN = "kQ7-state.of_a-conversation"
 ODD = 'k<Q7> & "one\'s" é/own+text?'
 
 
-def known(*texts: str, most: int = 256) -> KnownTexts:
+def known(*texts: str, most: int = 256) -> RepeatedSecrets:
     """Return texts that are known."""
-    made = KnownTexts(most)
+    made = RepeatedSecrets(most)
     for text in texts:
         made.add(text, SHOWN)
     return made
@@ -101,7 +101,7 @@ def test_only_the_last_texts_are_known() -> None:
 
 def test_text_that_is_kept_is_never_forgotten() -> None:
     """However many texts become known after it, also such as are kept."""
-    texts = KnownTexts(most=2)
+    texts = RepeatedSecrets(most=2)
     for number in range(4):
         texts.add(f"kept-{number}", SHOWN, is_kept=True)
         texts.add(f"other-{number}", SHOWN)
@@ -115,7 +115,7 @@ def test_text_that_is_kept_is_never_forgotten() -> None:
 def test_texts_are_replaced_in_text_as_in_bytes() -> None:
     """What is no Unicode stays beside them."""
     assert known(ODD).seal_text(f"\ud800 {ODD} é") == f"\ud800 {SHOWN} é"
-    assert KnownTexts().seal_text("nothing is known") == "nothing is known"
+    assert RepeatedSecrets().seal_text("nothing is known") == "nothing is known"
 
 
 # States
@@ -127,7 +127,7 @@ STATES = st.text('aZ9"\\/é🔑\n +=%{', min_size=24, max_size=30).map(
 
 def sealed(raw: bytes, *states: str, most: int = 256) -> bytes:
     """Replace states that are known."""
-    texts = KnownTexts(most)
+    texts = RepeatedSecrets(most)
     for state in states:
         texts.remember(state)
     return texts.seal(raw)
@@ -164,7 +164,7 @@ def test_known_state_is_found_in_every_layer(
 
 def test_state_of_a_live_server_is_replaced_as_the_recorded_one() -> None:
     """A state that a live server issued again gets the sealed hash of the recorded one."""
-    texts = KnownTexts()
+    texts = RepeatedSecrets()
     texts.remember("issued-by-the-live-server-x7y", "recorded-before")
 
     assert texts.seal(b"is issued-by-the-live-server-x7y") == (
@@ -174,7 +174,7 @@ def test_state_of_a_live_server_is_replaced_as_the_recorded_one() -> None:
 
 def test_longest_text_is_replaced_first() -> None:
     """A text that contains another one gets its own placeholder."""
-    texts = KnownTexts()
+    texts = RepeatedSecrets()
     for text in ("state-of-one", "state-of-one-and-more"):
         texts.add(text, f"<{len(text)}>")
 

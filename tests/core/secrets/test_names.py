@@ -15,10 +15,10 @@ from mrtr_cassette.core.secrets.names import (
     cut,
     is_of_kind,
     join,
-    lasting,
     ref_of,
     refs_in,
     renaming,
+    strip_volatile,
     with_refs,
 )
 
@@ -115,7 +115,7 @@ def test_a_reference_takes_the_spelling_of_the_one_before() -> None:
 def test_texts_of_two_recordings_are_alike_without_what_is_new_in_each() -> None:
     """Hashes and the tokens of a journal differ in each; the numbers of a cassette don't."""
     text = f"sha256:{DIGEST} <jwt:{'0f' * 12}> <jwt:2> mrtr-session:1"
-    assert lasting(text) == "sha256 <jwt:0> <jwt:2> mrtr-session:1"
+    assert strip_volatile(text) == "sha256 <jwt:0> <jwt:2> mrtr-session:1"
 
 
 def test_ids_take_the_places_of_others_all_at_once() -> None:
