@@ -5,20 +5,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from mrtr_cassette.core.wire.jsonbytes import Span, find_spans, item_spans, splice
 from mrtr_cassette.errors import CassetteError, printable
 from mrtr_cassette.terms import shell_command
 
-_SERVERS: Final = ("mcpServers", "servers")
+_SERVERS = ("mcpServers", "servers")
 """The members with a client's servers; the second one is that of VS Code."""
 _OURS = re.compile(r"(?:^|[/\\])mrtr-cassette(?:\.exe)?$")
-_MODULE: Final = ["-m", "mrtr_cassette"]
-_DASHES: Final = "--"
+_MODULE = ["-m", "mrtr_cassette"]
+_DASHES = "--"
 _COMMENTS = re.compile(rb'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _LAST_COMMAS = re.compile(rb'"(?:\\.|[^"\\])*"|,(?=[ \t\r\n]*[}\]])', re.DOTALL)
-_ADDED: Final = b', "args":'
+_ADDED = b', "args":'
 """Stands before arguments where there were none; hardly anybody writes it like this."""
 _BOM = b"\xef\xbb\xbf"
 

@@ -7,7 +7,7 @@ the list in the cassette has the digest of the redacted file.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.protocol.jsonrpc import messages_in
@@ -16,9 +16,9 @@ from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.secrets.shapes import compiled
 from mrtr_cassette.core.wire.http import Response
 
-_DIGITS: Final = 64
-_DIGEST: Final = compiled(rf"\b[0-9a-f]{{{_DIGITS}}}\b")
-_HEX: Final = words_of("0123456789abcdef")
+_DIGITS = 64
+_DIGEST = compiled(rf"\b[0-9a-f]{{{_DIGITS}}}\b")
+_HEX = words_of("0123456789abcdef")
 
 
 def may_announce(raw: bytes) -> bool:

@@ -25,7 +25,7 @@ from mrtr_cassette.errors import CassetteError
 JOURNAL_VERSION: Final = 3
 
 CHECKSUM_LENGTH: Final = len(b" 00000000\n")
-_FACTS: Final = (
+_FACTS = (
     "number",
     "started_ms",
     "ended_ms",

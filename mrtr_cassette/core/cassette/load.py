@@ -18,7 +18,7 @@ from mrtr_cassette.terms import shell_command
 
 LFS_POINTER: Final = b"version https://git-lfs"
 """The first bytes of a file that Git LFS has not fetched."""
-_MERGE_MARK: Final = re.compile(rb"^(?:<{7} |>{7} |={7}\r?$)", re.MULTILINE)
+_MERGE_MARK = re.compile(rb"^(?:<{7} |>{7} |={7}\r?$)", re.MULTILINE)
 
 
 def load(data: bytes, path: str) -> Cassette:
@@ -77,8 +77,8 @@ def is_foreign(data: bytes) -> bool:
     return not is_named and not tree.keys() >= _ALWAYS_THERE
 
 
-_SCHEMAS: Final = "urn:mrtr-cassette:"
-_ALWAYS_THERE: Final = frozenset({"upstream", "recording"})
+_SCHEMAS = "urn:mrtr-cassette:"
+_ALWAYS_THERE = frozenset({"upstream", "recording"})
 """Members of a cassette that other files with interactions don't have, VCR's for one."""
 
 

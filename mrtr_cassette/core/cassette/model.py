@@ -20,12 +20,10 @@ SCHEMA_ID: Final = "urn:mrtr-cassette:cassette:1"
 
 HeaderName = Annotated[str, Field(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")]
 HeaderValue = Annotated[str, Field(pattern=r"^[^\x00-\x08\x0a-\x1f\x7f]*$")]
-_FORMS: Final = ("body", "text", "base64", "events", "lines")
-_WITHHELD: Final = re.compile("mrtr-withheld:[0-9]+:[0-9a-f]{64}")
+_FORMS = ("body", "text", "base64", "events", "lines")
+_WITHHELD = re.compile("mrtr-withheld:[0-9]+:[0-9a-f]{64}")
 """Stands for a body of which an earlier version kept only the size and the SHA-256."""
-_SESSION: Final = (
-    "over stdio: which further start of the server; absent for the first one"
-)
+_SESSION = "over stdio: which further start of the server; absent for the first one"
 HeaderMap = dict[HeaderName, HeaderValue | list[HeaderValue]]
 Number = Annotated[int, Field(ge=1)]
 Index = Annotated[int, Field(ge=0)]

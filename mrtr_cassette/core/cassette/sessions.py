@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from mrtr_cassette.core.cassette.recorded import (
     Cassette,
@@ -37,10 +37,10 @@ from mrtr_cassette.core.wire.sse import SseFramer, event_id, event_type, read_ev
 
 E = TypeVar("E")
 
-_ENDPOINT: Final = b"endpoint"
+_ENDPOINT = b"endpoint"
 _MESSAGE = re.compile(rb"(?:\A|[\r\n])data: ?[{\[]")
 """Matches where the data of an event is JSON."""
-_LONGEST_LEAD: Final = 64 * 1024
+_LONGEST_LEAD = 64 * 1024
 """Bytes of an event that are held back while they may say where to post."""
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final
 
 from mrtr_cassette.core.cassette.recorded import (
     Cassette,
@@ -99,8 +98,8 @@ def _changed_text(text: str, change: TextChange, name: str) -> str:
 
 # Several cassettes
 
-_NAMES_OF_A_CASSETTE: Final = 100_000
-_RULES: Final = ("transport", "request_state", "redaction", "seals_answers")
+_NAMES_OF_A_CASSETTE = 100_000
+_RULES = ("transport", "request_state", "redaction", "seals_answers")
 
 
 def combine_cassettes(cassettes: Sequence[Cassette]) -> Cassette:

@@ -44,17 +44,17 @@ TRANSPORTS: Final = {"http": "HTTP", "stdio": "pipes"}
 """What messages call each transport."""
 ENDPOINT: Final = "/mcp"
 """The path of a server on pipes that is served over HTTP: the default of the official SDKs."""
-_HERE: Final = "http://localhost"
+_HERE = "http://localhost"
 STARTED_HERE: Final = f"{_HERE}{ENDPOINT}"
 """Named as the upstream in a cassette of a server on pipes, or of an application."""
 FIRST_SESSION: Final = "mrtr-session:0"
 """The session of everything that was recorded with the first start of a server on pipes."""
 
-_STREAM: Final = (("Content-Type", EVENT_STREAM),)
-_HEADER_MISMATCH: Final = -32020
-_ABOUT_BODIES: Final = frozenset({"accept", "content-type"})
+_STREAM = (("Content-Type", EVENT_STREAM),)
+_HEADER_MISMATCH = -32020
+_ABOUT_BODIES = frozenset({"accept", "content-type"})
 """Headers that say how a body is encoded, and not what it says."""
-_OF_MCP: Final = "io.modelcontextprotocol/"
+_OF_MCP = "io.modelcontextprotocol/"
 """Begins the metadata of a request that a server may answer to."""
 
 _Changed = tuple[Request, Response | None]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Final
 
 from mrtr_cassette.core.secrets.rules import REFERENCE, Name, fold, looks_random
 
@@ -40,9 +39,9 @@ _URL = re.compile(
 _RELATIVE = re.compile(r"\.{1,2}/[\w./-]+", re.ASCII)
 _RANGE = re.compile(r"(?:\^|~|[<>]=?)\s?v?[0-9]+(?:\.[\w*-]+)*|workspace:\S+|npm:\S+")
 _VERSION = re.compile(r"v?[0-9]+\.[0-9]+\.[0-9]+(?:[-+][\w.]+)?(?: \|\| .*)?")
-_MODES: Final = frozenset(["include", "omit", "same-origin"])
+_MODES = frozenset(["include", "omit", "same-origin"])
 """Values of `credentials` for `fetch` in browsers."""
-_AFTER_SCHEME: Final = frozenset(
+_AFTER_SCHEME = frozenset(
     "token key apikey auth authentication authorization scheme tokens header".split()  # noqa: SIM905
 )
 _ALIAS = re.compile(r"(?:[A-Za-z_][\w-]*\.)*_*([A-Za-z][\w-]*)", re.ASCII)
@@ -61,10 +60,10 @@ _CASES = re.compile(
     r"[A-Za-z]*[a-z][A-Z][A-Za-z]*|_*[A-Za-z]+(?:_[A-Za-z]+)+|_[A-Za-z]+", re.ASCII
 )
 """Names that nobody takes for words: in camel case, or with underlines."""
-_VARIABLES: Final = frozenset(
+_VARIABLES = frozenset(
     "value val user username name key token secret creds data text result response arg".split()  # noqa: SIM905
 )
-_LONGEST_VARIABLE: Final = 64
+_LONGEST_VARIABLE = 64
 _WORD_BEGINS = re.compile(r"(?<=_)[A-Za-z]|(?<!\A)[A-Z]", re.ASCII)
 _RECEIVER = re.compile(
     r"(?:self|this|cls)\.(?:\w+\.)*_*\Z|^[ \t]+(?:[\w\[\]]+\.)+_*\Z", re.MULTILINE

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Final
 
 _QUOTED = r"(\\*[\"'])[^\"'\r\n]*\1"
 _NO_CODE = r"(?!.*(?:=>| = |[{};]|[,)]\s*\Z))"
@@ -18,13 +17,13 @@ _OTHER_LINE = re.compile(r"[ \t]*(?:#|- \S).*|---\s*|\.\.\.\s*")
 _INDENT = re.compile(r"[ \t]*(?:- )*")
 _END_OF_LINE = re.compile(r"\\*[\"']?\s*(?:#.*)?")
 _END_OF_STRING = re.compile(r"(?:\\*'|\\+\")?\\*\"")
-_NO_SECRET: Final = frozenset(
+_NO_SECRET = frozenset(
     "bytes number boolean any unknown object buffer text varchar char void list dict array float"  # noqa: SIM905
     " changed missing invalid hidden masked empty unset expired enabled disabled default prompt"
     " redacted secret password read write inherit".split()
 )
 """Types, and what is told of a password."""
-_AROUND: Final = 1024
+_AROUND = 1024
 
 
 def is_among_settings(text: str, start: int, end: int) -> bool:

@@ -23,8 +23,8 @@ HASH: Final = "sha256"
 """Of a state or an id: in a journal, and in a cassette where no response issued it."""
 ANSWER: Final = "mrtr-answer"
 
-_NUMBER: Final = "[0-9]{1,9}"
-_SHAPES: Final = (
+_NUMBER = "[0-9]{1,9}"
+_SHAPES = (
     f"{STATE}:[0-9a-f]{{16}}:{_NUMBER}(?::{_NUMBER})?",
     f"{TASK}:[0-9a-f]{{16}}:{_NUMBER}",
     f"{SESSION}:{_NUMBER}",
@@ -33,26 +33,26 @@ _SHAPES: Final = (
     f"{ANSWER}:[0-9a-f]{{64}}",
     f"{HASH}:[0-9a-f]{{64}}",
 )
-_PLAIN_NAME: Final = "|".join(_SHAPES)
-_NAME_IN_URL: Final = re.sub(r"(?<!\?):", "%3A", _PLAIN_NAME)
-_NAME: Final = re.compile(f"{_PLAIN_NAME}|{_NAME_IN_URL}".encode())
-_SIGN_OF_NUMBER: Final = "-number"
-_RULE: Final = "|".join(
+_PLAIN_NAME = "|".join(_SHAPES)
+_NAME_IN_URL = re.sub(r"(?<!\?):", "%3A", _PLAIN_NAME)
+_NAME = re.compile(f"{_PLAIN_NAME}|{_NAME_IN_URL}".encode())
+_SIGN_OF_NUMBER = "-number"
+_RULE = "|".join(
     [*sorted(map(re.escape, RULE_NAMES), key=len, reverse=True), r"custom-\d+"]
 )
-_SECRET: Final = re.compile(
+_SECRET = re.compile(
     # Clients that echo one may escape it: Go and .NET write `\\u003c` for `<` in JSON.
     # Each way to begin does so with a literal, which makes the search several times faster.
     rf"(<|%3[Cc]|\\\\{{0,7}}u003[cC])((?:{_RULE})(?:{_SIGN_OF_NUMBER})?)(:|%3[Aa])"
     rf"([A-Za-z0-9_.-]{{1,200}})(>|%3[Ee]|\\{{1,8}}u003[eE])".encode()
 )
-_WITHOUT_NUMBER: Final = re.compile(rf"<(?:{_RULE})({_SIGN_OF_NUMBER})?>", re.ASCII)
-_JOURNAL_TOKEN: Final = re.compile("[0-9a-f]{24}")
-_CASSETTE_TOKEN: Final = re.compile(_NUMBER)
+_WITHOUT_NUMBER = re.compile(rf"<(?:{_RULE})({_SIGN_OF_NUMBER})?>", re.ASCII)
+_JOURNAL_TOKEN = re.compile("[0-9a-f]{24}")
+_CASSETTE_TOKEN = re.compile(_NUMBER)
 
 
-_AS_NAME: Final = (b"", b":", b"")
-_AS_PLACEHOLDER: Final = (b"<", b":", b">")
+_AS_NAME = (b"", b":", b"")
+_AS_PLACEHOLDER = (b"<", b":", b">")
 
 
 class Ref(NamedTuple):

@@ -46,7 +46,7 @@ from mrtr_cassette.core.wire.http import (
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, Span, find_spans
 from mrtr_cassette.errors import NotJsonError
 
-_DEEPEST: Final = 5
+_DEEPEST = 5
 """Layers of escapes of URLs, and of base64 in base64, that are undone."""
 _FORM = "application/x-www-form-urlencoded"
 _SCALAR = re.compile(rb"\s*(?:-?[0-9][0-9.eE+-]*|true|false|null)\s*")

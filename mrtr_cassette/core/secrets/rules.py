@@ -57,7 +57,7 @@ ENDINGS: Final = tuple(re.findall(r"\*(\S+)", " ".join(_NAMED.values())))
 """The names that longer names may end with."""
 
 _Check = Callable[[str], bool]
-_LEAST: Final = 4
+_LEAST = 4
 """Characters, without `_` and `-`, of each value that makes an ambiguous name count."""
 REFERENCE: Final = (
     r"\$(?:[({]|[0-9]+\Z|(?:[A-Z_][A-Z0-9_]*|[A-Za-z_]+)(?![A-Za-z0-9!#%^&*+=?~]))"
@@ -85,7 +85,7 @@ _COUNTED = re.compile(
 _WORD_OF_RESULT = re.compile(
     r"(?i)true|false|none|null|pass|fail|passed|failed|skipped"
 )
-_MOST_FOREIGN: Final = 8
+_MOST_FOREIGN = 8
 """Characters outside ASCII of a password; languages without spaces have sentences of more."""
 _USER_AND_PASSWORD = re.compile(rb"[!-9;-~]+:[ -~]{3,}")
 _PATH = re.compile(r"[/~.]|[A-Za-z]:[\\/]")
@@ -372,10 +372,10 @@ def refusal_of(pattern: str) -> str:
     return ""
 
 
-_MOST_PATTERNS: Final = 100
-_LONGEST_PATTERN: Final = 4096
-_MOST_GROUPS: Final = 200
-_LARGEST_PROGRAMS: Final = 200_000
+_MOST_PATTERNS = 100
+_LONGEST_PATTERN = 4096
+_MOST_GROUPS = 200
+_LARGEST_PROGRAMS = 200_000
 
 
 def _too_large(patterns: Sequence[str]) -> str:

@@ -144,10 +144,8 @@ class _AnswerSealer:
 
 SHORTEST_SEARCHED = 24
 """Characters from which on a state is also replaced outside `requestState`."""
-_WORD: Final = (
-    r"(?:[A-Za-z][a-z]{0,15}(?:[A-Z][a-z]{2,15}){0,9}|[A-Z]{1,16})?[0-9]{0,6}"
-)
-_WORDS: Final = re.compile(rf"{_WORD}(?:[ .,:;!?'()_/@-]{_WORD})*|[0-9.]{{1,15}}")
+_WORD = r"(?:[A-Za-z][a-z]{0,15}(?:[A-Z][a-z]{2,15}){0,9}|[A-Z]{1,16})?[0-9]{0,6}"
+_WORDS = re.compile(rf"{_WORD}(?:[ .,:;!?'()_/@-]{_WORD})*|[0-9.]{{1,15}}")
 
 
 def reads_as_words(identity: str) -> bool:
@@ -165,8 +163,8 @@ def is_searched(state: str) -> bool:
 
 _STATE = re.compile(rf'{REQUEST_STATE}(\\{{0,63}})"\s*:\s*\1"', re.ASCII)
 """The end of the member's name, and the beginning of its value."""
-_STATE_PATHS: Final = (ECHOED_STATE_PATH, ISSUED_STATE_PATH)
-_RELATED: Final = ("_meta", "io.modelcontextprotocol/related-task", TASK_ID)
+_STATE_PATHS = (ECHOED_STATE_PATH, ISSUED_STATE_PATH)
+_RELATED = ("_meta", "io.modelcontextprotocol/related-task", TASK_ID)
 _TASK_IDS: Final[tuple[MemberPath, ...]] = (
     ("params", TASK_ID),
     ("params", *_RELATED),
