@@ -19,7 +19,7 @@ from _pytest._code.code import ExceptionChainRepr, ReprEntryNative
 
 from mrtr_cassette.core.report.redactions import Redaction, redaction_lines
 from mrtr_cassette.core.report.runs import InteractionOutcome, ReplayReport
-from mrtr_cassette.errors import MrtrCassetteError, UsageError
+from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UsageError
 from mrtr_cassette.shell.files.cassettes import (
     OPENED_VARIABLE,
     is_cassette,
@@ -149,6 +149,9 @@ class Uses:
         try:
             settings = self._settings(request, places)
             path = cassette_path(request.node, settings.name)
+            if not (path.exists() or Path(request.node.path).exists()):
+                # What is recorded here would be gone with the faked files.
+                raise CassetteError(path, "is hidden, and so is the test's own file")
             mode = self._run.mode
             if settings.mode is not None and not self._run.is_mode_given:
                 mode = settings.mode

@@ -156,9 +156,16 @@ def changed_words(change: Change) -> list[int]:
 
 
 def without_times_and_ids(value: str) -> str:
-    """Return a JSON value, or the text that it is, with the same in the place of times and ids."""
-    text = parse(value.encode())
-    return _TIME_OR_ID.sub(TIME_OR_ID, text if isinstance(text, str) else value)
+    """Replace times and ids by one placeholder in a JSON value, or in the text that it is.
+
+    A header's value, which is no JSON, is taken as it is.
+    """
+    try:
+        parsed = parse(value.encode(errors="surrogatepass"))
+    except NotJsonError:
+        parsed = value
+    text = parsed if isinstance(parsed, str) else value
+    return _TIME_OR_ID.sub(TIME_OR_ID, text)
 
 
 def changed_texts(change: Change) -> tuple[str, str] | None:
