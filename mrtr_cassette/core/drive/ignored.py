@@ -49,11 +49,12 @@ def call_name(call: Call) -> str:
 def ignored_in(rules: Sequence[IgnoredPlaces], call: Call) -> tuple[str, ...]:
     """Return the pointers that don't count in what a call gets."""
     names = (call.method, call.name, call_name(call))
-    matching = [
-        rule for rule in rules if any(fnmatchcase(name, rule.call) for name in names)
-    ]
-    pointers = [pointer for rule in matching for pointer in rule.pointers]
-    return tuple([without_side(pointer, "params", "result") for pointer in pointers])
+    pointers = []
+    for rule in rules:
+        if any(fnmatchcase(name, rule.call) for name in names):
+            for pointer in rule.pointers:
+                pointers.append(without_side(pointer, "params", "result"))
+    return tuple(pointers)
 
 
 def read_ignored(text: str) -> list[IgnoredPlaces]:
@@ -66,31 +67,34 @@ def read_ignored(text: str) -> list[IgnoredPlaces]:
     rules = tree.pop(_TABLE, [])
     if tree or not isinstance(rules, list):
         raise ValueError(f"it may have tables [[{_TABLE}]] only")
-    return [
-        _read_rule(rule, f"[[{_TABLE}]] {number}")
-        for number, rule in enumerate(rules, 1)
-    ]
+    places = []
+    for number, rule in enumerate(rules, start=1):
+        places.append(_read_rule(rule, f"[[{_TABLE}]] {number}"))
+    return places
 
 
 def _read_rule(rule: Any, where: str) -> IgnoredPlaces:
-    call, pointers = "*", None
     if isinstance(rule, dict) and rule.keys() <= {"call", "pointers"}:
-        call, pointers = rule.get("call", call), rule.get("pointers")
-    are_pointers = isinstance(pointers, list) and all(
-        str(each)[:1] == "/" for each in pointers
-    )
-    if not (pointers and are_pointers and isinstance(call, str)):
-        needed = "`pointers`, a list of JSON Pointers, which begin with a slash"
-        raise ValueError(
-            f"{where} has {needed}, may have `call`, a text, and nothing else"
-        )
-    return IgnoredPlaces(call, tuple(pointers))
+        call = rule.get("call", "*")
+        pointers = rule.get("pointers")
+        if isinstance(call, str) and _are_pointers(pointers):
+            return IgnoredPlaces(call, tuple(pointers))
+    needed = "`pointers`, a list of JSON Pointers, which begin with a slash"
+    raise ValueError(f"{where} has {needed}, may have `call`, a text, and nothing else")
+
+
+def _are_pointers(value: Any) -> bool:
+    if not isinstance(value, list) or not value:
+        return False
+    return all(str(pointer).startswith("/") for pointer in value)
 
 
 def write_ignored(text: str, call: str, pointers: Collection[str]) -> str:
     """Return the file with more places; what stands in it stays, comments too."""
     lines = ",\n".join(f"  {encode_basestring(pointer)}" for pointer in pointers)
-    gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
+    gap = ""
+    if text:
+        gap = "\n" if text.endswith("\n") else "\n\n"
     rule = (
         f"[[{_TABLE}]]\ncall = {encode_basestring(call)}\npointers = [\n{lines},\n]\n"
     )
@@ -122,15 +126,11 @@ def learned(
     places: dict[str, Learned] = {}
     if second is not None:
         if len(first.pairs) != len(second.pairs):
-            return [
-                Learned(
-                    "", "the server asks more questions in one run than in the other"
-                )
-            ]
+            reason = "the server asks more questions in one run than in the other"
+            return [Learned("", reason)]
         for before, after in zip(first.pairs, second.pairs, strict=True):
-            for change in without_ignored(
-                response_changes(before.live, after.live), known
-            ):
+            differing = response_changes(before.live, after.live)
+            for change in without_ignored(differing, known):
                 _learn(places, change)
     found = [place.pointer for place in places.values() if place.reason is None]
     changes = [change for _, change in first.changes]
@@ -172,14 +172,14 @@ def _learn(
     """Add the places of a change; of one between two calls nothing is unproven."""
     if change.is_information:
         return
-    pointers = [change.pointer]
     reason = _why_not(change)
-    words = [] if reason is not None else changed_words(change)
-    if words:
-        pointers = [f"{change.pointer}{WORD}{place}" for place in words]
     if reason is None and unproven is not None and not _looks_made_up(change):
         reason = unproven
-    for pointer in pointers if reason is None else [change.pointer]:
+    pointers = [change.pointer]
+    if reason is None:
+        words = changed_words(change)
+        pointers = [f"{change.pointer}{WORD}{place}" for place in words] or pointers
+    for pointer in pointers:
         places.setdefault(pointer, Learned(pointer, reason, unproven is None))
 
 
@@ -191,9 +191,13 @@ def _why_not(change: Change) -> str | None:
     texts = changed_texts(change)
     if texts is None:
         return None
-    words, others = (text.split() for text in texts)
-    stable = [word for word in words if word in others and any(map(str.isalnum, word))]
-    if stable and len(words) != len(others):
+    recorded = texts[0].split()
+    received = texts[1].split()
+    stable = []
+    for word in recorded:
+        if word in received and any(map(str.isalnum, word)):
+            stable.append(word)
+    if stable and len(recorded) != len(received):
         return f"the words {' '.join(stable)!r} in it are the same, and would be hidden"
     return None
 
@@ -203,9 +207,14 @@ def _looks_made_up(change: Change) -> bool:
     texts = changed_texts(change)
     if texts is None:
         return (change.recorded or "") not in ("true", "false")
-    before, after = (text.split() for text in texts)
-    places = changed_words(change) or range(min(len(before), len(after)))
-    words = [each[place] for each in (before, after) for place in places]
-    return all(
-        not reads_as_words(word) or any(map(str.isdigit, word)) for word in words
-    )
+    recorded = texts[0].split()
+    received = texts[1].split()
+    places = changed_words(change) or range(min(len(recorded), len(received)))
+    for place in places:
+        if not (_is_made_up(recorded[place]) and _is_made_up(received[place])):
+            return False
+    return True
+
+
+def _is_made_up(word: str) -> bool:
+    return not reads_as_words(word) or any(map(str.isdigit, word))

@@ -79,6 +79,11 @@ class Planned:
         )
 
     @property
+    def is_left(self) -> bool:
+        """Whether its client left it before it ended, or it says so of another one."""
+        return self.departure is not None or self.cancels is not None
+
+    @property
     def may_write(self) -> bool:
         """Whether it may have changed something, as far as its method and its response say."""
         is_call = self.part == "call" and not method_of(self.call.method).reads
@@ -101,31 +106,32 @@ def planned(
     for interaction in interactions:
         first = interaction.exchanges[0]
         call = first.call
-        part = _part_of(first, call)
-        departure = departures.get(interaction.number)
-        cancels = cancelled.get(interaction.number)
-        if call.request.is_line and not is_on_pipes:
-            skipped: str | None = "it stands for the beginning of a pipe"
-        elif is_on_pipes and not call.request.is_line:
-            skipped = "it is no part of a session, and the server takes nothing else"
-        else:
-            is_left = departure is not None or cancels is not None
-            skipped = next(
-                _objections(interaction, call, part, endpoint, is_left=is_left), None
-            )
+        opens = NO_SESSION
+        if call.method == INITIALIZE:
+            opens = opened_session(first.response)
         item = Planned(
             interaction,
             call,
-            part,
+            _part_of(first, call),
             session_of(first.request),
-            opened_session(first.response) if call.method == INITIALIZE else NO_SESSION,
-            skipped,
-            not only or _is_selected(interaction, call, only),
-            departure,
-            cancels,
+            opens,
+            skipped=None,
+            is_compared=not only or _is_selected(interaction, call, only),
+            departure=departures.get(interaction.number),
+            cancels=cancelled.get(interaction.number),
         )
-        plan.append(item)
+        skipped = _why_skipped(item, endpoint, is_on_pipes=is_on_pipes)
+        plan.append(replace(item, skipped=skipped))
     return _with_needed(plan)
+
+
+def _why_skipped(item: Planned, endpoint: str, *, is_on_pipes: bool) -> str | None:
+    """Return why an interaction can't be sent to the live server, or None."""
+    if item.call.request.is_line and not is_on_pipes:
+        return "it stands for the beginning of a pipe"
+    if is_on_pipes and not item.call.request.is_line:
+        return "it is no part of a session, and the server takes nothing else"
+    return next(_objections(item, endpoint), None)
 
 
 def _with_needed(plan: Sequence[Planned]) -> list[Planned]:
@@ -161,18 +167,19 @@ def check_patterns(
     Raises:
         UsageError: one fits none; the error says what there is.
     """
-    calls = [
-        (interaction, interaction.exchanges[0].call) for interaction in interactions
-    ]
-    names = dict.fromkeys([call.name or call.method for _, call in calls])
-    for pattern in only:
-        if not any(
-            _is_selected(interaction, call, (pattern,)) for interaction, call in calls
-        ):
-            raise UsageError(
-                f"<<only>> {pattern!r} fits no call of the cassettes",
-                hint=shorten(f"they have {', '.join(names)}"),
-            )
+    names: dict[str, None] = {}
+    unused = dict.fromkeys(only)
+    for interaction in interactions:
+        call = interaction.exchanges[0].call
+        names[call.name or call.method] = None
+        for pattern in list(unused):
+            if _is_selected(interaction, call, (pattern,)):
+                del unused[pattern]
+    for pattern in unused:
+        raise UsageError(
+            f"<<only>> {pattern!r} fits no call of the cassettes",
+            hint=shorten(f"they have {', '.join(names)}"),
+        )
 
 
 def endpoint_of(url: str) -> str:
@@ -201,36 +208,44 @@ def _part_of(exchange: RecordedExchange, call: Call) -> Part:
     return "call" if call.message.kind is Kind.REQUEST else "notice"
 
 
-def _objections(
-    interaction: RecordedInteraction,
-    call: Call,
-    part: Part,
-    endpoint: str,
-    *,
-    is_left: bool,
-) -> Iterator[str]:
-    first, last = interaction.exchanges[0], interaction.exchanges[-1]
-    if call.method == CANCELLED and not is_left:
+def _objections(item: Planned, endpoint: str) -> Iterator[str]:
+    """Yield why an interaction can't be repeated with a live server."""
+    call = item.call
+    is_response = call.message is not None and call.message.kind is Kind.RESPONSE
+    response = item.interaction.exchanges[0].response
+    if call.method == CANCELLED and not item.is_left:
         yield "it cancels a call that is not pending now"
-    if call.message is not None and call.message.kind is Kind.RESPONSE:
+    if is_response:
         yield "it answers what a server pushed in the recorded run"
     if call.request.header(LAST_EVENT_ID_HEADER):
         yield "it resumes a stream of the recorded run, with which it is compared"
-    if first.response is not None and first.response.status in ABOUT_COPIES:
+    if response is not None and response.status in ABOUT_COPIES:
         yield "it asks about a copy that its client had of an earlier response"
-    is_lost = last.response is None or last.response.end is not End.COMPLETE
-    needs_one = part == "call" or (part != "listening" and not call.request.is_line)
-    if is_lost and needs_one and not is_left and last.rpc_response is None:
+    if _is_lost(item):
         yield "no whole response was recorded: its client left, or the server was lost"
-    if part == "call":
-        if listens(call, last.response):
+    if item.part == "call":
+        if listens(call, item.interaction.exchanges[-1].response):
             yield "it listens to what other calls cause"
-        reason = why_not_repeatable(interaction)
+        reason = why_not_repeatable(item.interaction)
         if reason is not None:
             yield reason
+    yield from _objections_to_request(call.request, endpoint)
+
+
+def _is_lost(item: Planned) -> bool:
+    """Tell whether no whole response was recorded where there should be one."""
+    last = item.interaction.exchanges[-1]
+    if item.is_left or item.part == "listening" or last.rpc_response is not None:
+        return False
+    if item.part != "call" and item.call.request.is_line:
+        return False
+    return last.response is None or last.response.end is not End.COMPLETE
+
+
+def _objections_to_request(request: Request, endpoint: str) -> Iterator[str]:
     # What was sent to the upstream's URL is sent to that of the live server.
-    target = "" if is_at(endpoint, call.request) else call.request.target
-    text = f"{first.request.body.decode('latin-1')}\n{target}"
+    target = "" if is_at(endpoint, request) else request.target
+    text = f"{request.body.decode('latin-1')}\n{target}"
     if has_secrets(text):
         yield "its request has redacted secrets"
     if has_kind(text, HASH):
@@ -266,20 +281,21 @@ def planned_by_run(
     What a run that appended had played from the cassette is brought to its server: the openings of
     its sessions, and the writes that came before a call.
     """
-    exchanges = [exchange for call in plan for exchange in call.interaction.own]
-    runs = runs_of(
-        sorted(exchanges, key=lambda exchange: exchange.number or 0), recorders
-    )
+    exchanges: list[RecordedExchange] = []
+    for item in plan:
+        exchanges += item.interaction.own
+    exchanges.sort(key=lambda exchange: exchange.number or 0)
+    runs = runs_of(exchanges, recorders)
     by_number: dict[int | None, Planned] = {}
     openings: dict[str, list[Planned]] = {}
     opened: set[tuple[int, str]] = set()
     plans: dict[int, list[Planned]] = {}
-    for call in plan:
-        recorded = call.interaction.own
+    for item in plan:
+        recorded = item.interaction.own
         by = recorded[0].recorded_by
         run = 0 if by is None else runs.get(by.recorder, 0)
         brought: list[Planned] = []
-        session = call.opens or call.session
+        session = item.opens or item.session
         if (run, session) not in opened:
             opened.add((run, session))
             brought += openings.get(session, ())
@@ -289,8 +305,8 @@ def planned_by_run(
             ]
         of_run = plans.setdefault(run, [])
         of_run += [replace(before, is_brought=True) for before in brought]
-        of_run.append(call)
-        by_number |= {exchange.number: call for exchange in recorded}
-        if call.call.method in (INITIALIZE, INITIALIZED):
-            openings.setdefault(session, []).append(call)
+        of_run.append(item)
+        by_number |= {exchange.number: item for exchange in recorded}
+        if item.call.method in (INITIALIZE, INITIALIZED):
+            openings.setdefault(session, []).append(item)
     return list(plans.values())

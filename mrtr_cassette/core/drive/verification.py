@@ -135,15 +135,23 @@ class VerifiedInteraction:
     @property
     def reached(self) -> list[Reached]:
         """The responses that differ, and the last one of a call that was not reached."""
-        turns = {turn for turn, change in self.changes if not change.is_information}
+        differing = [pair for pair in self.pairs if pair.turn in self._changed_turns]
+        if self.verdict == "not-reached":
+            differing += self.pairs[-1:]
         found = {}
-        for pair in self.pairs:
-            if pair.turn in turns or (
-                self.verdict == "not-reached" and pair is self.pairs[-1]
-            ):
-                expected, received = (said_value(exchange) for exchange in pair[:2])
-                found[pair.turn] = Reached(pair.turn, expected, received)
+        for pair in differing:
+            expected = said_value(pair.recorded)
+            found[pair.turn] = Reached(pair.turn, expected, said_value(pair.live))
         return list(found.values())
+
+    @property
+    def _changed_turns(self) -> set[int]:
+        return {turn for turn, change in self.changes if not change.is_information}
+
+    @property
+    def first_changed_turn(self) -> int | None:
+        """The first turn that has changed; 0, the final response, goes before all others."""
+        return min(self._changed_turns, default=None)
 
 
 @dataclass(slots=True)
@@ -164,22 +172,28 @@ class Repeated:
         if isinstance(standing, Finished):
             self._script.finished(standing)
         verified = self.so_far()
-        pairs = verified.pairs
-        last = pairs[-1] if pairs and isinstance(standing, Finished) else None
         if self.planned.part == "listening":
-            if self._is_unheard:
-                return replace(verified, verdict="not-reached", reason="no stream came")
-            if not verified.changes:
-                reason = "what a listening stream says depends on other calls"
-                return replace(verified, verdict="skipped", reason=reason)
-        elif standing is None:
+            return self._heard(verified)
+        if standing is None:
             return replace(
                 verified, verdict="not-reached", reason="no response came", changes=()
             )
-        elif last and last.recorded.rpc_response and not last.live.rpc_response:
+        if not isinstance(standing, Finished) or not verified.pairs:
+            return verified
+        last = verified.pairs[-1]
+        if last.recorded.rpc_response and not last.live.rpc_response:
             reason = f"{outcome(last.live)}, which is no response of MCP"
             return replace(verified, verdict="not-reached", reason=reason)
         return verified
+
+    def _heard(self, verified: VerifiedInteraction) -> VerifiedInteraction:
+        """Return the verdict on a listening stream."""
+        if self._is_unheard:
+            return replace(verified, verdict="not-reached", reason="no stream came")
+        if verified.changes:
+            return verified
+        reason = "what a listening stream says depends on other calls"
+        return replace(verified, verdict="skipped", reason=reason)
 
     def so_far(self) -> VerifiedInteraction:
         """Return what came of it so far."""
@@ -237,16 +251,14 @@ class Verifier:
         self._recorded_endpoint = endpoint_of(cassette.upstream)
         self._ignored_for = ignored_for
         self._allows_destructive = allows_destructive
-        redactor = (
-            None
-            if cassette.redaction is None
-            else Redactor(cassette.redaction, token_of)
-        )
+        self._largest_body = largest_body
+        self._redactor: Redactor | None = None
+        if cassette.redaction is not None:
+            self._redactor = Redactor(cassette.redaction, token_of)
         self._credentials = Credentials(
-            redactor or Redactor(BUILT_IN, token_of),
-            seals_sessions=redactor is not None,
+            self._redactor or Redactor(BUILT_IN, token_of),
+            seals_sessions=self._redactor is not None,
         )
-        self._redactor, self._largest_body = redactor, largest_body
         self._sessions: dict[str, ServerSession] = {}
         self._issued: set[str] = set()
         for interaction in cassette.interactions:
@@ -257,7 +269,8 @@ class Verifier:
         self._asides: dict[str, Asides] = {}
         self._turns: dict[int, list[OpenTurn]] = {}
         for interaction in cassette.interactions:
-            turns = self._turns[interaction.number] = open_turns(interaction)
+            turns = open_turns(interaction)
+            self._turns[interaction.number] = turns
             self._asides_of(interaction).take(interaction.number, turns)
         self._listening: dict[int, RecordedScript] = {}
         self._left: dict[int, Conversation] = {}
@@ -314,12 +327,10 @@ class Verifier:
 
     def _hints_of(self, planned: Planned) -> Mapping[str, Any]:
         """Return what the server says that the tool of a call does to the world."""
-        tools = (
-            self._tools.get(planned.session)
-            if planned.call.method == CALL_TOOL
-            else None
-        )
-        return {} if tools is None else tools.hints(planned.call.name)
+        tools = self._tools.get(planned.session)
+        if tools is None or planned.call.method != CALL_TOOL:
+            return {}
+        return tools.hints(planned.call.name)
 
     def begin(self, planned: Planned) -> Repeated | VerifiedInteraction:
         """Return how an interaction is repeated, or the verdict where it is not."""
@@ -332,26 +343,10 @@ class Verifier:
             )
         if planned.cancels is not None:
             return self._cancelled(planned, planned.cancels)
-        interaction, ignored = planned.interaction, self._ignored_for(planned.call)
-        asides, turns = (
-            self._asides_of(interaction),
-            self._turns.pop(interaction.number, None),
-        )
-        if turns is None:
-            # It is repeated once more.
-            turns = open_turns(interaction)
-            asides.take(interaction.number, turns)
-        script = RecordedScript(
-            interaction,
-            ignored,
-            turns,
-            asides,
-            self._handles,
-            renames_keys=True,
-            is_at_start=interaction.number in self._at_start,
-        )
+        number = planned.interaction.number
+        script = self._script_of(planned)
         if planned.part == "listening":
-            self._listening[interaction.number] = script
+            self._listening[number] = script
         session = self._session_of(planned)
         if session.id and planned.session:
             script.findings.states.append((session.id, planned.session))
@@ -359,7 +354,7 @@ class Verifier:
         conversation = Conversation(
             request, script, session, follows_task=True, departure=planned.departure
         )
-        self._left[interaction.number] = conversation
+        self._left[number] = conversation
         repeated = Repeated(planned, conversation, script)
         if planned.call.depends_on_writes:
             repeated.after = self._stray
@@ -367,6 +362,25 @@ class Verifier:
         if accepts is not None:
             script.accepts = lambda turn: accepts(repeated.so_far(), turn)
         return repeated
+
+    def _script_of(self, planned: Planned) -> RecordedScript:
+        """Return the questions and answers of an interaction that is repeated."""
+        interaction = planned.interaction
+        asides = self._asides_of(interaction)
+        turns = self._turns.pop(interaction.number, None)
+        if turns is None:
+            # It is repeated once more.
+            turns = open_turns(interaction)
+            asides.take(interaction.number, turns)
+        return RecordedScript(
+            interaction,
+            self._ignored_for(planned.call),
+            turns,
+            asides,
+            self._handles,
+            renames_keys=True,
+            is_at_start=interaction.number in self._at_start,
+        )
 
     def _cancelled(self, planned: Planned, call: int) -> VerifiedInteraction:
         """Return what came of the notification that cancelled a call."""
@@ -384,23 +398,14 @@ class Verifier:
         only_reads = planned.is_needed and self.only_reads(planned)
         if planned.skipped is None and (only_reads or not planned.is_sent):
             return VerifiedInteraction(planned, "skipped", reason=_NOT_SELECTED)
-        reason = planned.skipped
-        may_destroy = False
-        hints = {} if self._allows_destructive else self._hints_of(planned)
-        if (
-            reason is None
-            and hints.get("destructiveHint")
-            and not hints.get("readOnlyHint")
-        ):
+        may_destroy = planned.skipped is None and self._may_destroy(planned)
+        if planned.skipped is not None:
+            reason = planned.skipped
+        elif may_destroy:
             reason = "the server says that the tool may destroy something"
-            may_destroy = True
-        if (
-            reason is None
-            and self._unmade is not None
-            and planned.call.depends_on_writes
-        ):
+        elif self._unmade is not None and planned.call.depends_on_writes:
             reason = f"it may depend on #{self._unmade}, which was not sent"
-        if reason is None:
+        else:
             return None
         if planned.is_sent and self._unmade is None and self._may_write(planned):
             self._unmade = planned.interaction.number
@@ -408,6 +413,12 @@ class Verifier:
         return VerifiedInteraction(
             planned, "skipped", reason=reason, may_destroy=may_destroy
         )
+
+    def _may_destroy(self, planned: Planned) -> bool:
+        """Tell whether a call's tool may destroy something, which nobody has allowed."""
+        hints = self._hints_of(planned)
+        is_destructive = hints.get("destructiveHint") and not hints.get("readOnlyHint")
+        return bool(is_destructive) and not self._allows_destructive
 
     def _may_write(self, planned: Planned) -> bool:
         """Tell whether the recorded call may have changed something."""
@@ -446,19 +457,18 @@ class Verifier:
     def _sent(self, request: Request) -> Request:
         if is_at(self._recorded_endpoint, request):
             request = replace(request, target=self._endpoint)
-        kept = tuple(
-            (name, value)
-            for name, value in request.headers
+        kept = []
+        for name, value in request.headers:
             # Of a credential or a condition only the name was kept.
-            if value or name.lower() not in CREDENTIAL_HEADERS | CONDITION_HEADERS
-        )
-        request = replace(request, headers=kept)
+            if value or name.lower() not in CREDENTIAL_HEADERS | CONDITION_HEADERS:
+                kept.append((name, value))
+        request = replace(request, headers=tuple(kept))
         body = request.body
         if self._values and body:
             body = with_values(body, SENT_BACK, self._values.get)
-        sessions = {
-            recorded: session.id for recorded, session in self._sessions.items()
-        }
+        sessions = {}
+        for recorded, session in self._sessions.items():
+            sessions[recorded] = session.id
         request = with_body(request, with_live_names(body, sessions))
         return self._handles.in_live(request)
 
@@ -474,16 +484,23 @@ class Verifier:
             self._values |= issued_values(pair.recorded.rpc_response, pair.response)
         if self._strays(repeated, verified):
             self._has_strayed(planned, verified.verdict)
-        last = verified.pairs[-1].live if verified.pairs else None
-        if planned.opens and (
-            last is None or has_error(last) or verified.verdict == "not-reached"
-        ):
-            why = verified.reason or "no response" if last is None else outcome(last)
-            self._unopened[planned.opens] = f"its session was not opened: {why}"
+        if planned.opens:
+            self._opened(planned.opens, verified)
         if not planned.is_compared and verified.verdict != "not-reached":
             reason = _NEEDED if planned.is_needed else _NOT_SELECTED
             return replace(verified, verdict="skipped", changes=(), reason=reason)
         return _told_with_stray(verified, repeated.after)
+
+    def _opened(self, session: str, verified: VerifiedInteraction) -> None:
+        """Take note of whether a session was opened."""
+        if not verified.pairs:
+            why = verified.reason or "no response"
+        else:
+            last = verified.pairs[-1].live
+            if verified.verdict != "not-reached" and not has_error(last):
+                return
+            why = outcome(last)
+        self._unopened[session] = f"its session was not opened: {why}"
 
     def _strays(self, repeated: Repeated, verified: VerifiedInteraction) -> bool:
         """Tell whether a call may leave the live server in another state than recorded."""
@@ -491,10 +508,9 @@ class Verifier:
             return False
         if repeated.was_refused or verified.verdict == "not-reached":
             return True
-        turns = {turn for turn, change in verified.changes if not change.is_information}
-        if not verified.is_rerouted and 0 not in turns:
+        turn = verified.first_changed_turn
+        if turn is None or (turn != 0 and not verified.is_rerouted):
             return False
-        turn = 0 if 0 in turns else min(turns)
         accepts = self._accepts_in(verified.planned)
         return accepts is None or not accepts(verified, turn)
 
@@ -509,9 +525,10 @@ class Verifier:
     def verified_again(self, verified: VerifiedInteraction) -> VerifiedInteraction:
         """Return the verdict, where more places are left out now."""
         ignored = self._ignored_for(verified.planned.call)
-        counting = without_ignored([each.change for each in verified.changes], ignored)
-        changes = tuple(each for each in verified.changes if each.change in counting)
-        return replace(verified, verdict=heaviest(counting), changes=changes)
+        changes = [change for _, change in verified.changes]
+        counting = without_ignored(changes, ignored)
+        kept = [change for change in verified.changes if change.change in counting]
+        return replace(verified, verdict=heaviest(counting), changes=tuple(kept))
 
     def failed(self, planned: Planned, reason: str) -> VerifiedInteraction:
         """Return that an interaction got no response, and why."""
@@ -526,7 +543,8 @@ def _told_with_stray(
     verified: VerifiedInteraction, stray: _Stray | None
 ) -> VerifiedInteraction:
     """Return the verdict on a call that may depend on another one, which strayed."""
-    if stray is None or verified.verdict == "same" or verified.reason is not None:
+    is_explained = verified.verdict == "same" or verified.reason is not None
+    if stray is None or is_explained:
         return verified
     reason = after_stray(stray.number)
     if stray.explains and verified.verdict not in _OF_QUESTIONS:
