@@ -76,24 +76,42 @@ def sent_back_in(cassette: Cassette) -> Iterator[SentBack]:
         for exchange in interaction.own:
             exchanges.append((interaction.number, exchange))
     exchanges.sort(key=lambda numbered: numbered[1].number or 0)
-    issued: dict[str, int] = {}
-    shas: dict[str, str] = {}
-    """Commits by the first digits of their shas."""
+    issued = _Issued()
     of_client: set[str] = set()
     for number, exchange in exchanges:
         for token in sorted(sent_in(exchange.request) - of_client):
-            sha = shas.get(token[:_SHORTEST_SHA], "")
-            texts = [token] if token in issued else []
-            if sha != token and _is_beginning(token, sha):
-                texts.append(sha)
+            texts = issued.texts_of(token)
             if not texts:
                 of_client.add(token)
             for text in texts:
-                yield SentBack(token, text, issued[text], number)
+                yield SentBack(token, text, issued.by[text], number)
         for text in issued_in(exchange):
-            issued.setdefault(text, number)
-            if _SHA.fullmatch(text):
-                shas[text[:_SHORTEST_SHA]] = text
+            issued.add(text, number)
+
+
+class _Issued:
+    """Texts that responses have, each by the number of the first interaction that has it."""
+
+    def __init__(self) -> None:
+        self.by: dict[str, int] = {}
+        self._shas: dict[str, str] = {}
+        """Commits by the first digits of their shas."""
+
+    def add(self, text: str, number: int) -> None:
+        """Take a text of a response."""
+        self.by.setdefault(text, number)
+        if _SHA.fullmatch(text):
+            self._shas[text[:_SHORTEST_SHA]] = text
+
+    def texts_of(self, token: str) -> list[str]:
+        """Return the texts that a client may send back by a token: itself, or a commit's sha."""
+        texts = []
+        if token in self.by:
+            texts.append(token)
+        sha = self._shas.get(token[:_SHORTEST_SHA], "")
+        if sha != token and _is_beginning(token, sha):
+            texts.append(sha)
+        return texts
 
 
 def _is_beginning(token: str, sha: str) -> bool:
@@ -115,9 +133,8 @@ def sent_in(request: Request) -> set[str]:
 def issued_in(exchange: RecordedExchange) -> set[str]:
     """Return the texts in a response that may be handles; tools and prompts are called by names."""
     method = exchange.call.method
-    is_surface = method_of(method).describes_server and not method.startswith(
-        "resources/"
-    )
+    is_of_resources = method.startswith("resources/")
+    is_surface = method_of(method).describes_server and not is_of_resources
     if exchange.response is None or is_surface:
         return set()
     return set(filter(_is_handle, _tokens(exchange.response.body)))
@@ -235,7 +252,7 @@ def _replaced(raw: bytes, new: Mapping[str, str]) -> bytes:
 
     def word(match: re.Match[bytes]) -> bytes:
         token = match[0].decode("latin-1")
-        return new[token].encode() if token in new else match[0]
+        return new.get(token, token).encode("latin-1")
 
     def value(match: re.Match[bytes]) -> bytes:
         replaced = _SPELLED_TOKEN.sub(word, match[0])
@@ -247,10 +264,12 @@ def _replaced(raw: bytes, new: Mapping[str, str]) -> bytes:
 
 def _token_pairs(change: Change) -> Iterator[tuple[str, str]]:
     """Yield the words of two values that differ, in pairs by their places."""
-    texts = [_text_of(value) for value in (change.recorded, change.received)]
-    if None in texts:
+    recorded = _text_of(change.recorded)
+    received = _text_of(change.received)
+    if recorded is None or received is None:
         return
-    old, new = (_TOKEN.findall(text or "") for text in texts)
+    old = _TOKEN.findall(recorded)
+    new = _TOKEN.findall(received)
     for at_old, at_new in paired(old, new):
         if at_old is not None and at_new is not None:
             yield old[at_old], new[at_new]
@@ -260,4 +279,6 @@ def _text_of(value: str | None) -> str | None:
     """Return a text, or a number as one; None for what is neither."""
     if value is None or value.startswith(("[", "{", "t", "f", "n")):
         return None
-    return str(json.loads(value)) if value.startswith('"') else value
+    if value.startswith('"'):
+        return str(json.loads(value))
+    return value
