@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from json.encoder import encode_basestring
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeGuard
 
 from mrtr_cassette.core.compare.responses import response_changes
 from mrtr_cassette.core.compare.values import (
@@ -83,7 +83,7 @@ def _read_rule(rule: Any, where: str) -> IgnoredPlaces:
     raise ValueError(f"{where} has {needed}, may have `call`, a text, and nothing else")
 
 
-def _are_pointers(value: Any) -> bool:
+def _are_pointers(value: Any) -> TypeGuard[list[str]]:
     if not isinstance(value, list) or not value:
         return False
     return all(str(pointer).startswith("/") for pointer in value)
