@@ -24,26 +24,26 @@ TESTS = [
 ]
 LONGEST_FUNCTION = 50
 LARGEST_MODULE = 6_400
-DENSEST_FOLDER = 6.9
+DENSEST_FOLDER = 6.5
 SMALLEST_FOLDER_MEASURED = 100
 """Lines below which a folder's density says nothing."""
 
 SIZES = {
-    "tokens of the package": 272_000,
+    "tokens of the package": 275_000,
     "modules of the package": 150,
-    "functions with more than 10 branches": 88,
+    "functions with more than 10 branches": 40,
     "words of README and docs": 22_000,
     "lines of README": 150,
 }
 """Upper limits, a few percent above what is there, so that nobody packs a statement to stay below one."""
 
 DENSITY = {
-    "tokens in a line of the package": 6.0,
+    "tokens in a line of the package": 5.8,
     "tokens in a line of tests": 6.6,
-    "conditional expressions in 1,000 lines": 19,
-    "comprehensions in 1,000 lines": 22,
-    "tuple assignments in 1,000 lines": 3,
-    "names that name nothing in 1,000 lines": 10.5,
+    "conditional expressions in 1,000 lines": 10.5,
+    "comprehensions in 1,000 lines": 15,
+    "tuple assignments in 1,000 lines": 0.5,
+    "names that name nothing in 1,000 lines": 1,
 }
 """Upper limits on how much a line holds; they only go down."""
 
