@@ -499,23 +499,25 @@ def _replay_of(use: CassetteUse) -> ReplayReport | None:
 
 # The cassettes of a whole suite
 
-_NARROWING = {
-    "keyword": "-k",
-    "markexpr": "-m",
-    "deselect": "--deselect",
-    "ignore": "--ignore",
-    "ignore_glob": "--ignore-glob",
-    "lf": "--lf",
-    "stepwise": "--stepwise",
-    "collectonly": "--collectonly",
-}
+_NARROWING = (
+    "keyword",
+    "markexpr",
+    "deselect",
+    "ignore",
+    "ignore_glob",
+    "lf",
+    "stepwise",
+    "collectonly",
+)
 """The options that leave tests out, by the names under which pytest keeps them."""
+_SHORT_OPTIONS = {"keyword": "-k", "markexpr": "-m"}
 
 
 def _narrowed_by(config: pytest.Config) -> str | None:
     """Return what on the command line leaves tests out, or None."""
-    for name, option in _NARROWING.items():
+    for name in _NARROWING:
         if config.getoption(name, None):
+            option = _SHORT_OPTIONS.get(name, f"--{name.replace('_', '-')}")
             return f"{option} leaves tests out"
     if config.args_source is pytest.Config.ArgsSource.ARGS:
         return "only the tests under the given paths were collected"
