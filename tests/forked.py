@@ -217,6 +217,8 @@ def _become(
         os.close(descriptor)
     if 0 in outputs:
         sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    # A suite that a script runs in the background is started with SIGINT ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.clear()
     os.environ.update(env)
     os.chdir(cwd)
