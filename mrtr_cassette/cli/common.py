@@ -75,9 +75,8 @@ class Group(click.Group):
                 place = "stdout"
                 # What is left in its buffer would fail again at the end.
                 sys.stdout = _nowhere()
-            say(
-                f"error: {'' if place is None else f'{os.fsdecode(place)}: '}{reason_of(error)}"
-            )
+            where = "" if place is None else f"{os.fsdecode(place)}: "
+            say(f"error: {where}{reason_of(error)}")
             sys.exit(CassetteError.exit_code)
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
@@ -133,21 +132,25 @@ def _nowhere() -> TextIO:
 
 _GROUPS: Final[Mapping[str, Collection[str]]] = {
     "What is kept": (
-        *("match_headers", "request_state", "redact", "redact_keys", "no_redact"),
-        *("redact_env", "redact_values", "seal_answers"),
+        "match_headers",
+        "request_state",
+        "redact",
+        "redact_keys",
+        "no_redact",
+        "redact_env",
+        "redact_values",
+        "seal_answers",
     ),
     "Matching": ("ignore", "repeat", "history", "reads", "ignore_from", "learn"),
     "TLS": ("ca_file", "insecure"),
     "Operation": (
-        *(
-            "host",
-            "admin_port",
-            "allow_hosts",
-            "max_body",
-            "pace",
-            "poll_interval",
-            "stateless",
-        ),
+        "host",
+        "admin_port",
+        "allow_hosts",
+        "max_body",
+        "pace",
+        "poll_interval",
+        "stateless",
         "log_format",
     ),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -219,9 +219,8 @@ def diff(
             click.echo(
                 f"{len(differing)} of {counted(len(comparisons), 'cassette')} {verb}"
             )
-    for pointer in ignored:
-        if not _is_used(pointer, pairs.values()):
-            tell_unused([("ignore", pointer)], Log())
+    for pointer in _unused(ignored, pairs):
+        tell_unused([("ignore", pointer)], Log())
     context.exit(1 if differing and not for_git else 0)
 
 
@@ -235,12 +234,16 @@ def _compared(
     return comparisons
 
 
-def _is_used(pointer: str, pairs: Iterable[Sequence[str]]) -> bool:
-    """Whether leaving out what a pointer names makes a difference to any pair."""
-    for pair in pairs:
-        if files_diff(*pair, ignore=[pointer]) != files_diff(*pair):
-            return True
-    return False
+def _unused(pointers: Sequence[str], pairs: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the pointers that leave nothing out of any pair of files."""
+    if not pointers:
+        return []
+    whole = _compared(pairs, (), None)
+    unused = []
+    for pointer in pointers:
+        if _compared(pairs, [pointer], None) == whole:
+            unused.append(pointer)
+    return unused
 
 
 def _show_comparisons(
@@ -433,9 +436,9 @@ def _check(cassette: Location, *, fixes: bool) -> bool:
                 "to check it by"
             )
     for number, place, side, rule in secrets:
-        where = (
-            f"#{number}, {f'answer of turn {place.turn}, ' if place.turn else ''}{side}"
-        )
+        where = f"#{number}, {side}"
+        if place.turn:
+            where = f"#{number}, answer of turn {place.turn}, {side}"
         tell(f"{cassette}: {where}: a secret by the rule {rule!r}")
     if secrets:
         accept = shell_command("accept_edit", path=str(cassette))
@@ -499,9 +502,10 @@ def view(
         return
     base = os.path.commonpath([Path(str(path)).parent for path in found])
     for path in found:
-        page = (output or Path()) / Path(str(path)).relative_to(base).with_suffix(
-            ".html"
-        )
+        inner = Path(str(path)).relative_to(base)
+        page = inner.with_suffix(".html")
+        if output is not None:
+            page = output / page
         _write_page(path, page)
 
 

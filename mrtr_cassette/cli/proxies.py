@@ -78,8 +78,15 @@ _LOG_S: Final = 0.3
 """Seconds that a log has for what is still to be said when a run on pipes ends."""
 _HTTP_ONLY: Final = frozenset(
     {
-        *("admin_port", "allow_hosts", "answers", "ca_file", "headers", "host"),
-        *("insecure", "port", "stateless"),
+        "admin_port",
+        "allow_hosts",
+        "answers",
+        "ca_file",
+        "headers",
+        "host",
+        "insecure",
+        "port",
+        "stateless",
     }
 )
 
