@@ -27,7 +27,11 @@ server.server.oninitialized = async () => {
 const tool = (name, shape, call) =>
   server.registerTool(name, { inputSchema: z.object(shape) }, call);
 
-tool('folders', {}, () => text(`in ${roots.join(' ')}`));
+tool('folders', {}, async () => {
+  // The answer to `roots/list` may be read in one piece with this call.
+  await new Promise(setImmediate);
+  return text(`in ${roots.join(' ')}`);
+});
 tool('search', { words: z.string() }, ({ words }) => {
   const id = randomUUID();
   found.add(id);
