@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args
 
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.terms import LIBRARY_TERMS, Terms
@@ -24,6 +24,12 @@ Kind = Literal[
     "text", "number", "switch", "choice", "list", "headers", "file", "function"
 ]
 Existing = Literal["keep", "replace", "append"]
+
+Mode = Literal["none", "once", "append", "all", "verify"]
+"""What a test, or a play, does with its cassette."""
+MODES: Sequence[Mode] = get_args(Mode)
+MODE_VARIABLE = "MRTR_CASSETTE_MODE"
+"""The environment variable that settles the mode of a whole suite."""
 
 MEBIBYTE = 1024 * 1024
 _TIMEOUT = "Seconds that one call may take, with everything that is asked"
@@ -264,8 +270,8 @@ def _check_secret(name: str, text: str) -> None:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ProxyOptions(SecretOptions):
-    """What the proxies have in common: where they listen, for whom, and what they play."""
+class ListeningOptions(Options):
+    """What all that serve clients have in common: where they listen, and for whom."""
 
     host: str = option_field(
         "text",
@@ -280,16 +286,41 @@ class ProxyOptions(SecretOptions):
         shell_default=8722,
         default=0,
     )
-    admin_port: int | None = option_field(
-        "number",
-        "Serve /livez, /readyz and /metrics on this port; 0 takes a free one",
-        largest=65535,
-    )
     allow_hosts: Collection[str] = option_field(
         "list",
         "Let clients call the proxy by this name too, or pages of this origin, such as "
         "https://app.example",
         metavar="NAME|ORIGIN",
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ServeOptions(ListeningOptions):
+    """The options of a process that serves the plays of a whole suite."""
+
+    exit_on_eof: bool = option_field(
+        "switch",
+        "End when standard input closes, as it does when the program that started this one ends",
+    )
+    exit_zero: bool = option_field(
+        "switch", "Exit with 0 although plays missed: their tests have failed already"
+    )
+
+
+def default_mode() -> Mode:
+    """Return the mode where nothing has one: none under CI, where nobody can record, else once."""
+    is_ci = os.environ.get("CI", "").lower() not in {"", "0", "false"}
+    return "none" if is_ci else "once"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ProxyOptions(ListeningOptions, SecretOptions):
+    """What the proxies have in common: where they listen, and what they play."""
+
+    admin_port: int | None = option_field(
+        "number",
+        "Serve /livez, /readyz and /metrics on this port; 0 takes a free one",
+        largest=65535,
     )
     ignore: Collection[str] = option_field(
         "list",
@@ -628,7 +659,13 @@ class VerifyOptions(UpstreamOptions):
                     )
 
 
-for _class in (ReplayOptions, RecordOptions, CallOptions, VerifyOptions):
+for _class in (
+    ReplayOptions,
+    RecordOptions,
+    CallOptions,
+    VerifyOptions,
+    ServeOptions,
+):
     _lines = [
         f"    {name}: {option.help}{', in bytes' if option.unit > 1 else ''}."
         for name, option in options_of(_class).items()

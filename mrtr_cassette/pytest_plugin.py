@@ -11,13 +11,19 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import pytest
 
-from mrtr_cassette.options import RecordOptions, options_of
+from mrtr_cassette.options import (
+    MODE_VARIABLE,
+    MODES,
+    Mode,
+    RecordOptions,
+    default_mode,
+    options_of,
+)
 
 if TYPE_CHECKING:
-    from mrtr_cassette.shell.runs.views import Mode, MrtrCassette
+    from mrtr_cassette.shell.runs.views import MrtrCassette
     from mrtr_cassette.testing.uses import Uses
 
-MODE_VARIABLE = "MRTR_CASSETTE_MODE"
 _INI = "mrtr_cassette_"
 _INI_OPTIONS = (
     "ignore",
@@ -28,7 +34,6 @@ _INI_OPTIONS = (
     "seal_answers",
 )
 """The options that an ini file can set: what holds for a whole suite, whatever its tests are."""
-_MODES = ("none", "once", "append", "all", "verify")
 _COUNTS = "mrtr_cassette_counts"
 _REDACTED = "mrtr_cassette_redacted"
 _READS = "mrtr_cassette_reads"
@@ -39,7 +44,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("mrtr-cassette", "MCP servers, recorded and replayed")
     group.addoption(
         "--mrtr-mode",
-        choices=_MODES,
+        choices=MODES,
         help="none: replay only; once: replay what has a cassette, record what has none; append: "
         "replay, and record what is missing; all: record anew; verify: run the tests against their "
         "upstreams, and fail where anything differs from the cassette. Default: the marker's mode, "
@@ -102,14 +107,13 @@ def _mode(config: pytest.Config) -> tuple[Mode, bool]:
         (ini, config.getini("mrtr_cassette_mode")),
     )
     for source, mode in sources:
-        if mode and mode not in _MODES:
+        if mode and mode not in MODES:
             raise pytest.UsageError(
-                f"{source} is {mode!r}, and not one of {', '.join(_MODES)}"
+                f"{source} is {mode!r}, and not one of {', '.join(MODES)}"
             )
         if mode:
             return cast("Mode", mode), source != ini
-    is_ci = os.environ.get("CI", "").lower() not in {"", "0", "false"}
-    return "none" if is_ci else "once", False
+    return default_mode(), False
 
 
 class SuiteRun:

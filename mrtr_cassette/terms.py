@@ -22,101 +22,158 @@ class WayOut(NamedTuple):
     shell: str
     library: str
     suite: str
+    play: str
+    """In an option of a play, which any program may have begun."""
 
 
 _IN_MARKER = "in the marker mrtr_cassette"
+_IN_PLAY = "in the options of the play"
+_APPEND = "MRTR_CASSETTE_MODE=append"
+_ALL = "MRTR_CASSETTE_MODE=all"
+_ONCE = "MRTR_CASSETTE_MODE=once"
 _GZIP = 'headers={"Accept-Encoding": "gzip"}'
 _HEADER = 'headers={"Name": "value"}'
 
 WAYS_OUT: Final[Mapping[str, WayOut]] = {
-    "accept_gzip": WayOut("--header 'Accept-Encoding: gzip'", _GZIP, _GZIP),
-    "accept_verdicts": WayOut(
-        "--accept <<verdicts>>", "accept=<<verdicts>>", "--mrtr-mode=all"
+    "accept_gzip": WayOut(
+        "--header 'Accept-Encoding: gzip'",
+        _GZIP,
+        _GZIP,
+        f'headers: {{"Accept-Encoding": "gzip"}} {_IN_PLAY}',
     ),
-    "answer": WayOut("--answer <<given>>", "answers=<<given>>", "answers=<<given>>"),
-    "append": WayOut("--append", 'existing="append"', "--mrtr-mode=append"),
-    "cassette": WayOut("--output", "path", "file name"),
-    "header_form": WayOut("--header 'Name: value'", _HEADER, _HEADER),
+    "accept_verdicts": WayOut(
+        "--accept <<verdicts>>", "accept=<<verdicts>>", "--mrtr-mode=all", _ALL
+    ),
+    "answer": WayOut(
+        "--answer <<given>>",
+        "answers=<<given>>",
+        "answers=<<given>>",
+        "answers=<<given>>",
+    ),
+    "append": WayOut("--append", 'existing="append"', "--mrtr-mode=append", _APPEND),
+    "cassette": WayOut("--output", "path", "file name", "file name"),
+    "header_form": WayOut(
+        "--header 'Name: value'", _HEADER, _HEADER, 'headers: {"Name": "value"}'
+    ),
     "history_order": WayOut(
-        "--history order", 'history="order"', f'history="order" {_IN_MARKER}'
+        "--history order",
+        'history="order"',
+        f'history="order" {_IN_MARKER}',
+        f'history: "order" {_IN_PLAY}',
     ),
     "ignore_values": WayOut(
         "--ignore <<pointers>>",
         "ignore=<<pointers>>",
         f"ignore=<<pointers>> {_IN_MARKER}",
+        f"ignore: <<pointers>> {_IN_PLAY}",
     ),
     "learn_places": WayOut(
-        "--learn <<rules>>", "learn=<<rules>>", "ignore_from=<<rules>>"
+        "--learn <<rules>>",
+        "learn=<<rules>>",
+        "ignore_from=<<rules>>",
+        f"ignore_from: <<rules>> {_IN_PLAY}",
     ),
     "reads_tool": WayOut(
-        "--reads <<tool>>", "reads=[<<tool>>]", f"reads=[<<tool>>] {_IN_MARKER}"
+        "--reads <<tool>>",
+        "reads=[<<tool>>]",
+        f"reads=[<<tool>>] {_IN_MARKER}",
+        f"reads: [<<tool>>] {_IN_PLAY}",
     ),
     "record": WayOut(
         "mrtr-cassette record --upstream URL --output <<path>>",
         "record(upstream, <<path>>)",
         "pytest --mrtr-mode=once",
+        _ONCE,
     ),
     "record_again": WayOut(
         "mrtr-cassette record --force<<kept>> --output <<path>> --upstream <<upstream>><<client>>",
         'record(<<upstream>>, <<path>>, existing="replace"<<kept>>)',
         "pytest<<test>> --mrtr-mode=all",
+        _ALL,
     ),
     "record_pipe_again": WayOut(
         "mrtr-cassette record --stdio --force<<kept>> --output <<path>> -- <<command>>",
         'record(<<command>>, <<path>>, stdio=True, existing="replace"<<kept>>)',
         "pytest<<test>> --mrtr-mode=all",
+        _ALL,
     ),
     "record_pipe_too": WayOut(
         "mrtr-cassette record --stdio --append<<kept>> --output <<path>> -- <<command>>",
         'record(<<command>>, <<path>>, stdio=True, existing="append"<<kept>>)',
         "pytest<<test>> --mrtr-mode=append",
+        _APPEND,
     ),
     "record_started_again": WayOut(
         "mrtr-cassette record --force<<kept>> --output <<path>> --upstream <<started>><<client>>",
         'record(<<command>>, <<path>>, existing="replace"<<kept>>)',
         "pytest<<test>> --mrtr-mode=all",
+        _ALL,
     ),
     "record_started_too": WayOut(
         "mrtr-cassette record --append<<kept>> --output <<path>> --upstream <<started>><<client>>",
         'record(<<command>>, <<path>>, existing="append"<<kept>>)',
         "pytest<<test>> --mrtr-mode=append",
+        _APPEND,
     ),
     "record_too": WayOut(
         "mrtr-cassette record --append<<kept>> --output <<path>> --upstream <<upstream>><<client>>",
         'record(<<upstream>>, <<path>>, existing="append"<<kept>>)',
         "pytest<<test>> --mrtr-mode=append",
+        _APPEND,
     ),
     "repeat_always": WayOut(
-        "--repeat always", 'repeat="always"', f'repeat="always" {_IN_MARKER}'
+        "--repeat always",
+        'repeat="always"',
+        f'repeat="always" {_IN_MARKER}',
+        f'repeat: "always" {_IN_PLAY}',
     ),
-    "replace": WayOut("--force", 'existing="replace"', "--mrtr-mode=all"),
+    "publish_anyway": WayOut(
+        "",
+        "publish_anyway=True",
+        "publish_anyway=True in the marker",
+        f"publish_anyway: true {_IN_PLAY}",
+    ),
+    "name_upstream": WayOut(
+        "",
+        "",
+        "name an upstream in the marker, @pytest.mark.mrtr_cassette(upstream=...), or override "
+        "the fixture mrtr_upstream; it may be a URL, a command or an application",
+        f"name an upstream {_IN_PLAY}: a URL, or a command as a list",
+    ),
+    "replace": WayOut("--force", 'existing="replace"', "--mrtr-mode=all", _ALL),
     "history_strict": WayOut(
-        "--history strict", 'history="strict"', f'history="strict" {_IN_MARKER}'
+        "--history strict",
+        'history="strict"',
+        f'history="strict" {_IN_MARKER}',
+        f'history: "strict" {_IN_PLAY}',
     ),
     # What a command names, where nobody knows it, or only who runs it.
-    "given": WayOut("NAME=VALUE", '{"NAME": VALUE}', '{"NAME": VALUE}'),
-    "path": WayOut("FILE", "path", "FILE"),
-    "pointers": WayOut("POINTER", '["/POINTER"]', '["/POINTER"]'),
-    "rules": WayOut("FILE", "path", "path"),
-    "verdicts": WayOut("VERDICT", '["VERDICT"]', '["VERDICT"]'),
-    "tool": WayOut("TOOL", '"TOOL"', '"TOOL"'),
-    "client": WayOut("", "", ""),
-    "command": WayOut("SERVER ARGS", "command", "command"),
-    "kept": WayOut("", "", ""),
-    "kept_sealed": WayOut(" --seal-answers", ", seal_answers=True", ""),
-    "kept_verbatim": WayOut(
-        " --request-state verbatim", ', request_state="verbatim"', ""
+    "given": WayOut(
+        "NAME=VALUE", '{"NAME": VALUE}', '{"NAME": VALUE}', '{"NAME": VALUE}'
     ),
-    "started": WayOut("'SERVER ARGS'", "command", "command"),
-    "test": WayOut("", "", ""),
-    "upstream": WayOut("URL", "upstream", "upstream"),
+    "path": WayOut("FILE", "path", "FILE", "FILE"),
+    "pointers": WayOut("POINTER", '["/POINTER"]', '["/POINTER"]', '["/POINTER"]'),
+    "rules": WayOut("FILE", "path", "path", "FILE"),
+    "verdicts": WayOut("VERDICT", '["VERDICT"]', '["VERDICT"]', '["VERDICT"]'),
+    "tool": WayOut("TOOL", '"TOOL"', '"TOOL"', '"TOOL"'),
+    "client": WayOut("", "", "", ""),
+    "command": WayOut("SERVER ARGS", "command", "command", "command"),
+    "kept": WayOut("", "", "", ""),
+    "kept_sealed": WayOut(" --seal-answers", ", seal_answers=True", "", ""),
+    "kept_verbatim": WayOut(
+        " --request-state verbatim", ', request_state="verbatim"', "", ""
+    ),
+    "started": WayOut("'SERVER ARGS'", "command", "command", "command"),
+    "test": WayOut("", "", "", ""),
+    "upstream": WayOut("URL", "upstream", "upstream", "upstream"),
 }
 """Every command and argument that a message offers."""
 
 SHELL_TERMS: Final[Terms] = {name: way.shell for name, way in WAYS_OUT.items()}
 LIBRARY_TERMS: Final[Terms] = {name: way.library for name, way in WAYS_OUT.items()}
 """The slots that are no option's name; an option is its keyword here."""
-SUITE_TERMS: Final[dict[str, str]] = {name: way.suite for name, way in WAYS_OUT.items()}
+SUITE_TERMS: Final[Terms] = {name: way.suite for name, way in WAYS_OUT.items()}
+PLAY_TERMS: Final[Terms] = {name: way.play for name, way in WAYS_OUT.items()}
 
 RECORDING: Final = (
     "record_again",
@@ -129,18 +186,20 @@ RECORDING: Final = (
 """The ways out that record."""
 
 
-def _with_upstream(name: str) -> str:
-    slot = "upstream" if name in ("record_again", "record_too") else "command"
-    return f"upstream=<<{slot}>> {_IN_MARKER}, and {WAYS_OUT[name].suite}"
+def without_upstream(terms: Terms) -> dict[str, str]:
+    """Return the terms for a test, or a play, that names no server: it has to."""
+    changed = {**terms, "command": "[...]", "upstream": "..."}
+    is_play = terms["append"] == _APPEND
+    for name in RECORDING:
+        slot = "<<command>>"
+        if name in ("record_again", "record_too"):
+            slot = "<<upstream>>"
+        upstream = f"upstream={slot} {_IN_MARKER}"
+        if is_play:
+            upstream = f"upstream: {slot} {_IN_PLAY}"
+        changed[name] = f"{upstream}, and {terms[name]}"
+    return changed
 
-
-SUITE_TERMS_WITHOUT_UPSTREAM: Final[Terms] = {
-    **SUITE_TERMS,
-    **{name: _with_upstream(name) for name in RECORDING},
-    "command": "[...]",
-    "upstream": "...",
-}
-"""The same for a test that names no server: it has to."""
 
 COMMANDS: Final[Mapping[str, str]] = {
     "accept_edit": "mrtr-cassette check <<path>> --fix",

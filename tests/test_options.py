@@ -16,7 +16,7 @@ from mrtr_cassette.options import (
     flag_of,
     options_of,
 )
-from mrtr_cassette.terms import COMMANDS, LIBRARY_TERMS, SUITE_TERMS
+from mrtr_cassette.terms import COMMANDS, LIBRARY_TERMS, PLAY_TERMS, SUITE_TERMS
 from mrtr_cassette.testing import settings
 
 PACKAGE = Path(mrtr_cassette.__file__).parent
@@ -100,7 +100,9 @@ def test_a_header_that_can_not_be_kept_is_refused(name, problem):
     assert RecordOptions(match_headers=["X-Tenant"]).kept_headers == {"x-tenant"}
 
 
-@pytest.mark.parametrize("terms", [LIBRARY_TERMS, common.TERMS, SUITE_TERMS])
+@pytest.mark.parametrize(
+    "terms", [LIBRARY_TERMS, common.TERMS, SUITE_TERMS, PLAY_TERMS]
+)
 def test_every_front_has_a_term_for_every_slot(terms):
     """A text of the package names no slot that a front would leave as it stands."""
     slots = {

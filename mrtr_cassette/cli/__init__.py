@@ -23,6 +23,7 @@ _COMMANDS: Final = {
     "recover": "files",
     "replay": "proxies",
     "schema": "files",
+    "serve": "serve",
     "unwrap": "files",
     "verify": "live",
     "view": "files",

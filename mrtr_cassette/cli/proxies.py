@@ -69,6 +69,7 @@ from mrtr_cassette.shell.runs.sessions import (
     Session,
     rules_of_both,
 )
+from mrtr_cassette.shell.runs.sites import OwnPort
 from mrtr_cassette.terms import Terms, shell_words
 
 _GIVEN: Final = click.core.ParameterSource.COMMANDLINE
@@ -339,8 +340,9 @@ async def _replay(
     # What a load balancer has sent here is answered before this process ends.
     drain_s = _DRAIN_S if options.stateless else 0.0
     async with stop_signals() as signals:
+        site = OwnPort(options, drain_s)
         async with replaying(
-            cassette, options, on_event=log.event, drain_s=drain_s
+            cassette, options, site=site, on_event=log.event
         ) as session:
             end = await _until_stopped(session, command, signals, log)
         fails = _conclude_replay(session, options, log, reports)

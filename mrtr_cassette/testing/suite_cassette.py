@@ -1,4 +1,4 @@
-"""The cassettes of a test run: publish what tests recorded, and play what they need."""
+"""Cassettes in use: publish what tests recorded, and play what they need."""
 
 from __future__ import annotations
 
@@ -6,38 +6,47 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any, Literal, NoReturn, cast
+from threading import Lock
+from typing import Any, Literal, NoReturn, Protocol, TypeVar
 
 from mrtr_cassette.core.cassette.dump import dump
-from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.transports import ENDPOINT
 from mrtr_cassette.core.compare.conversations import IgnoredFor
 from mrtr_cassette.core.report.redactions import Redaction
 from mrtr_cassette.core.report.runs import UnplayedError, unused_text
 from mrtr_cassette.core.secrets.names import strip_volatile
-from mrtr_cassette.errors import CassetteError, MrtrCassetteError, counted
-from mrtr_cassette.options import Existing, RecordOptions, ReplayOptions, VerifyOptions
+from mrtr_cassette.errors import MrtrCassetteError, UsageError, counted
+from mrtr_cassette.options import (
+    Existing,
+    Mode,
+    RecordOptions,
+    ReplayOptions,
+    VerifyOptions,
+)
 from mrtr_cassette.shell.files.cassettes import (
     Publication,
     load_cassette,
     publish,
     publish_recording,
-    read_file,
 )
-from mrtr_cassette.shell.runs.piped import ClientStarts, replayed_by_client
-from mrtr_cassette.shell.runs.replaying import replaying
+from mrtr_cassette.shell.files.log import OnEvent
 from mrtr_cassette.shell.runs.running import in_thread, reached_without_proxy
-from mrtr_cassette.shell.runs.sessions import RunOutcome, Session
-from mrtr_cassette.shell.runs.views import Mode, MrtrCassette, Replay
-from mrtr_cassette.terms import SUITE_TERMS, in_terms
+from mrtr_cassette.shell.runs.sites import Site
+from mrtr_cassette.shell.runs.views import MrtrCassette
+from mrtr_cassette.terms import Terms, in_terms
 
+T = TypeVar("T")
 TestOutcome = Literal["passed", "skipped", "xfailed", "failed"]
 """The outcome of a test; of its last run, if it was run again."""
+
+
+class BeingRecordedError(UsageError):
+    """Another use of the same run records the cassette."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +79,7 @@ class SharedRecording:
     cassette: PendingCassette
     place: Path
     """Where the recording is until the run ends."""
+    terms: Terms
     tests: dict[str, None] = field(default_factory=dict)
     """The tests that share the cassette."""
     redacted: tuple[Redaction, ...] = ()
@@ -133,7 +143,7 @@ class SharedRecording:
         return (
             f"{self.path} was not replaced: this run has not recorded "
             f"{counted(lost, 'call')} that it has, and {left_out}\nrun all tests that "
-            f"share it, add to it with {SUITE_TERMS['append']}, or delete it first"
+            f"share it, add to it with {self.terms['append']}, or delete it first"
         )
 
 
@@ -173,6 +183,15 @@ class Applications:
         self._served.close()
 
 
+class Entering(Protocol):
+    """Enters and leaves an async context manager, wherever its loop is."""
+
+    def __call__(
+        self, manager: AbstractAsyncContextManager[T], /
+    ) -> AbstractContextManager[T]:
+        """Return a context manager that does both, and waits for them."""
+
+
 @dataclass(slots=True)
 class Run:
     """One run of a test suite."""
@@ -186,12 +205,29 @@ class Run:
     """Other processes run tests of the suite too."""
     reads: Counter[str]
     """In how many tests each name in `reads` matched something."""
+    entering: Entering = in_thread
+    """Runs what a cassette needs; by default in a thread of its own."""
     applications: Applications = field(default_factory=Applications)
     folder: Path = field(default_factory=lambda: Path(mkdtemp(prefix="mrtr-cassette-")))
     """Has the recordings that are no cassettes yet."""
     recording: set[Path] = field(default_factory=set)
     """The cassettes that are being recorded."""
     shared: dict[Path, SharedRecording] = field(default_factory=dict)
+    _reserving: Lock = field(default_factory=Lock)
+
+    def reserve(self, path: Path) -> None:
+        """Note that a cassette is being recorded.
+
+        Raises:
+            BeingRecordedError: another use of this run records it.
+        """
+        with self._reserving:
+            if path in self.recording:
+                raise BeingRecordedError(
+                    f"{path} is being recorded already",
+                    hint="give one of the two recordings another file",
+                )
+            self.recording.add(path)
 
     def close(self) -> None:
         """Stop the applications, and remove what became no cassette."""
@@ -233,6 +269,9 @@ class UseRequest:
     fail: Callable[[MrtrCassetteError], NoReturn]
     sharers: Sequence[str] | None
     """The tests of this run that share the cassette; None where it is a test's own."""
+    site: Site | None = None
+    """Where clients reach it; None: on a port of its own, which this process reaches too."""
+    on_event: OnEvent | None = None
 
 
 class CassetteUse:
@@ -268,6 +307,11 @@ class CassetteUse:
         """Start the proxy; `running` stops it, and what was started for it."""
         raise NotImplementedError
 
+    def _reach(self, url: str, running: ExitStack) -> None:
+        """Let this process reach a port of our own without a proxy."""
+        if self.request.site is None:
+            running.enter_context(reached_without_proxy(url))
+
     @property
     def path(self) -> Path:
         """The cassette."""
@@ -276,6 +320,16 @@ class CassetteUse:
     @property
     def _settings(self) -> Settings:
         return self.request.settings
+
+    @property
+    def terms(self) -> Terms:
+        """The terms of messages."""
+        return self._settings.replay.terms
+
+    @property
+    def exchanges(self) -> int:
+        """How many exchanges were recorded."""
+        return 0
 
     def stop(self) -> None:
         """Stop the proxy, and then the upstream that was started for it."""
@@ -295,7 +349,7 @@ class CassetteUse:
             unplayed = UnplayedError(self.path, self.shown.unplayed)
             way = in_terms(
                 "make these calls too, or record anew with <<record_again>>",
-                self._settings.replay.terms,
+                self.terms,
             )
             problems.append(f"{unplayed}\n{way}")
         return self._finish(problems, passed=passed)
@@ -334,7 +388,7 @@ class CassetteUse:
         age_days = self.request.age_days
         if self.outcome == "replayed" and age_days is not None:
             texts.append(
-                f"{self.path} is {age_days} days old; record it anew with {SUITE_TERMS['replace']}"
+                f"{self.path} is {age_days} days old; record it anew with {self.terms['replace']}"
             )
         if self.shown.unused_answers:
             texts.append(unused_text(self.shown.unused_answers))
@@ -376,88 +430,8 @@ class CassetteUse:
             head = "the live server asks something else"
             end = (
                 f"{requests} could not be recorded on {self.path}; "
-                f"{SUITE_TERMS['replace']} records the whole cassette anew"
+                f"{self.terms['replace']} records the whole cassette anew"
             )
         if len(texts) > 1:
             head += f", and {len(texts) - 1} more"
         return "\n\n".join([head, *texts, end])
-
-
-class ReplayUse(CassetteUse):
-    """A use in which the cassette is played."""
-
-    shown: Replay
-
-    def _start(self, running: ExitStack) -> Replay:
-        data = read_file(self.path)
-        is_piped = False
-        if b'"transport"' in data:
-            is_piped = load(data, str(self.path)).transport == "stdio"
-        opened: Any = replayed_by_client if is_piped else replaying
-        session: Session | ClientStarts
-        session = running.enter_context(in_thread(opened(self.path, self._options())))
-        if not is_piped:
-            running.enter_context(reached_without_proxy(session.url))
-        return Replay(session, self.request.mode, self.path, self._settings.answers)
-
-    def _options(self) -> ReplayOptions:
-        """Return the options, with the places of further cassettes for their names."""
-        options = self._settings.replay
-        beside = []
-        for name in options.beside:
-            file = name if name.endswith(".json") else f"{name}.json"
-            beside.append(str(self.path.parent / file))
-        return replace(options, beside=beside) if beside else options
-
-    def _finish(self, problems: list[str], *, passed: bool) -> list[str]:  # noqa: ARG002
-        if not self.shown.played and not self.shown.misses:
-            self.outcome = "not used"
-        elif self.shown.problem is not None:
-            problems.insert(0, self.shown.problem)
-        return problems
-
-
-class _NoCassette:
-    """Stands for the replay of a cassette that is missing: a test may skip before it needs it."""
-
-    is_recording = False
-    outcome = RunOutcome()
-
-    def __init__(self, fail: Callable[[], NoReturn]) -> None:
-        self._fail = fail
-
-    def __getattr__(self, _name: str) -> NoReturn:
-        self._fail()
-
-
-class MissingUse(CassetteUse):
-    """A use of a cassette that doesn't exist in a mode that only plays."""
-
-    _is_needed = False
-
-    def _start(self, running: ExitStack) -> Replay:  # noqa: ARG002
-        missing = cast("Any", _NoCassette(self._fail))
-        return Replay(missing, self.request.mode, self.path, self._settings.answers)
-
-    @property
-    def _error(self) -> CassetteError:
-        mode = self.request.mode
-        default = " (mode none is the default under CI)" if mode == "none" else ""
-        return CassetteError(
-            self.path,
-            f"there is no such cassette, and in mode {mode} no new one is recorded",
-            hint=f"record it with {SUITE_TERMS['record']} where the server can be reached, and "
-            f"commit it{default}",
-        )
-
-    def _fail(self) -> NoReturn:
-        self._is_needed = True
-        self.request.fail(self._error)
-
-    def conclude(self, *, passed: bool, plays_all: bool = False) -> list[str]:  # noqa: ARG002
-        """Return why a test that passed should not have."""
-        self.outcome = "not used"
-        return [str(self._error)] if passed and self._is_needed else []
-
-    def load_recorded(self) -> None:
-        """Return None: there is none."""

@@ -26,7 +26,6 @@ from mrtr_cassette.shell.files.cassettes import (
 from mrtr_cassette.shell.files.ignored import ignoring
 from mrtr_cassette.shell.runs.piped import ClientStarts, recorded_by_client
 from mrtr_cassette.shell.runs.recording import recording
-from mrtr_cassette.shell.runs.running import in_thread, reached_without_proxy
 from mrtr_cassette.shell.runs.sessions import RecordSession, check_output, kept_as_in
 from mrtr_cassette.shell.runs.upstreams import (
     RunningCommand,
@@ -60,11 +59,15 @@ class RecordingUse(CassetteUse):
             raise UsageError(
                 f"{self.path} is one of several cassettes, which are only played"
             )
-        if self.path in request.run.recording:
-            raise UsageError(
-                f"{self.path} is being recorded by this test already",
-                hint="give one of the two fixtures another file",
-            )
+        request.run.reserve(self.path)
+        try:
+            return self._recording(running)
+        except BaseException:
+            request.run.recording.discard(self.path)
+            raise
+
+    def _recording(self, running: ExitStack) -> Recording:
+        request = self.request
         upstream = self._upstream()
         is_piped = is_on_pipes(upstream)
         place = self._place(is_piped=is_piped)
@@ -77,13 +80,23 @@ class RecordingUse(CassetteUse):
         else:
             url, command = self._started(upstream, options, running)
             manager = recording(
-                url, place, options, started=command, kept_for=self.path
+                url,
+                place,
+                options,
+                started=command,
+                kept_for=self.path,
+                site=request.site,
+                on_event=request.on_event,
             )
-        self._session = running.enter_context(in_thread(manager))
+        self._session = running.enter_context(request.run.entering(manager))
         if not is_piped:
-            running.enter_context(reached_without_proxy(self._session.url))
-        request.run.recording.add(self.path)
+            self._reach(self._session.url, running)
         return Recording(self._session, request.mode, self.path, self._settings.answers)
+
+    @property
+    def exchanges(self) -> int:
+        """How many exchanges were recorded."""
+        return self._session.exchanges
 
     # Where the upstream is
 
@@ -94,8 +107,7 @@ class RecordingUse(CassetteUse):
         if upstream is None:
             raise UsageError(
                 f"there is nothing to {self._purpose.format(self.path)}",
-                hint="name an upstream in the marker, @pytest.mark.mrtr_cassette(upstream=...), or "
-                "override the fixture mrtr_upstream; it may be a URL, a command or an application",
+                hint=self.terms["name_upstream"],
             )
         return upstream
 
@@ -123,8 +135,8 @@ class RecordingUse(CassetteUse):
         try:
             if not isinstance(upstream, Sequence):
                 return run.applications.url(upstream, path), ()
-            started = in_thread(running_command(upstream, run.cwd, path=path))
-            self._command = running.enter_context(started)
+            started = running_command(upstream, run.cwd, path=path)
+            self._command = running.enter_context(run.entering(started))
         except UpstreamError as error:
             if not self._renews:
                 raise
@@ -194,7 +206,9 @@ class RecordingUse(CassetteUse):
             )
         shared = run.shared.get(self.path)
         if shared is None:
-            shared = SharedRecording(self._pending(), self._temporary_place())
+            shared = SharedRecording(
+                self._pending(), self._temporary_place(), self.terms
+            )
             run.shared[self.path] = shared
         shared.tests |= dict.fromkeys(sharers)
         return shared
@@ -255,7 +269,7 @@ class RecordingUse(CassetteUse):
             problems.append(problem)
         if outcome.objection is not None:
             problems.append(
-                f"{outcome.objection}\nif that is meant: publish_anyway=True in the marker"
+                f"{outcome.objection}\nif that is meant: {self.terms['publish_anyway']}"
             )
         return problems
 

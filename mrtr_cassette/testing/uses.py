@@ -20,39 +20,29 @@ from _pytest._code.code import ExceptionChainRepr, ReprEntryNative
 from mrtr_cassette.core.report.redactions import Redaction, redaction_lines
 from mrtr_cassette.core.report.runs import InteractionOutcome, ReplayReport
 from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UsageError
-from mrtr_cassette.shell.files.cassettes import (
-    OPENED_VARIABLE,
-    is_cassette,
-    journal_path,
-)
+from mrtr_cassette.options import Mode
+from mrtr_cassette.shell.files.cassettes import OPENED_VARIABLE, is_cassette
 from mrtr_cassette.shell.files.reports import write_page
-from mrtr_cassette.shell.runs.views import (
-    Mode,
-    MrtrCassette,
-    days_too_old,
-    needs_upstream,
-)
+from mrtr_cassette.shell.runs.views import MrtrCassette, days_too_old
 from mrtr_cassette.terms import SUITE_TERMS
-from mrtr_cassette.testing.settings import (
+from mrtr_cassette.testing.names import (
     MARKER,
-    Place,
     cassette_folder,
     cassette_path,
     cassettes_of,
     hint_at_rename,
     marked,
-    place_of_call,
     settings_of,
 )
+from mrtr_cassette.testing.settings import Place, place_of_call
 from mrtr_cassette.testing.suite_cassette import (
     CassetteUse,
-    MissingUse,
-    ReplayUse,
     Run,
     Settings,
     TestOutcome,
     UseRequest,
 )
+from mrtr_cassette.testing.suite_replay import use_of
 
 _NO_FAILURES: Final = (pytest.skip.Exception, pytest.xfail.Exception, unittest.SkipTest)
 _PAGES: Final = "mrtr-view"
@@ -165,7 +155,7 @@ class Uses:
                 fail=fail,
                 sharers=self._sharers_of(request, path, settings),
             )
-            use = _use_of(asked)
+            use = use_of(asked)
         except MrtrCassetteError as error:
             fail(error)
         self._uses[use] = _Fixture(request.node, request.fixturename)
@@ -392,20 +382,6 @@ class Uses:
             return _write_page(self._config.rootpath, use)
         except (MrtrCassetteError, OSError) as error:
             return f"could not be written: {error}"
-
-
-def _use_of(request: UseRequest) -> CassetteUse:
-    """Begin to record or replay a cassette, as the mode says."""
-    path = request.path
-    if needs_upstream(request.mode, path, is_old=request.age_days is not None):
-        # Whoever replays loads no client.
-        from mrtr_cassette.testing.suite_recording import RecordingUse, VerifyingUse
-
-        kind = VerifyingUse if request.mode == "verify" else RecordingUse
-        return kind(request)
-    if path.exists() or journal_path(path).exists():
-        return ReplayUse(request)
-    return MissingUse(request)
 
 
 def _shown_path(path: Path, config: pytest.Config) -> Path:

@@ -23,10 +23,9 @@ from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import ReplayOptions
 from mrtr_cassette.shell.files.log import Announcer
-from mrtr_cassette.shell.http.access import listening
 from mrtr_cassette.shell.http.transport import Downstream
-from mrtr_cassette.shell.runs.admin import Admin, Metrics
 from mrtr_cassette.shell.runs.replaying import replaying
+from mrtr_cassette.shell.runs.sites import Metrics, OwnPort
 
 OPENMETRICS = "Accept: application/openmetrics-text; version=1.0.0"
 
@@ -166,12 +165,11 @@ async def test_a_drain_is_not_ready_and_alive() -> None:
         await downstream.send_whole(200, (), b"")
 
     log: list[str] = []
-    with listening(ReplayOptions()) as listener:
-        served = Admin(ReplayOptions(admin_port=0)).serving(
-            slow, listener, Announcer(log.append), drain_s=60
-        )
+    site = OwnPort(ReplayOptions(admin_port=0), drain_s=60)
+    with site.opened() as own_url:
+        served = site.serving(slow, Announcer(log.append))
         async with until_stopped(served) as (url, stop):
-            client = asyncio.create_task(http("GET", listener.url("/")))
+            client = asyncio.create_task(http("GET", f"{own_url}/"))
             await began.wait()
             stopping = asyncio.create_task(stop())
             during = [await status(url, path) for path in ("/readyz", "/livez")]
@@ -210,7 +208,7 @@ def test_a_missing_extra_is_told_by_its_name(monkeypatch: pytest.MonkeyPatch) ->
     """Nothing is loaded or bound before."""
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with pytest.raises(UsageError) as caught:
-        Admin(ReplayOptions(admin_port=0))
+        OwnPort(ReplayOptions(admin_port=0))
     assert caught.value.in_terms(common.TERMS) == (
         "--admin-port needs prometheus_client, which is not installed; "
         "pip install 'mrtr-cassette[metrics]'"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrtr_cassette.testing.settings import file_name
+from mrtr_cassette.testing.names import file_name
 
 
 @pytest.mark.parametrize(

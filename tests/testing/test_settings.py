@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from mrtr_cassette.errors import UsageError
-from mrtr_cassette.testing.settings import Place, place_of_call, settings_of
+from mrtr_cassette.testing.names import settings_of
+from mrtr_cassette.testing.settings import Place, place_of_call
 
 
 def test_the_nearest_place_has_the_last_word():

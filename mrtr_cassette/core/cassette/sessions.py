@@ -226,11 +226,12 @@ class EndpointPassing:
         elsewhere: the origin that the URL names, if it is not the server's.
     """
 
-    def __init__(self, origin: ServerOrigin) -> None:
-        """Begin before the first byte of a stream of a server."""
+    def __init__(self, origin: ServerOrigin, prefix: str = "") -> None:
+        """Begin before the first byte of a stream of a server, whose paths get a prefix."""
         self.is_over = False
         self.elsewhere = ""
         self._origin = origin
+        self._prefix = prefix
         self._framer = SseFramer()
         self._is_first = True
         self._held = b""
@@ -275,6 +276,8 @@ class EndpointPassing:
         span = event.raw_span(Span(0, len(url)))
         if span is None:
             return raw
+        if path.startswith("/"):
+            path = self._prefix + path
         return splice(raw, [(span, path.encode("latin-1"))])
 
 

@@ -77,6 +77,11 @@ def origin_in(url: str) -> str:
     return match[0].strip()
 
 
+def path_in(url: str) -> str:
+    """Return the path of a URL, or of an origin under whose path a whole server is."""
+    return url[len(origin_in(url)) :]
+
+
 def shown_origin(url: str) -> str:
     """Return the origin of a URL for messages, without its user."""
     return _USER.sub("//", origin_in(url))
@@ -164,6 +169,8 @@ class ServerOrigin:
 
     def _location(self, url: str, origin: str) -> str:
         path = self.path_of(url)
+        if url.startswith("/") and not origin_in(url):
+            return path_in(origin) + self.replaced(url, origin)
         if path is None or not origin_in(url):
             return self.replaced(url, origin)
         # How a redirect spells the origin says nothing about its name as a resource.
@@ -222,7 +229,10 @@ def _spelled_alike(origin: str, spelled: str) -> str:
 @lru_cache(maxsize=64)
 def _resource_of(origin: str) -> re.Pattern[str]:
     pattern = _pattern_of(origin).pattern
-    return re.compile(rf"((?:\A|[?&])resource=)({pattern})", re.IGNORECASE)
+    path = path_in(origin)
+    escaped = path.translate(_ESCAPES)
+    prefix = f"(?:{re.escape(path)}|{re.escape(escaped)})"
+    return re.compile(rf"((?:\A|[?&])resource=)({pattern}{prefix})", re.IGNORECASE)
 
 
 @lru_cache(maxsize=64)

@@ -11,10 +11,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
-from mrtr_cassette.core.protocol.origins import ServerOrigin, state_of, with_state
+from mrtr_cassette.core.cassette.sessions import EndpointPassing
+from mrtr_cassette.core.protocol.origins import (
+    ServerOrigin,
+    path_in,
+    state_of,
+    with_state,
+)
 from mrtr_cassette.core.wire.http import Headers, Request, header_value
 from mrtr_cassette.errors import UsageError
-from mrtr_cassette.options import ProxyOptions
+from mrtr_cassette.options import ListeningOptions
 from mrtr_cassette.shell.http.transport import (
     Handler,
     TranslatedDownstream,
@@ -39,13 +45,13 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def is_own_name(name: str, options: ProxyOptions) -> bool:
+def is_own_name(name: str, options: ListeningOptions) -> bool:
     """Tell whether a host name is one under which clients call the proxy."""
     allowed = (options.host, *options.allow_hosts)
     return name in _LOOPBACK_NAMES or name in {host.lower() for host in allowed}
 
 
-def refusal_of(headers: Headers, options: ProxyOptions) -> str | None:
+def refusal_of(headers: Headers, options: ListeningOptions) -> str | None:
     """Return why a request with these headers is refused, or None.
 
     DNS rebinding shows in `Host` or `Origin`, another site's page that sends no `Origin` in
@@ -74,7 +80,7 @@ def refusal_of(headers: Headers, options: ProxyOptions) -> str | None:
     return None
 
 
-def _is_ours(match: re.Match[str] | None, options: ProxyOptions) -> bool:
+def _is_ours(match: re.Match[str] | None, options: ListeningOptions) -> bool:
     if match is None:
         return False
     name = match["name"].strip("[]").lower()
@@ -105,7 +111,7 @@ class Listener:
 
 
 @contextmanager
-def listening(options: ProxyOptions) -> Iterator[Listener]:
+def listening(options: ListeningOptions) -> Iterator[Listener]:
     """Listen until the block ends; clients that connect wait until they are served.
 
     Raises:
@@ -142,13 +148,15 @@ def listening(options: ProxyOptions) -> Iterator[Listener]:
 class OwnOrigin:
     """Stands before a handler that knows the server's origin; clients read the one they called.
 
-    So clients come here to be authorized, and a cassette is the same on any port.
+    So clients come here to be authorized, and a cassette is the same on any port. The URL may have
+    a path, under which all paths of the server are.
     """
 
     def __init__(self, handler: Handler, origin: ServerOrigin, url: str) -> None:
         self._handler = handler
         self._origin = origin
         self._url = url
+        self._prefix = path_in(url)
         self.elsewhere: dict[str, None] = {}
         """Other authorization servers that clients were sent to."""
         self._headers = lru_cache(maxsize=1024)(
@@ -159,6 +167,8 @@ class OwnOrigin:
         """Answer one request."""
         called = _called_origin(request.headers, self._url)
         client.translated = partial(self._headers, called)
+        if self._prefix and request.method == "GET":
+            client.endpoint = EndpointPassing(self._origin, self._prefix)
         if request.method == "GET" or b"resource=" in request.body:
             return self._authorize(request, client, called)
         return self._handler(request, client)
@@ -189,4 +199,5 @@ def _called_origin(headers: Headers, url: str) -> str:
         # HTTP/1.0 has none.
         return url
     is_secure = header_value(headers, "x-forwarded-proto").lower() == "https"
-    return f"{'https' if is_secure else 'http'}://{host}"
+    scheme = "https" if is_secure else "http"
+    return f"{scheme}://{host}{path_in(url)}"

@@ -13,9 +13,10 @@ from typing import Final, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
-from mrtr_cassette.core.wire.http import Headers, Request, header_value
+from mrtr_cassette.core.cassette.sessions import EndpointPassing
+from mrtr_cassette.core.wire.http import Headers, Request, header_value, is_event_stream
 from mrtr_cassette.errors import internal_error, printable, printable_lines
-from mrtr_cassette.options import ProxyOptions
+from mrtr_cassette.options import ListeningOptions
 from mrtr_cassette.shell.http.access import Listener, refusal_of
 from mrtr_cassette.shell.http.transport import (
     TEXT_HEADERS,
@@ -64,6 +65,8 @@ class HttpDownstream:
     """Changes the headers of the response before they are sent."""
     rewritten: Callable[[bytes], bytes] | None = None
     """Changes the body of the response, if it is JSON; it is sent whole then."""
+    endpoint: EndpointPassing | None = None
+    """Changes the body of the response, if it is an event stream."""
     _head: Head = _NO_HEAD
     _has_body: bool = False
     _is_chunked: bool = False
@@ -82,6 +85,8 @@ class HttpDownstream:
             headers = tuple(
                 pair for pair in headers if pair[0].lower() != "content-length"
             )
+        if self.endpoint is not None and not is_event_stream(headers):
+            self.endpoint = None
         self._head = render_head(status, headers, reason)
         self._has_body = self.method != "HEAD" and status not in _WITHOUT_BODY
 
@@ -97,6 +102,10 @@ class HttpDownstream:
             if not is_last:
                 return
             chunk = self.rewritten(bytes(self._held))
+        if self.endpoint is not None:
+            chunk = self.endpoint.feed(chunk)
+            if is_last:
+                chunk += self.endpoint.finish()
         self.sent += len(chunk)
         parts = [] if self.is_started else [self._started(len(chunk), is_last=is_last)]
         if chunk and self._has_body:
@@ -139,7 +148,7 @@ class Service:
     def __init__(
         self,
         handler: HttpHandler,
-        options: ProxyOptions,
+        options: ListeningOptions,
         complain: Callable[[str], None],
     ) -> None:
         """Serve requests by a handler; `complain` takes a line about what can't be handled."""
@@ -402,7 +411,7 @@ def _refusal(error: Exception, data: bytes) -> _RefusedError:
 async def serving(
     handler: HttpHandler,
     listener: Listener,
-    options: ProxyOptions,
+    options: ListeningOptions,
     log: Callable[[str], None] | None,
     *,
     drain_s: float = 0.0,

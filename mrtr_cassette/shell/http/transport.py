@@ -12,6 +12,7 @@ from functools import lru_cache
 from http import HTTPStatus
 from typing import Protocol
 
+from mrtr_cassette.core.cassette.sessions import EndpointPassing
 from mrtr_cassette.core.wire.http import (
     FORBIDDEN_IN_HEADER,
     HOP_BY_HOP,
@@ -60,6 +61,8 @@ class TranslatedDownstream(Downstream, Protocol):
     translated: Callable[[Headers], Headers] | None
     rewritten: Callable[[bytes], bytes] | None
     """Changes the body, if it is JSON."""
+    endpoint: EndpointPassing | None
+    """Changes the body, if it is an event stream that says where its client is to post."""
 
 
 Handler = Callable[[Request, Downstream], Awaitable[None]]

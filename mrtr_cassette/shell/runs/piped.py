@@ -593,6 +593,7 @@ def _both(first: RunOutcome, second: RunOutcome) -> RunOutcome:
     return RunOutcome(
         misses=[*first.misses, *second.misses],
         played=first.played + second.played,
+        harmless=first.harmless + second.harmless,
         unplayed=_common(first.unplayed, second.unplayed),
         after_other_writes=sorted(after_other_writes),
         unreachable=first.unreachable + second.unreachable,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from mrtr_cassette.core.answers.fulfilment import AnswerSources, LeavesToSources, Rounds
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
@@ -62,7 +63,7 @@ from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.ignored import ignoring
 from mrtr_cassette.shell.files.log import Announcer, OnEvent
 from mrtr_cassette.shell.files.stores import Location
-from mrtr_cassette.shell.http.access import OwnOrigin, is_own_name, listening
+from mrtr_cassette.shell.http.access import OwnOrigin, is_own_name
 from mrtr_cassette.shell.http.transport import (
     Downstream,
     Handler,
@@ -73,7 +74,6 @@ from mrtr_cassette.shell.http.transport import (
     passed_headers,
     sent_headers,
 )
-from mrtr_cassette.shell.runs.admin import Admin
 from mrtr_cassette.shell.runs.answerers import Answerers, answers_endpoint, load_answers
 from mrtr_cassette.shell.runs.live_server import LiveServer
 from mrtr_cassette.shell.runs.replaying import ReplayServer, player_of
@@ -86,6 +86,7 @@ from mrtr_cassette.shell.runs.sessions import (
     journaling,
     rules_of_both,
 )
+from mrtr_cassette.shell.runs.sites import OwnPort, Site
 from mrtr_cassette.shell.runs.upstreams import Target, is_on_pipes, reaching
 
 DEFAULTS: Final = RecordOptions()
@@ -102,6 +103,7 @@ async def recording(
     *,
     started: Sequence[str] | None = None,
     kept_for: Location | None = None,
+    site: Site | None = None,
     on_event: OnEvent | None = None,
 ) -> AsyncIterator[RecordSession]:
     """Record what passes until the block ends, then publish the cassette.
@@ -115,6 +117,7 @@ async def recording(
         started: the command by which we have started the server at the URL, or an empty one where
             it is an application: the cassette doesn't name the port, which is another on every run.
         kept_for: the cassette, named by messages, that the caller makes of the journal; or None.
+        site: where clients reach it; None: on a port of its own.
 
     Raises:
         CassetteError: the cassette can't be written, or exists.
@@ -132,13 +135,15 @@ async def recording(
         # It has the path at which the server is called.
         recorded = cassettes.load_if_readable(output)
     place = kept_for or output
+    site = site or OwnPort(options)
     reached = reaching(upstream, options, options.redaction, recorded, started)
-    async with (
-        reached as target,
-        _recorded(target, output, options, earlier, place, on_event) as session,
-    ):
-        session.publishes = kept_for is None
-        yield session
+    async with reached as target:
+        running = _recorded(
+            target, output, options, earlier, place, site=site, on_event=on_event
+        )
+        async with running as session:
+            session.publishes = kept_for is None
+            yield session
 
 
 @asynccontextmanager
@@ -148,10 +153,11 @@ async def _recorded(
     options: RecordOptions,
     earlier: Cassette | None,
     place: Location,
+    *,
+    site: Site,
     on_event: OnEvent | None,
 ) -> AsyncIterator[RecordSession]:
     """Record a server that runs; messages name the cassette by its `place`."""
-    admin = Admin(options)
     secrets = UserSettings(secrets=options.secrets)
     shown = shown_by(rules_of_both(earlier, options.redaction), secrets)
     command = None if target.command is None else shown(target.command)
@@ -165,11 +171,12 @@ async def _recorded(
         player.recording = replace(
             earlier, upstream=server.upstream, command=server.command
         )
-    announcer = Announcer(options.log, admin.listeners(on_event), options.terms)
-    with listening(options) as listener:
-        if target.port == listener.port and is_own_name(target.host, options):
+    announcer = Announcer(options.log, site.listeners(on_event), options.terms)
+    with site.opened() as base_url:
+        is_own_port = target.port == urlsplit(base_url).port
+        if is_own_port and is_own_name(target.host, options):
             raise UsageError(f"the upstream {shown(target.name)} is this proxy itself")
-        url = listener.url(target.path)
+        url = f"{base_url}{target.path}"
         with journaling(output, options, announcer, earlier, player, server) as session:
             session.url = url
             session.shown_url = shown(url)
@@ -178,11 +185,9 @@ async def _recorded(
             async with target.connecting(session.recorder.add_settings) as live:
                 relay = Relay(live, target.origin, target.given.headers, session)
                 async with _handling(relay, options) as handler, session.finishing():
-                    served = OwnOrigin(
-                        handler, ServerOrigin(target.name), listener.url("")
-                    )
+                    served = OwnOrigin(handler, ServerOrigin(target.name), base_url)
                     session.elsewhere = served.elsewhere
-                    running = admin.serving(served.handle, listener, announcer)
+                    running = site.serving(served.handle, announcer)
                     async with running as session.admin_url:
                         yield session
 

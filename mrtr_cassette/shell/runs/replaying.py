@@ -40,10 +40,10 @@ from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.disk import CLOCK, Clock
 from mrtr_cassette.shell.files.log import Announcer, OnEvent
 from mrtr_cassette.shell.files.stores import Location, location
-from mrtr_cassette.shell.http.access import OwnOrigin, listening
+from mrtr_cassette.shell.http.access import OwnOrigin
 from mrtr_cassette.shell.http.transport import TEXT_HEADERS, Downstream
-from mrtr_cassette.shell.runs.admin import Admin
 from mrtr_cassette.shell.runs.sessions import ReplaySession
+from mrtr_cassette.shell.runs.sites import OwnPort, Site
 
 DEFAULTS: Final = ReplayOptions()
 _APART_S: Final = 0.05
@@ -59,30 +59,32 @@ async def replaying(
     path: Location,
     options: ReplayOptions = DEFAULTS,
     *,
+    site: Site | None = None,
     on_event: OnEvent | None = None,
     clock: Clock = CLOCK,
-    drain_s: float = 0.0,
 ) -> AsyncIterator[ReplaySession]:
-    """Serve a cassette until the block ends; requests under way then have `drain_s` seconds.
+    """Serve a cassette at a site until the block ends; by default on a port of its own.
 
     Raises:
         CassetteError: the cassette can't be read.
         UsageError: the address can't be bound.
     """
-    admin = Admin(options)
-    announcer = Announcer(options.log, admin.listeners(on_event), options.terms)
-    cassette, server = load_server(path, over_http, options, announcer, clock)
+    site = site or OwnPort(options)
+    announcer = Announcer(options.log, site.listeners(on_event), options.terms)
+    # Other runs of this loop go on meanwhile.
+    cassette, server = await asyncio.to_thread(
+        load_server, path, over_http, options, announcer, clock
+    )
     player = server.player
     place = _place_of(cassette)
     origin = origin_of(cassette)
     for entry in player.entries:
         if entry.exchange.response is not None:
             origin.learn(entry.matched.request, entry.exchange.response)
-    with listening(options) as listener:
-        url = listener.url(place)
-        served = OwnOrigin(server.handle, origin, listener.url(""))
-        serving = admin.serving(served.handle, listener, announcer, drain_s=drain_s)
-        async with serving as admin_url:
+    with site.opened() as base_url:
+        url = f"{base_url}{place}"
+        served = OwnOrigin(server.handle, origin, base_url)
+        async with site.serving(served.handle, announcer) as admin_url:
             shown = player.redacted(url)
             session = ReplaySession(
                 url, shown, path, cassette, player, options.terms, admin_url

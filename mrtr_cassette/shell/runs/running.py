@@ -18,6 +18,8 @@ from mrtr_cassette.errors import StoppedError, UsageError
 from mrtr_cassette.shell.files.disk import UnfrozenLoop, reason_of
 
 URL_VARIABLE = "MRTR_CASSETTE_URL"
+SERVE_VARIABLE = "MRTR_CASSETTE_SERVE"
+"""Has the URL of a process that serves plays."""
 TOLD_VARIABLE = "MRTR_CASSETTE_MISSES_TOLD"
 """Set to the proxy's URL where misses are on the terminal of the command already."""
 _NO_PROXY = ("no_proxy", "NO_PROXY")
@@ -148,16 +150,18 @@ async def run_command(
     say: Callable[[str], None],
     grace_s: float = 10.0,
     *,
+    variable: str = URL_VARIABLE,
     tells_misses: bool = False,
 ) -> CommandEnd:
-    """Run a command with the proxy's URL in its environment, until it ends or a signal comes.
+    """Run a command with a URL in its environment, until it ends or a signal comes.
 
     Args:
         say: takes a line about what goes wrong.
+        variable: the name of the environment variable that has the URL.
         tells_misses: misses are told to who reads what the command writes.
         grace_s: seconds that the command has to end after a signal before it is killed.
     """
-    variables = {**os.environ, **_without_proxy(url), URL_VARIABLE: url}
+    variables = {**os.environ, **_without_proxy(url), variable: url}
     variables[TOLD_VARIABLE] = url if tells_misses else ""
     try:
         process = await asyncio.create_subprocess_exec(*command, env=variables)
@@ -198,22 +202,19 @@ def result_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
         return thread.submit(run, coroutine).result()
 
 
+_Entered = Future[tuple[T, Callable[[], object]]]
+"""The value of a context manager, and the function that has it left."""
+
+
 @contextmanager
 def in_thread(manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
     """Enter and leave an async context manager in an event loop in a thread of its own."""
-    entered: Future[tuple[T, Callable[[], object]]] = Future()
+    entered: _Entered[T] = Future()
     left: Future[None] = Future()
-
-    async def stay() -> None:
-        leaving = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        async with manager as value:
-            entered.set_result((value, partial(loop.call_soon_threadsafe, leaving.set)))
-            await leaving.wait()
 
     def work() -> None:
         try:
-            run(stay())
+            run(_stay(manager, entered))
         except BaseException as error:  # noqa: BLE001  whatever it is, it is the caller's
             if entered.done():
                 left.set_exception(error)
@@ -236,6 +237,37 @@ def in_thread(manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
     finally:
         leave()
         _result_of(left)
+
+
+@contextmanager
+def in_loop(
+    manager: AbstractAsyncContextManager[T], loop: asyncio.AbstractEventLoop
+) -> Iterator[T]:
+    """Enter and leave an async context manager in a loop that runs in another thread."""
+    entered: _Entered[T] = Future()
+    left = asyncio.run_coroutine_threadsafe(_stay(manager, entered), loop)
+
+    def fail_to_enter(left: Future[None]) -> None:
+        error = left.exception()
+        if error is not None and not entered.done():
+            entered.set_exception(error)
+
+    left.add_done_callback(fail_to_enter)
+    value, leave = entered.result()
+    try:
+        yield value
+    finally:
+        leave()
+        left.result()
+
+
+async def _stay(manager: AbstractAsyncContextManager[T], entered: _Entered[T]) -> None:
+    """Enter an async context manager, and leave it when that is wanted."""
+    leaving = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    async with manager as value:
+        entered.set_result((value, partial(loop.call_soon_threadsafe, leaving.set)))
+        await leaving.wait()
 
 
 def _leave_late(entered: Future[tuple[T, Callable[[], object]]]) -> None:

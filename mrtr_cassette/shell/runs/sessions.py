@@ -67,6 +67,8 @@ class RunOutcome:
     """What was asked and had not been recorded."""
     played: int = 0
     """How many requests got a recorded reply."""
+    harmless: int = 0
+    """How many requests were not recorded, and got any server's answer."""
     unplayed: Sequence[int] | None = None
     """Numbers of the interactions of which something was not played; None where nothing plays."""
     after_other_writes: Sequence[int] = ()
@@ -129,6 +131,7 @@ class Session:
             outcome,
             misses=reports_of_misses(player, self.terms),
             played=player.plays,
+            harmless=len(player.harmless),
             unplayed=player.unplayed,
             after_other_writes=[*player.after_other_writes],
             unused=player.unused_options(),

@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from mrtr_cassette.core.report.details import Interaction, details_of
 from mrtr_cassette.core.report.runs import CallResult, MissReport
 from mrtr_cassette.errors import CassetteError, MrtrCassetteError, shorten
-from mrtr_cassette.options import Existing, FilePath, RecordOptions
+from mrtr_cassette.options import Existing, FilePath, Mode, RecordOptions
 from mrtr_cassette.shell.files.cassettes import load_cassette
 from mrtr_cassette.shell.files.stores import location, path_of
 from mrtr_cassette.shell.runs.sessions import Session
@@ -19,8 +19,6 @@ from mrtr_cassette.shell.runs.sessions import Session
 if TYPE_CHECKING:
     from mrtr_cassette.shell.runs.calling import Answers
     from mrtr_cassette.shell.runs.piped import ClientStarts
-
-Mode = Literal["none", "once", "append", "all", "verify"]
 
 
 class MrtrCassette:
@@ -59,6 +57,11 @@ class MrtrCassette:
         return self._session.admin_url
 
     @property
+    def is_piped(self) -> bool:
+        """Whether clients start `command`, and have no `url`."""
+        return self._session.is_piped
+
+    @property
     def command(self) -> list[str]:
         """What a client of a server on pipes starts, as often as it likes."""
         return self._session.command
@@ -72,6 +75,16 @@ class MrtrCassette:
     def place(self) -> str:
         """The same as text: its path, or its URL in a store without the credentials in it."""
         return str(self._session.path)
+
+    @property
+    def played(self) -> int:
+        """How many requests got a recorded reply so far."""
+        return self._session.outcome.played
+
+    @property
+    def harmless(self) -> int:
+        """How many requests were not recorded, and got any server's answer."""
+        return self._session.outcome.harmless
 
     @property
     def interactions(self) -> tuple[Interaction, ...]:
@@ -93,7 +106,7 @@ class MrtrCassette:
         self, numbers: Collection[int]
     ) -> tuple[Interaction, ...]:
         base = self._session.base
-        if base is None:
+        if base is None or not numbers:
             return ()
         interactions = details_of(base).interactions
         return tuple(details for details in interactions if details.number in numbers)
@@ -174,11 +187,6 @@ class Recording(MrtrCassette):
 
 class Replay(MrtrCassette):
     """A replay under way, or done."""
-
-    @property
-    def played(self) -> int:
-        """How many requests got a recorded reply so far."""
-        return self._session.outcome.played
 
 
 # What a mode does with a cassette

@@ -1,12 +1,19 @@
-"""The admin port of a run: whether it is alive and ready, and its numbers for Prometheus."""
+"""Where clients reach a run: a port of its own, or a path of a server that many runs share."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import asyncio
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+)
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.methods import method_of
@@ -117,16 +124,122 @@ class Metrics:
         return content_type, encode(self._registry)
 
 
-class Admin:
-    """Serves `/livez`, `/readyz` and `/metrics` of one run, where a port is asked for."""
+class Site(Protocol):
+    """Where clients reach one run."""
 
-    def __init__(self, options: ProxyOptions) -> None:
+    def listeners(self, on_event: OnEvent | None) -> tuple[OnEvent, ...]:
+        """Return the listeners of the run's events."""
+
+    def opened(self) -> AbstractContextManager[str]:
+        """Give the URL under which all its paths are; clients that connect wait for `serving`.
+
+        Raises:
+            UsageError: the address can't be bound.
+        """
+
+    def serving(
+        self, handler: HttpHandler, announcer: Announcer
+    ) -> AbstractAsyncContextManager[str | None]:
+        """Serve clients until the block ends; give the URL of the admin port, if there is one.
+
+        Raises:
+            UsageError: the admin port can't be bound.
+        """
+
+
+SITES: Final = "/.mrtr/plays"
+"""The path under which the sites of runs are that share a server."""
+_TARGET = re.compile(
+    r"(?P<document>/\.well-known/[\w.-]+)?"
+    + re.escape(SITES)
+    + r"/(?P<name>[0-9a-f]+)(?P<rest>/.*)?",
+    re.DOTALL,
+)
+"""Matches what is under the path of a site.
+
+What tells clients how to be authorized has the path behind its own (RFC 9728, section 3.1).
+"""
+
+
+class SharedSite:
+    """A path on a server that many runs share."""
+
+    def __init__(self, server_url: str, name: str) -> None:
+        """Take the URL of the server, without a path, and the name of the site."""
+        self._url = f"{server_url}{SITES}/{name}"
+        self._handler: HttpHandler | None = None
+        self._requests: set[asyncio.Task[Any]] = set()
+        """Requests under way."""
+
+    def listeners(self, on_event: OnEvent | None) -> tuple[OnEvent, ...]:
+        """Return the listeners of the run's events."""
+        return heard_by(on_event)
+
+    @contextmanager
+    def opened(self) -> Iterator[str]:
+        """Give the URL of the path."""
+        yield self._url
+
+    @asynccontextmanager
+    async def serving(
+        self,
+        handler: HttpHandler,
+        announcer: Announcer,  # noqa: ARG002
+    ) -> AsyncIterator[None]:
+        """Serve clients until the block ends; requests under way are cancelled then."""
+        self._handler = handler
+        try:
+            yield
+        finally:
+            self._handler = None
+            requests = tuple(self._requests)
+            for request in requests:
+                request.cancel()
+            await asyncio.gather(*requests, return_exceptions=True)
+
+    async def handle(self, request: Request, client: HttpDownstream) -> bool:
+        """Answer one request; return whether the site is served."""
+        if self._handler is None:
+            return False
+        task = asyncio.current_task()
+        if task is None:
+            raise AssertionError("unreachable because a coroutine runs in a task")
+        self._requests.add(task)
+        try:
+            await self._handler(request, client)
+        finally:
+            self._requests.discard(task)
+        return True
+
+
+def site_named_in(request: Request) -> tuple[str, Request] | None:
+    """Return the name of the site that a request is for, and the request as it is there, or None.
+
+    The site itself, without a path of its own, is none of its paths.
+    """
+    match = _TARGET.fullmatch(request.target)
+    if match is None:
+        return None
+    target = (match["document"] or "") + (match["rest"] or "")
+    if not target:
+        return None
+    return match["name"], replace(request, target=target)
+
+
+class OwnPort:
+    """A port of its own, and `/livez`, `/readyz` and `/metrics` if an admin port is asked for."""
+
+    def __init__(self, options: ProxyOptions, drain_s: float = 0.0) -> None:
         """Check that what the options need is installed.
+
+        Requests under way at the end have `drain_s` seconds.
 
         Raises:
             UsageError: what serves metrics is not installed.
         """
         self._options = options
+        self._drain_s = drain_s
+        self._listener: Listener | None = None
         self._metrics: Metrics | None = None
         self._is_ready = False
         if options.admin_port is not None:
@@ -143,32 +256,33 @@ class Admin:
             return heard_by(on_event)
         return heard_by(self._metrics.event, on_event)
 
+    @contextmanager
+    def opened(self) -> Iterator[str]:
+        """Listen on the port."""
+        with listening(self._options) as self._listener:
+            yield self._listener.url("")
+
     @asynccontextmanager
     async def serving(
-        self,
-        handler: HttpHandler,
-        listener: Listener,
-        announcer: Announcer,
-        *,
-        drain_s: float = 0.0,
+        self, handler: HttpHandler, announcer: Announcer
     ) -> AsyncIterator[str | None]:
-        """Serve clients, and the admin port before and after them; give the admin port's URL.
-
-        Raises:
-            UsageError: the admin port can't be bound.
-        """
+        """Serve clients, and the admin port before and after them."""
+        listener = self._listener
+        if listener is None:
+            raise AssertionError("unreachable because it is opened first")
+        options = self._options
         metrics = self._metrics
         log = announcer.log
-        if metrics is None or self._options.admin_port is None:
-            async with serving(handler, listener, self._options, log, drain_s=drain_s):
+        if metrics is None or options.admin_port is None:
+            async with serving(handler, listener, options, log, drain_s=self._drain_s):
                 yield None
             return
         counted = metrics.counted(handler)
-        served = serving(counted, listener, self._options, log, drain_s=drain_s)
-        # It has the clients' host and names.
-        options = replace(self._options, port=self._options.admin_port)
-        with listening(options) as bound:
-            async with serving(self._handle, bound, options, log), served:
+        served = serving(counted, listener, options, log, drain_s=self._drain_s)
+        # The admin port has the clients' host and names.
+        admin_options = replace(options, port=options.admin_port)
+        with listening(admin_options) as bound:
+            async with serving(self._handle, bound, admin_options, log), served:
                 url = bound.url("")
                 announcer.say(
                     lambda: ({"event": "admin", "url": url}, f"admin port on {url}")

@@ -1,0 +1,476 @@
+"""The plays of one process, each a cassette in use: requests begin, watch and end them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from collections import Counter
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from hmac import compare_digest
+from pathlib import Path
+from typing import Any, Final, NoReturn, get_args
+
+import orjson
+
+from mrtr_cassette.core.wire.http import JSON_HEADERS, Request
+from mrtr_cassette.errors import (
+    CassetteError,
+    MrtrCassetteError,
+    UpstreamError,
+    UsageError,
+)
+from mrtr_cassette.options import MODES, Mode, default_mode
+from mrtr_cassette.shell.files.log import Announcer, OnEvent
+from mrtr_cassette.shell.http.server import HttpDownstream
+from mrtr_cassette.shell.runs.running import in_loop
+from mrtr_cassette.shell.runs.sites import SITES, SharedSite, site_named_in
+from mrtr_cassette.shell.runs.views import days_too_old
+from mrtr_cassette.terms import PLAY_TERMS, without_upstream
+from mrtr_cassette.testing.settings import (
+    OPTIONS,
+    Place,
+    combined,
+    place_of_call,
+    settings_from,
+)
+from mrtr_cassette.testing.suite_cassette import (
+    BeingRecordedError,
+    CassetteUse,
+    Run,
+    TestOutcome,
+    UseRequest,
+)
+from mrtr_cassette.testing.suite_replay import MissingUse, use_of
+
+_A_PLAY: Final = "a play"
+_NOT_FOR_PLAYS: Final = frozenset(
+    {"answers", "host", "port", "allow_hosts", "name", "beside"}
+)
+"""The options of a test's cassette that belong to the process, or to calls without a client."""
+_FILE_OPTIONS: Final = tuple(
+    name for name, option in OPTIONS.items() if option.kind == "file"
+)
+_WORKERS: Final = 32
+"""Plays that may be begun or ended at the same time: each may wait for its upstream."""
+_STATUSES: Final = (
+    (BeingRecordedError, 409),
+    (CassetteError, 422),
+    (UpstreamError, 502),
+)
+"""The HTTP status of each kind of error; of all others it is 400."""
+
+
+class _RefusedError(Exception):
+    """A control request is refused, with this status and text."""
+
+    def __init__(
+        self, status: int, text: str, headers: tuple[tuple[str, str], ...] = ()
+    ) -> None:
+        self.status = status
+        self.text = text
+        self.headers = headers
+
+
+@dataclass(slots=True)
+class Play:
+    """One play: a cassette in use at a site of its own.
+
+    Attributes:
+        name: the cassette as a path within the folder.
+    """
+
+    id: str
+    name: str
+    site: SharedSite
+    use: CassetteUse
+    is_ending: bool = False
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """What it came to so far, as JSON."""
+        use = self.use
+        shown = use.shown
+        misses = [miss.facts for miss in shown.misses]
+        unplayed = []
+        for interaction in shown.unplayed:
+            unplayed.append(
+                {
+                    "number": interaction.number,
+                    "method": interaction.method,
+                    "name": interaction.name,
+                }
+            )
+        return {
+            **self._head,
+            "served": shown.played,
+            "recorded": use.exchanges,
+            "misses": misses,
+            "harmless": shown.harmless,
+            "unplayed": unplayed,
+            "first_divergence": misses[0] if misses else None,
+            "valid": not misses,
+        }
+
+    @property
+    def beginning(self) -> dict[str, Any]:
+        """How a client reaches it, as JSON."""
+        shown = self.use.shown
+        is_piped = shown.is_piped
+        return {
+            **self._head,
+            "url": None if is_piped else shown.url,
+            "command": shown.command if is_piped else None,
+        }
+
+    @property
+    def _head(self) -> dict[str, Any]:
+        shown = self.use.shown
+        return {
+            "id": self.id,
+            "cassette": self.name,
+            "mode": shown.mode,
+            "is_recording": shown.is_recording,
+        }
+
+    def end(self, outcome: TestOutcome) -> dict[str, Any]:
+        """Stop it, publish what was recorded if its test passed, and return the last report."""
+        use = self.use
+        if outcome in ("skipped", "xfailed"):
+            use.given_up = outcome
+        output = use.upstream_output
+        problems = []
+        try:
+            use.stop()
+        except MrtrCassetteError as error:
+            problems.append(error.in_terms(use.terms))
+        misses = use.unreported_misses()
+        if misses is not None:
+            problems.append(misses)
+        passed = outcome != "failed" and not problems
+        problems += use.conclude(passed=passed)
+        warnings = []
+        if passed and not problems:
+            warnings = use.warnings
+        return {
+            **self.report,
+            "outcome": use.outcome,
+            "problems": problems,
+            "warnings": warnings,
+            "output": output,
+        }
+
+
+class Plays:
+    """Begins, watches and ends plays of the cassettes in a folder.
+
+    Attributes:
+        open: the plays that were not ended, by their ids.
+        outcomes: counts of what became of the cassettes of those that were.
+        failed: how many of them have missed, or failed their tests in another way.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        mode: Mode | None,
+        token: str,
+        announcer: Announcer,
+    ) -> None:
+        """Begin with none.
+
+        Args:
+            mode: the mode of all plays, whatever they say; None: each says its own.
+            token: what control requests have to be authorized by; empty: nothing.
+        """
+        self.open: dict[str, Play] = {}
+        self.outcomes: Counter[str] = Counter()
+        self.failed = 0
+        self.url = ""
+        """The URL of the server, without a path; set before the first request."""
+        self._folder = folder
+        self._mode = mode
+        self._token = token
+        self._announcer = announcer
+        self._ended: set[str] = set()
+        loop = asyncio.get_running_loop()
+        self._loop = loop
+        self._run = Run(
+            mode or "once",
+            mode is not None,
+            Path.cwd(),
+            is_worker=False,
+            reads=Counter(),
+            entering=partial(in_loop, loop=loop),
+        )
+        self._workers = ThreadPoolExecutor(_WORKERS, "mrtr-cassette-plays")
+
+    async def close(self) -> None:
+        """End the plays that nobody has ended; what they recorded is discarded."""
+        for play in tuple(self.open.values()):
+            text = f"the play of {play.name} was never ended"
+            event = {"event": "never_ended", "play": play.id}
+            self._announcer.say(lambda said: said, (event, f"note: {text}"))
+            await self.end(play, "failed")
+        self._workers.shutdown()
+        self._run.close()
+
+    async def handle(self, request: Request, client: HttpDownstream) -> None:
+        """Answer a request to a play, or about plays."""
+        named = site_named_in(request)
+        if named is None:
+            await self._control(request, client)
+            return
+        name, inner = named
+        play = self.open.get(name)
+        if play is not None and await play.site.handle(inner, client):
+            return
+        try:
+            self._refuse_unknown(name)
+        except _RefusedError as refusal:
+            await _answer(client, refusal.status, {"error": refusal.text})
+
+    # Control requests
+
+    async def _control(self, request: Request, client: HttpDownstream) -> None:
+        headers: tuple[tuple[str, str], ...] = ()
+        try:
+            status, answer = await self._answered(request)
+        except _RefusedError as refusal:
+            status = refusal.status
+            answer = {"error": refusal.text}
+            headers = refusal.headers
+        except MrtrCassetteError as error:
+            status = _status_of(error)
+            answer = {"error": error.in_terms(PLAY_TERMS)}
+        await _answer(client, status, answer, headers)
+
+    async def _answered(self, request: Request) -> tuple[int, dict[str, Any]]:
+        path = request.target.partition("?")[0]
+        if path != SITES and not path.startswith(f"{SITES}/"):
+            raise _RefusedError(
+                404, f"there is nothing at {path}; plays are at {SITES}"
+            )
+        self._check_token(request)
+        name = path.removeprefix(SITES).removeprefix("/")
+        if not name:
+            return await self._about_all(request)
+        return await self._about_one(request, name)
+
+    async def _about_all(self, request: Request) -> tuple[int, dict[str, Any]]:
+        if request.method == "GET":
+            return 200, {"plays": await self._in_thread(self._reports)}
+        if request.method != "POST":
+            raise _not_allowed(request, "GET, POST")
+        values = _json_of(request)
+        play = await self._in_thread(partial(self._begin, values))
+        self._announcer.tell(lambda: {"event": "began", **play.beginning})
+        return 201, play.beginning
+
+    async def _about_one(
+        self, request: Request, name: str
+    ) -> tuple[int, dict[str, Any]]:
+        if request.method not in ("GET", "DELETE"):
+            raise _not_allowed(request, "GET, DELETE")
+        play = self.open.get(name)
+        if play is None or play.is_ending:
+            self._refuse_unknown(name)
+        if request.method == "GET":
+            return 200, await self._in_thread(lambda: play.report)
+        outcome: TestOutcome = "passed"
+        if request.body:
+            outcome = _outcome_of(_json_of(request))
+        return 200, await self.end(play, outcome)
+
+    def _check_token(self, request: Request) -> None:
+        given = request.header("authorization")
+        wanted = f"Bearer {self._token}"
+        if self._token and not compare_digest(given.encode(), wanted.encode()):
+            raise _RefusedError(
+                401,
+                "this needs the token of MRTR_CASSETTE_TOKEN, as Authorization: Bearer TOKEN",
+                (("WWW-Authenticate", "Bearer"),),
+            )
+
+    def _refuse_unknown(self, name: str) -> NoReturn:
+        if name in self.open or name in self._ended:
+            raise _RefusedError(410, f"the play {name} has ended")
+        raise _RefusedError(404, f"there is no play {name!r}; POST {SITES} begins one")
+
+    async def _in_thread(self, work: Callable[[], Any]) -> Any:
+        return await self._loop.run_in_executor(self._workers, work)
+
+    # Plays
+
+    def _reports(self) -> list[dict[str, Any]]:
+        return [play.report for play in tuple(self.open.values())]
+
+    def _begin(self, values: dict[str, Any]) -> Play:
+        """Begin a play, in a thread: its upstream may take long to start."""
+        for name in values:
+            if name in _NOT_FOR_PLAYS:
+                raise UsageError(f"{_A_PLAY} has no option {name!r}")
+        mode = self._mode_of(values.pop("mode", None))
+        _check_cassette(values.get("cassette"))
+        place = place_of_call(_A_PLAY, (), values)
+        chosen = combined([self._within_folder(place)], PLAY_TERMS)
+        terms = PLAY_TERMS
+        if "upstream" not in chosen:
+            terms = without_upstream(PLAY_TERMS)
+        settings = settings_from(chosen, terms)
+        path = Path(settings.name or "")
+        identity = secrets.token_hex(8)
+        site = SharedSite(self.url, identity)
+
+        def fail(error: MrtrCassetteError) -> NoReturn:
+            raise error
+
+        use = use_of(
+            UseRequest(
+                self._run,
+                path,
+                settings,
+                mode,
+                age_days=days_too_old(path, settings.max_age),
+                ask_upstream=lambda: None,
+                fail=fail,
+                sharers=None,
+                site=site,
+                on_event=self._listener_of(identity),
+            )
+        )
+        if isinstance(use, MissingUse):
+            raise _RefusedError(404, use.error.in_terms(terms))
+        name = str(path.relative_to(self._folder))
+        play = Play(identity, name, site, use)
+        self.open[identity] = play
+        return play
+
+    def _mode_of(self, given: Any) -> Mode:
+        if given is not None and given not in MODES:
+            raise UsageError(f"mode is {given!r}, and not one of {', '.join(MODES)}")
+        mode: Mode = self._mode or given or default_mode()
+        return mode
+
+    def _within_folder(self, place: Place) -> Place:
+        """Return the options of a play with the paths of its files.
+
+        Raises:
+            UsageError: one is not in the folder.
+        """
+        values = dict(place.values)
+        cassette = self._path_of(values["name"])
+        if cassette.suffix != ".json":
+            cassette = cassette.with_name(f"{cassette.name}.json")
+        values["name"] = cassette
+        beside = []
+        for name in values.get("beside", ()):
+            beside.append(str(self._path_of(name)))
+        if beside:
+            values["beside"] = beside
+        for option in _FILE_OPTIONS:
+            if values.get(option) is not None:
+                values[option] = self._path_of(values[option])
+        return Place(place.name, values)
+
+    def _path_of(self, name: Any) -> Path:
+        if not isinstance(name, str) or not name or "\0" in name:
+            raise UsageError(f"{_A_PLAY}: {name!r} is not the name of a file")
+        path = Path(os.path.normpath(self._folder / name))
+        is_inside = path.is_relative_to(self._folder) and path != self._folder
+        # A symbolic link may lead out of it.
+        is_really_inside = path.resolve().is_relative_to(self._folder.resolve())
+        if not is_inside or not is_really_inside:
+            raise UsageError(
+                f"{_A_PLAY}: {name} is outside of {self._folder}",
+                hint="name a file in the folder that is served",
+            )
+        return path
+
+    def _listener_of(self, identity: str) -> OnEvent | None:
+        listeners = self._announcer.listeners
+        if not listeners:
+            return None
+
+        def on_event(event: dict[str, Any]) -> None:
+            for listener in listeners:
+                listener({**event, "play": identity})
+
+        return on_event
+
+    async def end(self, play: Play, outcome: TestOutcome) -> dict[str, Any]:
+        """End a play; say what it came to, and return the report."""
+        play.is_ending = True
+        try:
+            report: dict[str, Any] = await self._in_thread(partial(play.end, outcome))
+        finally:
+            del self.open[play.id]
+            self._ended.add(play.id)
+        self.failed += bool(report["problems"])
+        self.outcomes[report["outcome"]] += 1
+        announcer = self._announcer
+        announcer.tell(lambda: {**report, "event": "ended"})
+        if announcer.log is not None:
+            for problem in report["problems"]:
+                announcer.log(f"error: {problem}")
+            for warning in report["warnings"]:
+                announcer.log(f"warning: {warning}")
+        return report
+
+
+def _check_cassette(given: Any) -> None:
+    names = given if isinstance(given, list) else [given]
+    if not names or not all(isinstance(name, str) for name in names):
+        raise UsageError(f'{_A_PLAY} needs "cassette", the name of a file or a list')
+
+
+def _status_of(error: MrtrCassetteError) -> int:
+    for kind, status in _STATUSES:
+        if isinstance(error, kind):
+            return status
+    return 400
+
+
+def _not_allowed(request: Request, allowed: str) -> _RefusedError:
+    text = f"{request.method} is not possible here, only {allowed}"
+    return _RefusedError(405, text, (("Allow", allowed),))
+
+
+def _json_of(request: Request) -> dict[str, Any]:
+    """Return the object that a control request has.
+
+    A page of another site can't send this content type unless it is allowed to.
+    """
+    content_type = request.header("content-type").partition(";")[0].strip().lower()
+    if content_type != "application/json":
+        raise _RefusedError(415, "the Content-Type has to be application/json")
+    try:
+        values = orjson.loads(request.body)
+    except ValueError as error:
+        raise _RefusedError(400, f"the body is not JSON: {error}") from None
+    if not isinstance(values, dict):
+        raise _RefusedError(400, "the body is not a JSON object")
+    return values
+
+
+def _outcome_of(values: dict[str, Any]) -> TestOutcome:
+    outcome = values.get("outcome", "passed")
+    outcomes = get_args(TestOutcome)
+    if outcome not in outcomes or len(values) > 1:
+        known = ", ".join(outcomes)
+        raise _RefusedError(400, f'the body may have "outcome", one of {known}')
+    chosen: TestOutcome = outcome
+    return chosen
+
+
+async def _answer(
+    client: HttpDownstream,
+    status: int,
+    answer: Mapping[str, Any],
+    headers: tuple[tuple[str, str], ...] = (),
+) -> None:
+    body = orjson.dumps(answer) + b"\n"
+    await client.send_whole(status, (*JSON_HEADERS, *headers), body)

@@ -1,0 +1,119 @@
+"""Play a cassette for the tests of a suite, and choose what a mode does with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any, NoReturn, cast
+
+from mrtr_cassette.core.cassette.load import load
+from mrtr_cassette.errors import CassetteError
+from mrtr_cassette.options import ReplayOptions
+from mrtr_cassette.shell.files.cassettes import journal_path, read_file
+from mrtr_cassette.shell.runs.piped import ClientStarts, replayed_by_client
+from mrtr_cassette.shell.runs.replaying import replaying
+from mrtr_cassette.shell.runs.sessions import RunOutcome, Session
+from mrtr_cassette.shell.runs.views import Replay, needs_upstream
+from mrtr_cassette.testing.suite_cassette import CassetteUse, UseRequest
+
+
+class ReplayUse(CassetteUse):
+    """A use in which the cassette is played."""
+
+    shown: Replay
+
+    def _start(self, running: ExitStack) -> Replay:
+        data = read_file(self.path)
+        is_piped = False
+        if b'"transport"' in data:
+            is_piped = load(data, str(self.path)).transport == "stdio"
+        options = self._options()
+        request = self.request
+        if is_piped:
+            starts = request.run.entering(replayed_by_client(self.path, options))
+            session: Session | ClientStarts = running.enter_context(starts)
+        else:
+            replay = replaying(
+                self.path, options, site=request.site, on_event=request.on_event
+            )
+            session = running.enter_context(request.run.entering(replay))
+            self._reach(session.url, running)
+        return Replay(session, request.mode, self.path, self._settings.answers)
+
+    def _options(self) -> ReplayOptions:
+        """Return the options, with the places of further cassettes for their names."""
+        options = self._settings.replay
+        beside = []
+        for name in options.beside:
+            file = name if name.endswith(".json") else f"{name}.json"
+            beside.append(str(self.path.parent / file))
+        return replace(options, beside=beside) if beside else options
+
+    def _finish(self, problems: list[str], *, passed: bool) -> list[str]:  # noqa: ARG002
+        if not self.shown.played and not self.shown.misses:
+            self.outcome = "not used"
+        elif self.shown.problem is not None:
+            problems.insert(0, self.shown.problem)
+        return problems
+
+
+class _NoCassette:
+    """Stands for the replay of a cassette that is missing: a test may skip before it needs it."""
+
+    is_recording = False
+    outcome = RunOutcome()
+
+    def __init__(self, fail: Callable[[], NoReturn]) -> None:
+        self._fail = fail
+
+    def __getattr__(self, _name: str) -> NoReturn:
+        self._fail()
+
+
+class MissingUse(CassetteUse):
+    """A use of a cassette that doesn't exist in a mode that only plays."""
+
+    _is_needed = False
+
+    def _start(self, running: ExitStack) -> Replay:  # noqa: ARG002
+        missing = cast("Any", _NoCassette(self._fail))
+        return Replay(missing, self.request.mode, self.path, self._settings.answers)
+
+    @property
+    def error(self) -> CassetteError:
+        """Why it can't be played."""
+        mode = self.request.mode
+        default = " (mode none is the default under CI)" if mode == "none" else ""
+        return CassetteError(
+            self.path,
+            f"there is no such cassette, and in mode {mode} no new one is recorded",
+            hint=f"record it with {self.terms['record']} where the server can be reached, and "
+            f"commit it{default}",
+        )
+
+    def _fail(self) -> NoReturn:
+        self._is_needed = True
+        self.request.fail(self.error)
+
+    def conclude(self, *, passed: bool, plays_all: bool = False) -> list[str]:  # noqa: ARG002
+        """Return why a test that passed should not have."""
+        self.outcome = "not used"
+        return [str(self.error)] if passed and self._is_needed else []
+
+    def load_recorded(self) -> None:
+        """Return None: there is none."""
+
+
+def use_of(request: UseRequest) -> CassetteUse:
+    """Begin to record or replay a cassette, as the mode says."""
+    path = request.path
+    if needs_upstream(request.mode, path, is_old=request.age_days is not None):
+        # Whoever replays loads no client.
+        from mrtr_cassette.testing.suite_recording import RecordingUse, VerifyingUse
+
+        kind = VerifyingUse if request.mode == "verify" else RecordingUse
+        return kind(request)
+    if path.exists() or journal_path(path).exists():
+        return ReplayUse(request)
+    return MissingUse(request)
