@@ -30,7 +30,7 @@ SMALLEST_FOLDER_MEASURED = 100
 
 SIZES = {
     "tokens of the package": 275_000,
-    "modules of the package": 150,
+    "modules of the package": 140,
     "functions with more than 10 branches": 40,
     "words of README and docs": 22_000,
     "lines of README": 150,
@@ -168,7 +168,8 @@ def test_the_package_keeps_its_size_and_density() -> None:
     thousand_lines = package["lines"] / 1_000
     found = {
         "tokens of the package": package["tokens"],
-        "modules of the package": len(MODULES),
+        # A folder's own file has nothing but its docstring.
+        "modules of the package": sum(path.name != "__init__.py" for path in MODULES),
         "functions with more than 10 branches": package["branchy functions"],
         "words of README and docs": sum(
             len(page.read_text("utf-8").split()) for page in pages

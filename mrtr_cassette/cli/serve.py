@@ -50,7 +50,7 @@ _TOKEN_VARIABLE = "MRTR_CASSETTE_TOKEN"  # noqa: S105  the name of a variable
 def serve(
     context: click.Context, /, folder: Path, log_format: str, **given: Any
 ) -> None:
-    """Record and replay the cassettes in FOLDER for the tests of a suite, in any language.
+    """Serve the cassettes in FOLDER to a whole suite, in any language.
 
     Each test begins a play of its own by a POST to /.mrtr/plays, points its client at the play's
     URL, and ends it by a DELETE, which says what the test has to fail with.

@@ -64,7 +64,7 @@ _STATUSES: Final = (
 """The HTTP status of each kind of error; of all others it is 400."""
 
 
-class _RefusedError(Exception):
+class _ControlError(Exception):
     """A control request is refused, with this status and text."""
 
     def __init__(
@@ -76,7 +76,7 @@ class _RefusedError(Exception):
 
 
 @dataclass(slots=True)
-class Play:
+class CassettePlay:
     """One play: a cassette in use at a site of its own.
 
     Attributes:
@@ -186,7 +186,7 @@ class Plays:
             mode: the mode of all plays, whatever they say; None: each says its own.
             token: what control requests have to be authorized by; empty: nothing.
         """
-        self.open: dict[str, Play] = {}
+        self.open: dict[str, CassettePlay] = {}
         self.outcomes: Counter[str] = Counter()
         self.failed = 0
         self.url = ""
@@ -230,7 +230,7 @@ class Plays:
             return
         try:
             self._refuse_unknown(name)
-        except _RefusedError as refusal:
+        except _ControlError as refusal:
             await _answer(client, refusal.status, {"error": refusal.text})
 
     # Control requests
@@ -239,7 +239,7 @@ class Plays:
         headers: tuple[tuple[str, str], ...] = ()
         try:
             status, answer = await self._answered(request)
-        except _RefusedError as refusal:
+        except _ControlError as refusal:
             status = refusal.status
             answer = {"error": refusal.text}
             headers = refusal.headers
@@ -251,7 +251,7 @@ class Plays:
     async def _answered(self, request: Request) -> tuple[int, dict[str, Any]]:
         path = request.target.partition("?")[0]
         if path != SITES and not path.startswith(f"{SITES}/"):
-            raise _RefusedError(
+            raise _ControlError(
                 404, f"there is nothing at {path}; plays are at {SITES}"
             )
         self._check_token(request)
@@ -289,7 +289,7 @@ class Plays:
         given = request.header("authorization")
         wanted = f"Bearer {self._token}"
         if self._token and not compare_digest(given.encode(), wanted.encode()):
-            raise _RefusedError(
+            raise _ControlError(
                 401,
                 "this needs the token of MRTR_CASSETTE_TOKEN, as Authorization: Bearer TOKEN",
                 (("WWW-Authenticate", "Bearer"),),
@@ -297,8 +297,8 @@ class Plays:
 
     def _refuse_unknown(self, name: str) -> NoReturn:
         if name in self.open or name in self._ended:
-            raise _RefusedError(410, f"the play {name} has ended")
-        raise _RefusedError(404, f"there is no play {name!r}; POST {SITES} begins one")
+            raise _ControlError(410, f"the play {name} has ended")
+        raise _ControlError(404, f"there is no play {name!r}; POST {SITES} begins one")
 
     async def _in_thread(self, work: Callable[[], Any]) -> Any:
         return await self._loop.run_in_executor(self._workers, work)
@@ -308,7 +308,7 @@ class Plays:
     def _reports(self) -> list[dict[str, Any]]:
         return [play.report for play in tuple(self.open.values())]
 
-    def _begin(self, values: dict[str, Any]) -> Play:
+    def _begin(self, values: dict[str, Any]) -> CassettePlay:
         """Begin a play, in a thread: its upstream may take long to start."""
         for name in values:
             if name in _NOT_FOR_PLAYS:
@@ -343,9 +343,9 @@ class Plays:
             )
         )
         if isinstance(use, MissingUse):
-            raise _RefusedError(404, use.error.in_terms(terms))
+            raise _ControlError(404, use.error.in_terms(terms))
         name = str(path.relative_to(self._folder))
-        play = Play(identity, name, site, use)
+        play = CassettePlay(identity, name, site, use)
         self.open[identity] = play
         return play
 
@@ -401,7 +401,7 @@ class Plays:
 
         return on_event
 
-    async def end(self, play: Play, outcome: TestOutcome) -> dict[str, Any]:
+    async def end(self, play: CassettePlay, outcome: TestOutcome) -> dict[str, Any]:
         """End a play; say what it came to, and return the report."""
         play.is_ending = True
         try:
@@ -434,9 +434,9 @@ def _status_of(error: MrtrCassetteError) -> int:
     return 400
 
 
-def _not_allowed(request: Request, allowed: str) -> _RefusedError:
+def _not_allowed(request: Request, allowed: str) -> _ControlError:
     text = f"{request.method} is not possible here, only {allowed}"
-    return _RefusedError(405, text, (("Allow", allowed),))
+    return _ControlError(405, text, (("Allow", allowed),))
 
 
 def _json_of(request: Request) -> dict[str, Any]:
@@ -446,13 +446,13 @@ def _json_of(request: Request) -> dict[str, Any]:
     """
     content_type = request.header("content-type").partition(";")[0].strip().lower()
     if content_type != "application/json":
-        raise _RefusedError(415, "the Content-Type has to be application/json")
+        raise _ControlError(415, "the Content-Type has to be application/json")
     try:
         values = orjson.loads(request.body)
     except ValueError as error:
-        raise _RefusedError(400, f"the body is not JSON: {error}") from None
+        raise _ControlError(400, f"the body is not JSON: {error}") from None
     if not isinstance(values, dict):
-        raise _RefusedError(400, "the body is not a JSON object")
+        raise _ControlError(400, "the body is not a JSON object")
     return values
 
 
@@ -461,7 +461,7 @@ def _outcome_of(values: dict[str, Any]) -> TestOutcome:
     outcomes = get_args(TestOutcome)
     if outcome not in outcomes or len(values) > 1:
         known = ", ".join(outcomes)
-        raise _RefusedError(400, f'the body may have "outcome", one of {known}')
+        raise _ControlError(400, f'the body may have "outcome", one of {known}')
     chosen: TestOutcome = outcome
     return chosen
 
