@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test coverage lint format schema soak fuzz wild bench fleet clean
+.PHONY: demo test coverage lint format schema soak fuzz wild languages bench fleet clean
 
 demo: $(VENV)/.installed
 	$(BIN)/mrtr-cassette demo
@@ -47,6 +47,11 @@ fuzz: $(VENV)/.installed-dev
 wild: $(VENV)/.installed-dev
 	PYTHONPATH=tests $(BIN)/python -m wild.run $(ARGS)
 
+# The official SDKs of Go, Java and Rust, as far as this machine has their tools; builds included.
+# A part with: make languages ARGS="--language go".
+languages: $(VENV)/.installed-dev
+	PYTHONPATH=tests $(BIN)/python -m languages.run $(ARGS)
+
 # A quarter of an hour on an idle machine; a part with: make bench ARGS="--only replay plain 32".
 bench: $(VENV)/.installed-bench
 	$(BIN)/python bench/bench.py $(ARGS)
@@ -56,7 +61,8 @@ fleet: $(VENV)/.installed-fleet
 	MRTR_TEST_FLEET=required $(BIN)/python -m pytest -q tests/fleet
 
 clean:
-	rm -rf $(VENV) tests/peers/node_modules tests/wild/node_modules tests/wild/.venv
+	rm -rf $(VENV) tests/peers/node_modules tests/wild/node_modules tests/wild/.venv \
+		tests/languages/.built
 
 $(VENV)/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

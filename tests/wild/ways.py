@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 from processes import (
     PROGRAM,
@@ -21,7 +22,18 @@ from processes import (
     record_command,
     replay_command,
 )
-from wild.peers import Server
+
+
+class Server(Protocol):
+    """What can be started, as a process that listens or by its client."""
+
+    @property
+    def piped(self) -> tuple[str, ...]:
+        """Return the command that serves on pipes."""
+
+    def command(self, port: int) -> tuple[str, ...]:
+        """Return the command that serves on a port."""
+
 
 Proxies = dict[str, Listening]
 """The proxy of each scenario; its `url` is what a client connects to, a URL or a command."""
