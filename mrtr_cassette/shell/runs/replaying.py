@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from string import punctuation
 from typing import Any, Final
@@ -54,42 +54,44 @@ the progress of a call that has its response: only time keeps the two apart.
 """
 
 
-@asynccontextmanager
-async def replaying(
+def replaying(
     path: Location,
     options: ReplayOptions = DEFAULTS,
     *,
     site: Site | None = None,
     on_event: OnEvent | None = None,
     clock: Clock = CLOCK,
-) -> AsyncIterator[ReplaySession]:
-    """Serve a cassette at a site until the block ends; by default on a port of its own.
+) -> AbstractAsyncContextManager[ReplaySession]:
+    """Load a cassette, and return what serves it at a site; by default on a port of its own.
 
     Raises:
         CassetteError: the cassette can't be read.
-        UsageError: the address can't be bound.
+        UsageError: later, the address can't be bound.
     """
     site = site or OwnPort(options)
     announcer = Announcer(options.log, site.listeners(on_event), options.terms)
-    # Other runs of this loop go on meanwhile.
-    cassette, server = await asyncio.to_thread(
-        load_server, path, over_http, options, announcer, clock
-    )
+    # A loop that many runs share is not held up: it comes later.
+    cassette, server = load_server(path, over_http, options, announcer, clock)
+    session = ReplaySession("", "", path, cassette, server.player, options.terms)
+    return _replaying(session, server, site)
+
+
+@asynccontextmanager
+async def _replaying(
+    session: ReplaySession, server: ReplayServer, site: Site
+) -> AsyncIterator[ReplaySession]:
     player = server.player
-    place = _place_of(cassette)
-    origin = origin_of(cassette)
+    place = _place_of(session.base)
+    origin = origin_of(session.base)
     for entry in player.entries:
         if entry.exchange.response is not None:
             origin.learn(entry.matched.request, entry.exchange.response)
     with site.opened() as base_url:
-        url = f"{base_url}{place}"
+        session.url = f"{base_url}{place}"
+        session.shown_url = player.redacted(session.url)
         served = OwnOrigin(server.handle, origin, base_url)
-        async with site.serving(served.handle, announcer) as admin_url:
-            shown = player.redacted(url)
-            session = ReplaySession(
-                url, shown, path, cassette, player, options.terms, admin_url
-            )
-            session.elsewhere = served.elsewhere
+        session.elsewhere = served.elsewhere
+        async with site.serving(served.handle, server.announcer) as session.admin_url:
             yield session
 
 
