@@ -34,6 +34,7 @@ from pathlib import Path
 import cost
 import orjson
 import piped
+import plays
 import speed
 import stall
 from ground import FULL, HERE, LOADS, LOOPS, QUICK, SECTIONS, Bench, Peer, narrowed
@@ -48,6 +49,7 @@ RUNS = {
     "sizes": cost.sizes,
     "idle": cost.idle,
     "fixture": cost.fixture,
+    "plays": plays.plays,
     "stall": stall.longest,
 }
 

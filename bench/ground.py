@@ -43,7 +43,17 @@ from mrtr_cassette.shell.runs.running import run
 HERE = Path(__file__).resolve().parent
 MEGABYTE = 1e6
 PATIENCE_S = 60.0
-SECTIONS = ("replay", "record", "pipes", "growth", "sizes", "idle", "fixture", "stall")
+SECTIONS = (
+    "replay",
+    "record",
+    "pipes",
+    "growth",
+    "sizes",
+    "idle",
+    "fixture",
+    "plays",
+    "stall",
+)
 LOADS = (PLAIN, ROUNDS, STREAM, LARGE, UPLOAD)
 LOOPS = {
     "uvloop": {},
