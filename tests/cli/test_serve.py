@@ -19,6 +19,7 @@ from processes import PROGRAM, run
 
 import mrtr_cassette
 
+DOCS = Path(mrtr_cassette.__file__).parents[1] / "docs"
 DEMO = [sys.executable, "-m", "mrtr_cassette.demo.server", "--port", "{port}"]
 
 
@@ -259,6 +260,17 @@ urllib.request.urlopen(urllib.request.Request(play["url"], json.dumps(call).enco
         words = [sys.executable, "-c", program.replace("NAME", repr(name)) + end]
         ended = run((*PROGRAM, "serve", str(recorded), "--", *words))
         assert ended.code == (1 if name == "deploy" and not end else code), ended
+
+
+def test_the_guide_names_every_member_and_status(replaying: Serve) -> None:
+    """What a play answers is explained in docs/serve.md."""
+    guide = (DOCS / "serve.md").read_text()
+    play = replaying.begin("deploy")
+    members = {*play, *replaying.end(play)}
+    statuses = {201, 400, 401, 403, 404, 405, 409, 410, 415, 422, 502}
+    missing = [name for name in sorted(members) if f"`{name}`" not in guide]
+    missing += [str(status) for status in statuses if str(status) not in guide]
+    assert missing == []
 
 
 # What is refused
