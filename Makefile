@@ -61,7 +61,7 @@ fleet: $(VENV)/.installed-fleet
 	MRTR_TEST_FLEET=required $(BIN)/python -m pytest -q tests/fleet
 
 clean:
-	rm -rf $(VENV) tests/peers/node_modules tests/wild/node_modules tests/wild/.venv \
+	rm -rf $(VENV) npm/dist npm/node_modules tests/npm/project/node_modules tests/peers/node_modules tests/wild/node_modules tests/wild/.venv \
 		tests/languages/.built
 
 $(VENV)/.installed: pyproject.toml

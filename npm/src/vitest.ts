@@ -1,0 +1,90 @@
+/** A cassette for each test of vitest. */
+
+import { inject, type RunnerTestCase, test as base } from "vitest";
+
+import { CassetteError } from "./errors.js";
+import { cassettePath } from "./names.js";
+import {
+  type CassetteOptions,
+  openPlay,
+  type Outcome,
+  type Play,
+  type TestCassetteOptions,
+} from "./play.js";
+import { type Address, Server, serverFor } from "./server.js";
+
+declare module "vitest" {
+  interface ProvidedContext {
+    /** The server that `mrtr-cassette/vitest/global-setup` has started. */
+    mrtrCassetteServer: Address;
+    /** The options of all tests' cassettes, under those that a test has of its own. */
+    cassetteOptions: TestCassetteOptions;
+  }
+}
+
+export interface CassetteFixtures {
+  /** Set by `test.override` (vitest 3: `test.scoped`), on top of `provide` in the configuration. */
+  cassetteOptions: TestCassetteOptions;
+  /** The test's cassette, played or recorded from where it is first used to the test's end. */
+  cassette: Play;
+}
+
+export const test = base.extend<CassetteFixtures>({
+  cassetteOptions: {},
+  cassette: async ({ cassetteOptions, task, onTestFinished }, use) => {
+    const server = await currentServer();
+    const options = { ...inject("cassetteOptions"), ...cassetteOptions };
+    const file = options.file ?? ownCassette(task);
+    const play = await openPlay(server, { ...options, file });
+    // After all fixtures, among which the client may be; an error of a fixture is told twice.
+    onTestFinished(async () => {
+      await play.end(outcomeOf(task));
+      await play[Symbol.asyncDispose]();
+    });
+    await use(play);
+  },
+});
+
+export { test as it };
+export type { TestCassetteOptions };
+
+/** Play a cassette beside the test's own, by the server that all tests share. */
+export async function cassette(
+  options: Omit<CassetteOptions, "folder">,
+): Promise<Play> {
+  const all = { ...inject("cassetteOptions"), ...options };
+  return await openPlay(await currentServer(), all);
+}
+
+async function currentServer(): Promise<Server> {
+  const address = inject("mrtrCassetteServer") as Address | undefined;
+  return address === undefined ? await serverFor() : new Server(address);
+}
+
+/** The tests of this file, by their cassettes. */
+const testsByCassette = new Map<string, string>();
+
+/** Return the path of the cassette that is named after a test. */
+function ownCassette(task: RunnerTestCase): string {
+  const titles = [task.name];
+  for (let suite = task.suite; suite && suite !== task.file; suite = suite.suite) {
+    titles.unshift(suite.name);
+  }
+  const title = titles.join(" > ");
+  const path = cassettePath(task.file.filepath, title);
+  const known = testsByCassette.get(path);
+  if (known !== undefined && known !== task.id) {
+    throw new CassetteError(
+      `two tests are called "${title}": give one another title, or name its cassette by \`file\` in cassetteOptions`,
+    );
+  }
+  testsByCassette.set(path, task.id);
+  return path;
+}
+
+/** Return what has become of a test whose function and hooks have ended. */
+function outcomeOf(task: RunnerTestCase): Outcome {
+  const state = task.result?.state;
+  if (state === "fail") return "failed";
+  return state === "skip" ? "skipped" : "passed";
+}

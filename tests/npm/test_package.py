@@ -1,0 +1,375 @@
+"""The package for TypeScript, installed from its tarball into a project with vitest and the SDK."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shlex
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from conftest import made_once
+from patience import HANGS_S
+from processes import PEERS, PROGRAM, install_node_packages, listening, peer
+
+import mrtr_cassette
+from mrtr_cassette.testing.names import file_name
+from mrtr_cassette.testing.plays import _NOT_FOR_PLAYS
+from mrtr_cassette.testing.settings import OPTIONS
+
+PACKAGE = Path(__file__).parents[2] / "npm"
+PROJECT = Path(__file__).parent / "project"
+DEPLOYED = (
+    "suite/cassettes/flows.test/"
+    "deploy-asks-before-it-deploys-to-production-346c2362aa.json"
+)
+MISS = """\
+miss: answers-differ: other answers were recorded
+  request:  tools/call "deploy" with {{"env":"production"}}, answering confirm
+  question: confirm (form) "Deploy to production?"
+  nearest:  #2 (tools/call "deploy", answer of turn 1) in {cassette}
+  /inputResponses/confirm/action: recorded "accept", received "decline"
+  /inputResponses/confirm/content: recorded {{"confirm":true}}, received nothing
+  fix:      answer as recorded
+"""
+
+
+@dataclass(frozen=True)
+class Project:
+    """A project into which the tarball was installed; `program` starts mrtr-cassette."""
+
+    folder: Path
+    program: Path
+    starts: Path
+    """Has the process ids of all servers that were started by `program`."""
+
+    def run(
+        self, *words: str, environment: Mapping[str, str] = MappingProxyType({})
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command in it, with the variables that tests of users have."""
+        inherited = {}
+        for name, value in os.environ.items():
+            if name != "CI" and not name.startswith(("MRTR_CASSETTE_", "NODE_")):
+                inherited[name] = value
+        ours = {
+            "MRTR_CASSETTE_BIN": str(self.program),
+            "RECORDED": DEPLOYED,
+            "STARTS": str(self.starts),
+            "NO_COLOR": "1",
+        }
+        return subprocess.run(
+            words,
+            cwd=self.folder,
+            env={**inherited, **ours, **environment},
+            capture_output=True,
+            text=True,
+            timeout=HANGS_S,
+            check=False,
+        )
+
+    def vitest(
+        self, *words: str, environment: Mapping[str, str]
+    ) -> tuple[dict[str, Any], str]:
+        """Run vitest; return its tests by their titles, and all that it printed."""
+        report = self.starts.with_suffix(".json")
+        reporters = ("--reporter=default", "--reporter=json", f"--outputFile={report}")
+        ended = self.run(
+            "node_modules/.bin/vitest",
+            "run",
+            *words,
+            *reporters,
+            environment=environment,
+        )
+        printed = ended.stdout + ended.stderr
+        assert report.exists(), printed
+        tests = {}
+        for file in json.loads(report.read_text())["testResults"]:
+            for test in file["assertionResults"]:
+                tests[test["title"]] = test
+        return tests, printed
+
+    def cassettes(self) -> dict[str, bytes]:
+        """Return what is recorded, by names."""
+        found = {}
+        for path in self.folder.glob("suite/cassettes/**/*.json"):
+            found[str(path.relative_to(self.folder))] = path.read_bytes()
+        return found
+
+
+def npm(folder: Path, *words: str) -> str:
+    """Run npm in a folder."""
+    ended = subprocess.run(
+        ["npm", *words], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
+
+
+def install(folder: Path) -> None:
+    """Make a project with the tarball, and with other packages beside it."""
+    for directory in (PACKAGE, PROJECT, PEERS):
+        install_node_packages(directory)
+    folder.mkdir()
+    npm(PACKAGE, "pack", "--pack-destination", str(folder))
+    (tarball,) = folder.glob("*.tgz")
+    (folder / "package.json").write_text('{"private": true, "type": "module"}')
+    npm(folder, "install", "--offline", "--no-audit", "--no-fund", tarball.name)
+    packages = folder / "node_modules"
+    assert [path.name for path in packages.glob("[!.]*")] == ["mrtr-cassette"]
+    for package in (PROJECT / "node_modules").iterdir():
+        if package.name not in {".package-lock.json", ".vite"}:
+            (packages / package.name).unlink(missing_ok=True)
+            (packages / package.name).symlink_to(package)
+    for name in ("suite", "tsconfig.json", "vitest.config.ts"):
+        source = PROJECT / name
+        copy = shutil.copytree if source.is_dir() else shutil.copy
+        copy(source, folder / name)
+
+
+@contextmanager
+def typescript_server() -> Iterator[dict[str, str]]:
+    """Run a server of the SDK; yield the variables that tests find it by."""
+    command = (*peer("server", "typescript"), "--port", "0")
+    with listening(command) as server:
+        script = str(PEERS / "server_typescript.mjs")
+        yield {"UPSTREAM": server.url, "STDIO_SERVER": script}
+
+
+def used_by(folder: Path, place: Path) -> Project:
+    """Return a project whose program is started by a script in a place."""
+    program = place / "program"
+    starts = place / "starts"
+    command = shlex.join(PROGRAM)
+    program.write_text(
+        f'#!/bin/sh\necho $$ >> {shlex.quote(str(starts))}\nexec {command} "$@"\n'
+    )
+    program.chmod(0o755)
+    return Project(folder, program, starts)
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory) -> Path:
+    """The folder of a project with the package."""
+    return made_once(tmp_path_factory, "npm-project", install)
+
+
+@pytest.fixture(scope="session")
+def recorded(tmp_path_factory, installed) -> Path:
+    """The same with cassettes, which vitest and node:test recorded; the server is gone."""
+
+    def record(place: Path) -> None:
+        place.mkdir()
+        project = used_by(installed, place)
+        with typescript_server() as server:
+            tests, printed = project.vitest("flows", environment=server)
+            ended = project.run(
+                "node", "--test", "suite/flows.node.mjs", environment=server
+            )
+        assert {test["status"] for test in tests.values()} == {"passed"}, printed
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+
+    made_once(tmp_path_factory, "npm-recording", record)
+    return installed
+
+
+@pytest.fixture
+def project(recorded, tmp_path) -> Project:
+    """A project in which cassettes are replayed."""
+    return used_by(recorded, tmp_path)
+
+
+def test_tarball_has_the_program_its_types_and_nothing_to_install(installed):
+    """It is as new as the program, and its sources are formatted."""
+    (tarball,) = installed.glob("*.tgz")
+    with tarfile.open(tarball) as archive:
+        names = {Path(name).relative_to("package") for name in archive.getnames()}
+    outside = {str(name) for name in names if name.parts[0] != "dist"}
+    assert outside == {"LICENSE", "README.md", "package.json"}
+    facts = json.loads(
+        (installed / "node_modules/mrtr-cassette/package.json").read_text()
+    )
+    assert facts["version"] == mrtr_cassette.__version__
+    assert "dependencies" not in facts
+    for entry in facts["exports"].values():
+        assert {Path(file) for file in entry.values()} <= names
+    npm(PACKAGE, "run", "lint")
+
+
+def test_types_are_right_in_a_project(project):
+    """A compiler takes what is right in tests, and refuses misspelled options and modes."""
+    ended = project.run("node_modules/.bin/tsc", "--noEmit", "--project", ".")
+    assert (ended.returncode, ended.stdout) == (0, "")
+
+
+def test_options_are_those_of_a_play(installed):
+    """The types know every option that `serve` takes, and no other."""
+    source = (PACKAGE / "src/play.ts").read_text()
+    _, _, rest = source.partition("export interface PlayOptions {")
+    members, _, _ = rest.partition("\n}")
+    named = set()
+    for line in members.splitlines():
+        name, mark, _ = line.strip().partition("?:")
+        if mark:
+            named.add(name)
+    assert named == ({*OPTIONS, "upstream"} - _NOT_FOR_PLAYS)
+
+
+def test_names_of_cassettes_are_those_of_pytest(installed):
+    """A title becomes the same file name in both; names differ also where case doesn't count."""
+    chance = random.Random(7)
+    letters = "aB0_-. äß語😀/\\:>%(\u0301"
+    titles = ["deploys", "Deploys", "x" * 130, "a > b", "a b", "a-b"]
+    for length in range(200):
+        titles.append("".join(chance.choices(letters, k=length % 9 + 1)))
+    titles = sorted(set(titles))
+    script = (
+        "import {fileName} from './node_modules/mrtr-cassette/dist/names.js';"
+        f"console.log(JSON.stringify({json.dumps(titles)}.map(fileName)))"
+    )
+    ended = subprocess.run(
+        ["node", "--input-type=module", "--eval", script],
+        cwd=installed,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    names = json.loads(ended.stdout)
+    assert len({name.lower() for name in names}) == len(titles)
+    for title, name in zip(titles, names, strict=True):
+        assert name.isascii()
+        has_capitals = file_name(title) == title != title.lower()
+        assert has_capitals or name == file_name(title)
+
+
+def test_flows_recorded_in_vitest_are_replayed_in_any_order(project):
+    """Without the server, shuffled, at once and some of them: all pass, and no file changes.
+
+    One server is started for the files of a run, and it ends with the run.
+    """
+    before = project.cassettes()
+    assert DEPLOYED in before
+    assert "suite/cassettes/second.json" in before
+    assert len(before) == 13
+    attempt = next(text for name, text in before.items() if "only-the-attempt" in name)
+    assert b'"b": 7' in attempt
+    assert b'"b": 0' not in attempt
+    words = ("flows", "--sequence.shuffle", "--sequence.seed=5")
+    tests, printed = project.vitest(*words, environment={"CI": "1"})
+    assert len(tests) == 9
+    assert {test["status"] for test in tests.values()} == {"passed"}, printed
+    assert project.cassettes() == before
+    (started,) = project.starts.read_text().split()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(started), 0)
+
+
+def test_miss_that_a_client_swallows_fails_its_test_alone(project):
+    """In vitest, the whole text of the miss is in its own test's failure, and in no other's.
+
+    A test without a cassette fails in mode none, but not where `-t` leaves it out.
+    """
+    tests, printed = project.vitest(
+        "misses", environment={"MRTR_CASSETTE_MODE": "none"}
+    )
+    (failure,) = tests["swallows the miss"]["failureMessages"]
+    text = MISS.format(cassette=project.folder / DEPLOYED)
+    assert text in failure
+    assert text in printed
+    assert tests["answers as recorded"]["status"] == "passed"
+    (missing,) = tests["of one title"]["failureMessages"]
+    assert "there is no such cassette" in missing
+    chosen, printed = project.vitest(
+        "misses", "-t", "answers as", environment={"MRTR_CASSETTE_MODE": "none"}
+    )
+    passed = [title for title, test in chosen.items() if test["status"] == "passed"]
+    assert passed == ["answers as recorded"], printed
+
+
+def test_flows_recorded_in_node_test_are_replayed(project):
+    """By a server of their own, and by one that runs already and asks for a token."""
+    before = project.cassettes()
+    command = ("node", "--test", "suite/flows.node.mjs")
+    ended = project.run(*command, environment={"CI": "1"})
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    shared = (*PROGRAM, "serve", ".", "--", *command)
+    ended = project.run(
+        *shared,
+        environment={
+            "CI": "1",
+            "MRTR_CASSETTE_BIN": "none",
+            "MRTR_CASSETTE_TOKEN": "let me in",
+        },
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert project.cassettes() == before
+
+
+def test_miss_in_node_test_fails_its_test_alone(project):
+    """The whole text of the miss is shown, also of a test that fails for another reason."""
+    ended = project.run("node", "--test", "suite/misses.node.mjs")
+    lines = ended.stdout.splitlines()
+    assert "not ok 1 - swallows the miss" in lines
+    assert "not ok 2 - fails by another reason, and has a miss" in lines
+    assert "ok 3 - answers as recorded" in lines
+    for line in MISS.format(cassette=project.folder / DEPLOYED).splitlines():
+        assert line.strip() in ended.stdout
+    assert '/arguments/env: recorded "production", received "elsewhere"' in ended.stdout
+
+
+def place_on_path(folder: Path, name: str, script: str) -> None:
+    """Put a program into a folder that is the whole path."""
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
+
+
+def test_program_is_found_on_the_path_or_by_uvx(project, tmp_path):
+    """Without either, one error says what was tried and what to do."""
+    found = tmp_path / "path"
+    found.mkdir()
+    (found / "node").symlink_to(shutil.which("node") or "")
+    environment = {"PATH": str(found), "MRTR_CASSETTE_BIN": ""}
+
+    def begun(**more: str) -> str:
+        ended = project.run("node", "suite/begun.mjs", environment=environment | more)
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout
+
+    nothing = begun()
+    assert nothing.startswith(
+        "CassetteError: the program mrtr-cassette can't be started; tried:\n"
+        "  mrtr-cassette on the PATH: not found\n"
+        f"  uvx mrtr-cassette@{mrtr_cassette.__version__}: not found\n"
+    )
+    assert "pip install mrtr-cassette" in nothing
+    place_on_path(
+        found,
+        "uvx",
+        f'test "$1" = mrtr-cassette@{mrtr_cassette.__version__} || exit 9\nshift\nexec {shlex.quote(str(project.program))} "$@"',
+    )
+    assert begun() == f"{DEPLOYED}\n"
+    place_on_path(found, "mrtr-cassette", "echo too old >&2\nexit 2")
+    assert begun() == (
+        "CassetteError: mrtr-cassette serve (mrtr-cassette on the PATH) ended with 2\ntoo old\n"
+    )
+    assert begun(MRTR_CASSETTE_BIN=str(project.program)) == f"{DEPLOYED}\n"
+    assert "tried:\n  MRTR_CASSETTE_BIN=nowhere: not found\n" in begun(
+        MRTR_CASSETTE_BIN="nowhere"
+    )
+
+
+def test_server_that_has_ended_is_an_error(project):
+    """A test that asks a killed server gets a text at once."""
+    ended = project.run("node", "suite/ended.mjs")
+    assert ended.stdout == (
+        f"CassetteError: mrtr-cassette serve (MRTR_CASSETTE_BIN={project.program}) "
+        "ended with SIGKILL\n"
+    )
