@@ -133,6 +133,10 @@ class CassetteError(MrtrCassetteError):
         self.reason = reason
 
 
+class BeingRecordedError(CassetteError):
+    """A recording to the same cassette is under way."""
+
+
 class UpstreamError(MrtrCassetteError):
     """The real server can't be reached or can't be used."""
 

@@ -18,6 +18,7 @@ import orjson
 
 from mrtr_cassette.core.wire.http import JSON_HEADERS, Request
 from mrtr_cassette.errors import (
+    BeingRecordedError,
     CassetteError,
     MrtrCassetteError,
     UpstreamError,
@@ -38,7 +39,6 @@ from mrtr_cassette.testing.settings import (
     settings_from,
 )
 from mrtr_cassette.testing.suite_cassette import (
-    BeingRecordedError,
     CassetteUse,
     Run,
     TestOutcome,

@@ -20,7 +20,7 @@ from mrtr_cassette.core.compare.conversations import IgnoredFor
 from mrtr_cassette.core.report.redactions import Redaction
 from mrtr_cassette.core.report.runs import UnplayedError, unused_text
 from mrtr_cassette.core.secrets.names import strip_volatile
-from mrtr_cassette.errors import MrtrCassetteError, UsageError, counted
+from mrtr_cassette.errors import BeingRecordedError, MrtrCassetteError, counted
 from mrtr_cassette.options import (
     Existing,
     Mode,
@@ -43,10 +43,6 @@ from mrtr_cassette.terms import Terms, in_terms
 T = TypeVar("T")
 TestOutcome = Literal["passed", "skipped", "xfailed", "failed"]
 """The outcome of a test; of its last run, if it was run again."""
-
-
-class BeingRecordedError(UsageError):
-    """Another use of the same run records the cassette."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +220,8 @@ class Run:
         with self._reserving:
             if path in self.recording:
                 raise BeingRecordedError(
-                    f"{path} is being recorded already",
+                    path,
+                    "it is being recorded already",
                     hint="give one of the two recordings another file",
                 )
             self.recording.add(path)

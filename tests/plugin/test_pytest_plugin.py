@@ -292,7 +292,7 @@ def test_several_cassettes_in_one_test(suite):
         ("mrtr_cassettes()", "mrtr_cassettes needs the name of a file"),
         (
             "mrtr_cassettes('a.json', upstream=APPLICATION); mrtr_cassettes('a.json', upstream=APPLICATION)",
-            "*a.json is being recorded already; give one of the two recordings another file",
+            "*a.json: it is being recorded already; give one of the two recordings another file",
         ),
     ],
 )

@@ -28,7 +28,7 @@ from mrtr_cassette.core.record.assembly import assemble
 from mrtr_cassette.core.record.merge import Source, merged, sources_of
 from mrtr_cassette.core.record.publish_check import Outcomes
 from mrtr_cassette.core.report.redactions import Redaction, redactions_of
-from mrtr_cassette.errors import CassetteError, UsageError
+from mrtr_cassette.errors import BeingRecordedError, CassetteError, UsageError
 from mrtr_cassette.options import Existing
 from mrtr_cassette.shell.files.disk import (
     check_link,
@@ -318,7 +318,7 @@ def journal_in_the_way(cassette: Location) -> CassetteError:
     """Return the error for a journal that stands where another one would be written."""
     path = journal_path(cassette)
     if is_locked(path):
-        return CassetteError(
+        return BeingRecordedError(
             path,
             "another recorder is writing this recording",
             hint="choose another <<cassette>>",
