@@ -36,7 +36,7 @@ export async function cassetteOf(
     }
     // The error of a hook would not be shown.
     const { problems } = await play.end("failed");
-    for (const problem of problems) context.diagnostic(problem);
+    for (const line of problems.join("\n").split("\n")) context.diagnostic(line);
   });
   return play;
 }

@@ -125,6 +125,21 @@ export async function openPlay(
   return new Play(server, opened);
 }
 
+/** The plays that were not ended. */
+const open = new Set<Play>();
+
+process.on("beforeExit", () => void endForgotten());
+
+/** End the plays that the program has forgotten; nobody else would tell of their misses. */
+async function endForgotten(): Promise<void> {
+  for (const play of open) {
+    const { problems } = await play.end("failed");
+    const text = `mrtr-cassette: the play of ${play.cassette} was never ended; begin it by \`await using\`, or call \`end()\``;
+    console.error([text, ...problems].join("\n"));
+    if (problems.length > 0) process.exitCode = 1;
+  }
+}
+
 /** A cassette that is played or recorded. */
 export class Play implements AsyncDisposable {
   readonly #server: Server;
@@ -135,6 +150,7 @@ export class Play implements AsyncDisposable {
   constructor(server: Server, opened: Opened) {
     this.#server = server;
     this.#opened = opened;
+    open.add(this);
   }
 
   /** The cassette's name. */
@@ -202,6 +218,7 @@ export class Play implements AsyncDisposable {
   }
 
   async #conclude(outcome: Outcome): Promise<Report> {
+    open.delete(this);
     const report = await this.#server.ask<Report>("DELETE", `/${this.#opened.id}`, {
       outcome,
     });

@@ -1,6 +1,6 @@
 /** A cassette for each test of vitest. */
 
-import { inject, type RunnerTestCase, test as base } from "vitest";
+import { inject, type RunnerTestCase, type RunnerTestFile, test as base } from "vitest";
 
 import { CassetteError } from "./errors.js";
 import { cassettePath } from "./names.js";
@@ -61,8 +61,8 @@ async function currentServer(): Promise<Server> {
   return address === undefined ? await serverFor() : new Server(address);
 }
 
-/** The tests of this file, by their cassettes. */
-const testsByCassette = new Map<string, string>();
+/** The tests of a file, by their cassettes. */
+const testsOfFiles = new WeakMap<RunnerTestFile, Map<string, RunnerTestCase>>();
 
 /** Return the path of the cassette that is named after a test. */
 function ownCassette(task: RunnerTestCase): string {
@@ -72,13 +72,14 @@ function ownCassette(task: RunnerTestCase): string {
   }
   const title = titles.join(" > ");
   const path = cassettePath(task.file.filepath, title);
-  const known = testsByCassette.get(path);
-  if (known !== undefined && known !== task.id) {
+  const tests = testsOfFiles.get(task.file) ?? new Map<string, RunnerTestCase>();
+  testsOfFiles.set(task.file, tests);
+  if ((tests.get(path) ?? task) !== task) {
     throw new CassetteError(
       `two tests are called "${title}": give one another title, or name its cassette by \`file\` in cassetteOptions`,
     );
   }
-  testsByCassette.set(path, task.id);
+  tests.set(path, task);
   return path;
 }
 

@@ -258,13 +258,13 @@ def test_flows_recorded_in_vitest_are_replayed_in_any_order(project):
     before = project.cassettes()
     assert DEPLOYED in before
     assert "suite/cassettes/second.json" in before
-    assert len(before) == 13
+    assert len(before) == 14
     attempt = next(text for name, text in before.items() if "only-the-attempt" in name)
     assert b'"b": 7' in attempt
     assert b'"b": 0' not in attempt
     words = ("flows", "--sequence.shuffle", "--sequence.seed=5")
     tests, printed = project.vitest(*words, environment={"CI": "1"})
-    assert len(tests) == 9
+    assert len(tests) == 10
     assert {test["status"] for test in tests.values()} == {"passed"}, printed
     assert project.cassettes() == before
     (started,) = project.starts.read_text().split()
@@ -285,8 +285,12 @@ def test_miss_that_a_client_swallows_fails_its_test_alone(project):
     assert text in failure
     assert text in printed
     assert tests["answers as recorded"]["status"] == "passed"
-    (missing,) = tests["of one title"]["failureMessages"]
+    (missing,) = tests["not recorded"]["failureMessages"]
     assert "there is no such cassette" in missing
+    (ambiguous,) = tests["of one title"]["failureMessages"]
+    assert (
+        'two tests are called "by cassettes of their own > of one title"' in ambiguous
+    )
     chosen, printed = project.vitest(
         "misses", "-t", "answers as", environment={"MRTR_CASSETTE_MODE": "none"}
     )
@@ -364,6 +368,19 @@ def test_program_is_found_on_the_path_or_by_uvx(project, tmp_path):
     assert "tried:\n  MRTR_CASSETTE_BIN=nowhere: not found\n" in begun(
         MRTR_CASSETTE_BIN="nowhere"
     )
+
+
+def test_play_that_a_program_forgets_is_told_at_its_end(project):
+    """Its misses are told too, and make the program fail."""
+    ended = project.run("node", "suite/begun.mjs", "production")
+    assert (ended.returncode, ended.stdout) == (0, f"{DEPLOYED}\n")
+    assert ended.stderr == (
+        f"mrtr-cassette: the play of {DEPLOYED} was never ended; "
+        "begin it by `await using`, or call `end()`\n"
+    )
+    ended = project.run("node", "suite/begun.mjs", "elsewhere")
+    assert ended.returncode == 1
+    assert '/arguments/env: recorded "production", received "elsewhere"' in ended.stderr
 
 
 def test_server_that_has_ended_is_an_error(project):

@@ -1,4 +1,4 @@
-import { describe, expect } from "vitest";
+import { afterEach, describe, expect, vi } from "vitest";
 import { cassette, test } from "mrtr-cassette/vitest";
 
 import { call } from "./client.js";
@@ -39,6 +39,21 @@ describe("attempts", () => {
     const isFirst = cassette.isRecording && attempts === 1;
     await call(cassette.url, "add", { a: 7, b: isFirst ? 0 : 7 });
     expect(isFirst).toBe(false);
+  });
+});
+
+describe("in a world that is made up", () => {
+  afterEach(() => {
+    vi.useRealTimers();
+    vi.unstubAllGlobals();
+  });
+
+  test("the play goes on", async ({ cassette }) => {
+    await call(cassette.url, "add", { a: 5, b: 5 });
+    vi.useFakeTimers();
+    vi.stubGlobal("fetch", () => Promise.reject(new Error("made up")));
+    const { served, recorded } = await cassette.report();
+    expect(served + recorded).toBeGreaterThan(0);
   });
 });
 
