@@ -96,21 +96,32 @@ def _common_length(recorded: str, received: str) -> int:
 
 
 def members_and_items(place: ValuesAt) -> list[ValuesAt] | None:
-    """Return the places within two objects, or within two arrays of one length."""
+    """Return the places within two objects, or two arrays of one length, that may differ."""
     pointer, old, new = place
+    found = []
     if isinstance(old, dict) and isinstance(new, dict):
-        return [
-            ValuesAt(
-                f"{pointer}/{escape_pointer(key)}",
-                old.get(key, ABSENT),
-                new.get(key, ABSENT),
-            )
-            for key in sorted(old.keys() | new.keys())
-        ]
+        for key in sorted(old.keys() | new.keys()):
+            recorded = old.get(key, ABSENT)
+            received = new.get(key, ABSENT)
+            if not _are_same_plainly(recorded, received):
+                inner = f"{pointer}/{escape_pointer(key)}"
+                found.append(ValuesAt(inner, recorded, received))
+        return found
     if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        pairs = enumerate(zip(old, new, strict=True))
-        return [ValuesAt(f"{pointer}/{index}", *pair) for index, pair in pairs]
+        for index, recorded in enumerate(old):
+            received = new[index]
+            if not _are_same_plainly(recorded, received):
+                found.append(ValuesAt(f"{pointer}/{index}", recorded, received))
+        return found
     return None
+
+
+def _are_same_plainly(recorded: Any, received: Any) -> bool:
+    """Tell, quickly, whether two values are one text or one integer; others may be the same too."""
+    kind = type(recorded)
+    if kind is not str and kind is not int:
+        return False
+    return type(received) is kind and bool(recorded == received)
 
 
 def escape_pointer(key: str) -> str:
