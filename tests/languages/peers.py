@@ -160,4 +160,4 @@ RUST = Language(
     client=(_built("rust", "debug", "client"),),
     server=(_built("rust", "debug", "server"),),
 )
-LANGUAGES = [PYTHON, GO]
+LANGUAGES = [PYTHON, GO, JAVA, RUST]

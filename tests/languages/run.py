@@ -67,7 +67,7 @@ def tail(text: str) -> str:
 
 def wanted_of(client: Language, server: Language, era: Era, answer: str) -> list[Line]:
     """Return what a client prints of a server's tools, SDKs' own faults included."""
-    if client is GO and server is PYTHON and era == "2026":
+    if client is GO and server is not GO and era == "2026":
         return [FAULT if seen["tool"] == "roots" else seen for seen in WANTED[answer]]
     return WANTED[answer]
 

@@ -140,7 +140,9 @@ class Pipes:
         logs = {name: self._directory / f"{name}.stderr" for name in commands}
         for name, command in commands.items():
             logs[name].unlink(missing_ok=True)
-            shell = f"exec {shlex.join(command)} 2>>{shlex.quote(str(logs[name]))}"
+            # The Java SDK gives up where its server's stderr ends: the 3 keeps it open.
+            log = shlex.quote(str(logs[name]))
+            shell = f"exec {shlex.join(command)} 3>&2 2>>{log}"
             proxies[name] = Listening(json.dumps(["sh", "-c", shell]), 0)
         yield proxies
         for name, proxy in proxies.items():

@@ -20,6 +20,7 @@ type Failure = Box<dyn std::error::Error>;
 #[derive(Clone)]
 struct User {
     action: ElicitationAction,
+    version: ProtocolVersion,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
@@ -41,6 +42,7 @@ impl ClientHandler for User {
         let kinds = json!({"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}});
         let capabilities = serde_json::from_value(kinds).unwrap();
         ClientConfig::new(capabilities, Implementation::new("client-rust", "1.0.0"))
+            .with_protocol_version(self.version.clone())
     }
 
     async fn create_elicitation(
@@ -95,17 +97,12 @@ impl ClientHandler for User {
     }
 }
 
-async fn connect(
-    user: User,
-    target: &str,
-    era: &str,
-) -> Result<RunningService<RoleClient, User>, Failure> {
-    let lifecycle = match era {
-        "2025" => ClientLifecycleMode::Initialize,
-        _ => ClientLifecycleMode::Discover {
-            preferred_versions: vec![ProtocolVersion::V_2026_07_28],
-        },
-    };
+async fn connect(user: User, target: &str) -> Result<RunningService<RoleClient, User>, Failure> {
+    let mut lifecycle = ClientLifecycleMode::Initialize;
+    if user.version == ProtocolVersion::V_2026_07_28 {
+        let preferred_versions = vec![user.version.clone()];
+        lifecycle = ClientLifecycleMode::Discover { preferred_versions };
+    }
     if !target.starts_with('[') {
         let transport = StreamableHttpClientTransport::from_uri(target);
         return Ok(user.serve_with_lifecycle(transport, lifecycle).await?);
@@ -140,11 +137,16 @@ async fn call(session: &RunningService<RoleClient, User>, user: &User, tool: &st
 async fn main() -> Result<(), Failure> {
     let words: Vec<String> = std::env::args().collect();
     let action = serde_json::from_value(json!(words[4]))?;
+    let version = match words[2].as_str() {
+        "2025" => ProtocolVersion::V_2025_11_25,
+        _ => ProtocolVersion::V_2026_07_28,
+    };
     let user = User {
         action,
+        version,
         asked: Arc::default(),
     };
-    let session = connect(user.clone(), &words[5], &words[2]).await?;
+    let session = connect(user.clone(), &words[5]).await?;
     session.list_tools(None).await?;
     for tool in &words[6..] {
         println!("{}", call(&session, &user, tool).await);

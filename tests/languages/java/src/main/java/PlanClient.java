@@ -58,8 +58,9 @@ public final class PlanClient {
     private McpSchema.CreateMessageResult sample(McpSchema.CreateMessageRequest request) {
         McpSchema.Content prompt = request.messages().get(0).content();
         asked.add("sampling: " + ((McpSchema.TextContent) prompt).text());
+        // The other SDKs give no reason; this one gives one unless it is told not to.
         return McpSchema.CreateMessageResult
-            .builder(McpSchema.Role.ASSISTANT, "Two steps", "stub").build();
+            .builder(McpSchema.Role.ASSISTANT, "Two steps", "stub").stopReason(null).build();
     }
 
     private Map<String, Object> call(McpSyncClient client, String tool) {
