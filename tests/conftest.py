@@ -161,6 +161,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 _LONG = (
+    "npm",
     "wild",
     "soak",
     "test_bench.py",

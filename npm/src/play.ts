@@ -55,6 +55,14 @@ export interface TestCassetteOptions extends PlayOptions {
   file?: string | readonly string[] | undefined;
 }
 
+/** What a test is given by a fixture. */
+export interface CassetteFixtures {
+  /** Set for some tests, on top of what the configuration says for all. */
+  cassetteOptions: TestCassetteOptions;
+  /** The test's cassette, played or recorded from where it is first used to the test's end. */
+  cassette: Play;
+}
+
 /** A request without a recorded answer: `data` of the error that the client got. */
 export interface Miss {
   reason: string;

@@ -5,6 +5,7 @@ import { inject, type RunnerTestCase, type RunnerTestFile, test as base } from "
 import { CassetteError } from "./errors.js";
 import { cassettePath } from "./names.js";
 import {
+  type CassetteFixtures,
   type CassetteOptions,
   openPlay,
   type Outcome,
@@ -22,13 +23,7 @@ declare module "vitest" {
   }
 }
 
-export interface CassetteFixtures {
-  /** Set by `test.override` (vitest 3: `test.scoped`), on top of `provide` in the configuration. */
-  cassetteOptions: TestCassetteOptions;
-  /** The test's cassette, played or recorded from where it is first used to the test's end. */
-  cassette: Play;
-}
-
+/** vitest's `test`; `test.override` (vitest 3: `test.scoped`) sets `cassetteOptions`. */
 export const test = base.extend<CassetteFixtures>({
   cassetteOptions: {},
   cassette: async ({ cassetteOptions, task, onTestFinished }, use) => {
@@ -46,7 +41,7 @@ export const test = base.extend<CassetteFixtures>({
 });
 
 export { test as it };
-export type { TestCassetteOptions };
+export type { CassetteFixtures, TestCassetteOptions };
 
 /** Play a cassette beside the test's own, by the server that all tests share. */
 export async function cassette(

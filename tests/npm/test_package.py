@@ -32,6 +32,8 @@ DEPLOYED = (
     "suite/cassettes/flows.test/"
     "deploy-asks-before-it-deploys-to-production-346c2362aa.json"
 )
+NODE_FLOWS = ("node", "--test", "suite/flows.node.mjs")
+PLAYWRIGHT = ("node_modules/.bin/playwright", "test")
 MISS = """\
 miss: answers-differ: other answers were recorded
   request:  tools/call "deploy" with {{"env":"production"}}, answering confirm
@@ -129,7 +131,8 @@ def install(folder: Path) -> None:
         if package.name not in {".package-lock.json", ".vite"}:
             (packages / package.name).unlink(missing_ok=True)
             (packages / package.name).symlink_to(package)
-    for name in ("suite", "tsconfig.json", "vitest.config.ts"):
+    configurations = ("tsconfig.json", "vitest.config.ts", "playwright.config.ts")
+    for name in ("suite", *configurations):
         source = PROJECT / name
         copy = shutil.copytree if source.is_dir() else shutil.copy
         copy(source, folder / name)
@@ -164,18 +167,17 @@ def installed(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def recorded(tmp_path_factory, installed) -> Path:
-    """The same with cassettes, which vitest and node:test recorded; the server is gone."""
+    """The same with cassettes that vitest, node:test and Playwright recorded; the server is gone."""
 
     def record(place: Path) -> None:
         place.mkdir()
         project = used_by(installed, place)
         with typescript_server() as server:
             tests, printed = project.vitest("flows", environment=server)
-            ended = project.run(
-                "node", "--test", "suite/flows.node.mjs", environment=server
-            )
+            for command in (NODE_FLOWS, (*PLAYWRIGHT, "--grep", "accepts")):
+                ended = project.run(*command, environment=server)
+                assert ended.returncode == 0, ended.stdout + ended.stderr
         assert {test["status"] for test in tests.values()} == {"passed"}, printed
-        assert ended.returncode == 0, ended.stdout + ended.stderr
 
     made_once(tmp_path_factory, "npm-recording", record)
     return installed
@@ -258,7 +260,7 @@ def test_flows_recorded_in_vitest_are_replayed_in_any_order(project):
     before = project.cassettes()
     assert DEPLOYED in before
     assert "suite/cassettes/second.json" in before
-    assert len(before) == 14
+    assert len(before) == 15
     attempt = next(text for name, text in before.items() if "only-the-attempt" in name)
     assert b'"b": 7' in attempt
     assert b'"b": 0' not in attempt
@@ -301,10 +303,9 @@ def test_miss_that_a_client_swallows_fails_its_test_alone(project):
 def test_flows_recorded_in_node_test_are_replayed(project):
     """By a server of their own, and by one that runs already and asks for a token."""
     before = project.cassettes()
-    command = ("node", "--test", "suite/flows.node.mjs")
-    ended = project.run(*command, environment={"CI": "1"})
+    ended = project.run(*NODE_FLOWS, environment={"CI": "1"})
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    shared = (*PROGRAM, "serve", ".", "--", *command)
+    shared = (*PROGRAM, "serve", ".", "--", *NODE_FLOWS)
     ended = project.run(
         *shared,
         environment={
@@ -327,6 +328,15 @@ def test_miss_in_node_test_fails_its_test_alone(project):
     for line in MISS.format(cassette=project.folder / DEPLOYED).splitlines():
         assert line.strip() in ended.stdout
     assert '/arguments/env: recorded "production", received "elsewhere"' in ended.stdout
+
+
+def test_playwright_replays_and_fails_a_test_for_its_miss(project):
+    """A test whose client swallows the miss is the only one that fails, with the whole text."""
+    ended = project.run(*PLAYWRIGHT, environment={"CI": "1"})
+    assert "1 failed\n" in ended.stdout
+    assert "1 passed" in ended.stdout
+    for line in MISS.format(cassette=project.folder / DEPLOYED).splitlines():
+        assert line.strip() in ended.stdout
 
 
 def place_on_path(folder: Path, name: str, script: str) -> None:
