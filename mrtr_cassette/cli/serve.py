@@ -28,7 +28,7 @@ from mrtr_cassette.cli.common import (
 from mrtr_cassette.errors import UsageError, counted
 from mrtr_cassette.options import MODE_VARIABLE, MODES, Mode, ServeOptions
 from mrtr_cassette.shell.files.log import Announcer, heard_by
-from mrtr_cassette.shell.http.access import listening
+from mrtr_cassette.shell.http.access import is_loopback, listening
 from mrtr_cassette.shell.http.server import serving
 from mrtr_cassette.shell.runs.running import (
     SERVE_VARIABLE,
@@ -69,6 +69,11 @@ def serve(
         raise UsageError(
             "--exit-on-eof and -- COMMAND don't go together",
             hint="it ends with the command anyway",
+        )
+    if not is_loopback(options.host) and not os.environ.get(_TOKEN_VARIABLE):
+        raise UsageError(
+            f"--host {options.host} lets others start upstreams on this machine",
+            hint=f"set {_TOKEN_VARIABLE} to a secret, by which requests are authorized then",
         )
     if command and context.get_parameter_source("port") is not _GIVEN:
         # The command is told the address.

@@ -385,6 +385,8 @@ def test_wrong_ways_to_start_it_are_usage_errors(recorded: Path) -> None:
     assert (mode.code, "MRTR_CASSETTE_MODE is 'nix'" in mode.stderr) == (2, True)
     both = run((*words, str(recorded), "--exit-on-eof", "--", "true"))
     assert (both.code, "don't go together" in both.stderr) == (2, True)
+    host = run((*words, str(recorded), "--host", "0.0.0.0"))
+    assert (host.code, "set MRTR_CASSETTE_TOKEN" in host.stderr) == (2, True)
     with serving(recorded) as serve:
         port = serve.url.rpartition(":")[2]
         taken = run((*words, str(recorded), "--port", port))
