@@ -447,7 +447,7 @@ def _click_options(name: str, option: Option, default: Any) -> list[Decorator]:
         facts["metavar"] = option.metavar or "NUMBER"
         end = ", in MiB." if option.unit > 1 else "."
         if option.shell_default is not None:
-            default, end = option.shell_default, ", and so does -- CLIENT."
+            default, end = option.shell_default, ", and so does a command after --."
         elif default is not None:
             default //= option.unit
     help_text = option.help + end

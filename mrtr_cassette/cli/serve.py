@@ -53,7 +53,7 @@ def serve(
     """Serve the cassettes in FOLDER to a whole suite, in any language.
 
     Each test begins a play of its own by a POST to /.mrtr/plays, points its client at the play's
-    URL, and ends it by a DELETE, which says what the test has to fail with.
+    URL, and ends it by a DELETE, whose response says what the test has to fail with.
 
     \b
       curl -H 'Content-Type: application/json' -d '{"cassette": "deploy.json"}' \\
