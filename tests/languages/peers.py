@@ -42,7 +42,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Language:
-    """A language with its SDK.
+    """A language with its SDK, or none.
 
     Attributes:
         tools: the programs that building and running it needs.
@@ -52,7 +52,6 @@ class Language:
     """
 
     name: str
-    sdk: str
     tools: tuple[str, ...]
     build: tuple[str, ...]
     test: tuple[str, ...]
@@ -117,16 +116,23 @@ def _built(*path: str) -> str:
 
 PYTHON = Language(
     name="python",
-    sdk="mcp",
     tools=(),
     build=(),
     test=("python", "-m", "unittest", "test_plan"),
     client=(sys.executable, str(HERE / "python" / "client.py")),
     server=(sys.executable, str(HERE / "python" / "server.py")),
 )
+SHELL = Language(
+    name="shell",
+    tools=("sh", "curl"),
+    build=(),
+    test=("sh", "plan.sh"),
+    client=(),
+    server=(),
+    eras=(),
+)
 GO = Language(
     name="go",
-    sdk="github.com/modelcontextprotocol/go-sdk",
     tools=("go",),
     build=("go", "build", "-p", "1", "-o", f"{_built('go')}/", "./client", "./server"),
     test=("go", "test", "-p", "1", "-count", "1", "./..."),
@@ -137,7 +143,6 @@ _JAVA_CLASSES = f"{_built('java', 'classes')}:{_built('java', 'dependency')}/*"
 _MAVEN = ("mvn", "--quiet", "--batch-mode")
 JAVA = Language(
     name="java",
-    sdk="io.modelcontextprotocol.sdk:mcp",
     tools=("java", "mvn"),
     build=(
         *_MAVEN,
@@ -153,11 +158,10 @@ JAVA = Language(
 _CARGO_OPTIONS = ("--locked", "--jobs", "1", "--target-dir", _built("rust"))
 RUST = Language(
     name="rust",
-    sdk="rmcp",
     tools=("cargo",),
     build=("cargo", "build", "--quiet", "--tests", "--bins", *_CARGO_OPTIONS),
     test=("cargo", "test", "--quiet", "--test", "plan", *_CARGO_OPTIONS),
     client=(_built("rust", "debug", "client"),),
     server=(_built("rust", "debug", "server"),),
 )
-LANGUAGES = [PYTHON, GO, JAVA, RUST]
+LANGUAGES = [PYTHON, SHELL, GO, JAVA, RUST]

@@ -45,6 +45,15 @@ async fn control(method: reqwest::Method, path: &str, body: Value) -> Value {
     report
 }
 
+#[tokio::test]
+async fn plan() {
+    let play = Play::begin("rust-plan").await;
+    let said = call_form(&play.url).await;
+    let is_right = said.as_ref().is_ok_and(|said| said == "accept fast");
+    play.end(is_right).await;
+    assert!(is_right, "{said:?}");
+}
+
 struct User;
 
 impl ClientHandler for User {
@@ -65,7 +74,8 @@ impl ClientHandler for User {
     }
 }
 
-async fn call_form(url: &str) -> Result<CallToolResult, ServiceError> {
+/// Calls a tool that asks for a form, which `User` fills in.
+async fn call_form(url: &str) -> Result<String, ServiceError> {
     let versions = vec![ProtocolVersion::V_2026_07_28];
     let lifecycle = ClientLifecycleMode::Discover {
         preferred_versions: versions,
@@ -75,14 +85,6 @@ async fn call_form(url: &str) -> Result<CallToolResult, ServiceError> {
         .serve_with_lifecycle(transport, lifecycle)
         .await
         .unwrap();
-    client.call_tool(CallToolRequestParams::new("form")).await
-}
-
-#[tokio::test]
-async fn plan() {
-    let play = Play::begin("rust-plan").await;
-    let result = call_form(&play.url).await;
-    play.end(result.is_ok()).await;
-    let content = result.unwrap().content;
-    assert_eq!(content[0].as_text().unwrap().text, "accept fast");
+    let result = client.call_tool(CallToolRequestParams::new("form")).await?;
+    Ok(result.content[0].as_text().unwrap().text.clone())
 }

@@ -36,35 +36,39 @@ class PlanTest {
                 throw new AssertionError(problem);
             }
         }
+    }
 
-        static Map<?, ?> control(String method, String path, Map<?, ?> body) throws Exception {
-            var plays = System.getenv("MRTR_CASSETTE_SERVE") + "/.mrtr/plays";
-            var content = HttpRequest.BodyPublishers.ofString(JSON.writeValueAsString(body));
-            var request = HttpRequest.newBuilder(URI.create(plays + path))
-                .header("Content-Type", "application/json").method(method, content).build();
-            var response = HttpClient.newHttpClient().send(request, BodyHandlers.ofString());
-            if (response.statusCode() >= 300) {
-                throw new AssertionError(response.body());
-            }
-            return JSON.readValue(response.body(), Map.class);
+    static Map<?, ?> control(String method, String path, Map<?, ?> body) throws Exception {
+        var plays = System.getenv("MRTR_CASSETTE_SERVE") + "/.mrtr/plays";
+        var content = HttpRequest.BodyPublishers.ofString(JSON.writeValueAsString(body));
+        var request = HttpRequest.newBuilder(URI.create(plays + path))
+            .header("Content-Type", "application/json").method(method, content).build();
+        var response = HttpClient.newHttpClient().send(request, BodyHandlers.ofString());
+        if (response.statusCode() >= 300) {
+            throw new AssertionError(response.body());
         }
+        return JSON.readValue(response.body(), Map.class);
     }
 
     @Test
     void plan() throws Exception {
+        try (var play = new Play("java-plan")) {
+            assertEquals("accept fast", callForm(play.url));
+            play.outcome = "passed";
+        }
+    }
+
+    /** Calls a tool that asks for a form, and fills it in. */
+    static String callForm(URI url) {
         var action = System.getenv().getOrDefault("ANSWER", "accept").toUpperCase();
         var answer = McpSchema.ElicitResult.builder(McpSchema.ElicitResult.Action.valueOf(action))
             .content(action.equals("ACCEPT") ? Map.of("name", "fast") : null).build();
-        try (var play = new Play("java-plan")) {
-            var transport = HttpClientStreamableHttpTransport
-                .builder(play.url.resolve("/").toString()).endpoint(play.url.getPath()).build();
-            try (var client = McpClient.sync(transport).elicitation(request -> answer).build()) {
-                client.initialize();
-                var request = McpSchema.CallToolRequest.builder("form").build();
-                var text = (McpSchema.TextContent) client.callTool(request).content().get(0);
-                assertEquals("accept fast", text.text());
-            }
-            play.outcome = "passed";
+        var transport = HttpClientStreamableHttpTransport
+            .builder(url.resolve("/").toString()).endpoint(url.getPath()).build();
+        try (var client = McpClient.sync(transport).elicitation(request -> answer).build()) {
+            client.initialize();
+            var request = McpSchema.CallToolRequest.builder("form").build();
+            return ((McpSchema.TextContent) client.callTool(request).content().get(0)).text();
         }
     }
 }
