@@ -37,6 +37,7 @@ import piped
 import plays
 import speed
 import stall
+import vitest_suites
 from ground import FULL, HERE, LOADS, LOOPS, QUICK, SECTIONS, Bench, Peer, narrowed
 from processes import ProcessError
 from results import Results
@@ -50,6 +51,7 @@ RUNS = {
     "idle": cost.idle,
     "fixture": cost.fixture,
     "plays": plays.plays,
+    "suites": vitest_suites.suites,
     "stall": stall.longest,
 }
 

@@ -52,6 +52,7 @@ SECTIONS = (
     "idle",
     "fixture",
     "plays",
+    "suites",
     "stall",
 )
 LOADS = (PLAIN, ROUNDS, STREAM, LARGE, UPLOAD)
@@ -99,6 +100,8 @@ class Size:
 
 FULL = Size()
 QUICK = Size(
+    # Suites of vitest have their own tests, and take more than seconds.
+    sections=tuple(name for name in SECTIONS if name != "suites"),
     connections=(2,),
     usual=2,
     loops=FULL.loops[:1],

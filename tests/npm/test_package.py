@@ -9,29 +9,26 @@ import shlex
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
 
 import pytest
 from conftest import made_once
-from patience import HANGS_S
-from processes import PEERS, PROGRAM, install_node_packages, listening, peer
+from npm_projects import (
+    DEPLOYED,
+    NPM_PACKAGE,
+    Project,
+    install_package,
+    npm,
+    typescript_server,
+    used_by,
+)
+from processes import PROGRAM
 
 import mrtr_cassette
 from mrtr_cassette.testing.names import file_name
 from mrtr_cassette.testing.plays import _NOT_FOR_PLAYS
 from mrtr_cassette.testing.settings import OPTIONS
 
-PACKAGE = Path(__file__).parents[2] / "npm"
-PROJECT = Path(__file__).parent / "project"
-DEPLOYED = (
-    "suite/cassettes/flows.test/"
-    "deploy-asks-before-it-deploys-to-production-346c2362aa.json"
-)
 NODE_FLOWS = ("node", "--test", "suite/flows.node.mjs")
 PLAYWRIGHT = ("node_modules/.bin/playwright", "test")
 MISS = """\
@@ -45,124 +42,10 @@ miss: answers-differ: other answers were recorded
 """
 
 
-@dataclass(frozen=True)
-class Project:
-    """A project into which the tarball was installed; `program` starts mrtr-cassette."""
-
-    folder: Path
-    program: Path
-    starts: Path
-    """Has the process ids of all servers that were started by `program`."""
-
-    def run(
-        self, *words: str, environment: Mapping[str, str] = MappingProxyType({})
-    ) -> subprocess.CompletedProcess[str]:
-        """Run a command in it, with the variables that tests of users have."""
-        inherited = {}
-        for name, value in os.environ.items():
-            if name != "CI" and not name.startswith(("MRTR_CASSETTE_", "NODE_")):
-                inherited[name] = value
-        ours = {
-            "MRTR_CASSETTE_BIN": str(self.program),
-            "RECORDED": DEPLOYED,
-            "STARTS": str(self.starts),
-            "NO_COLOR": "1",
-        }
-        return subprocess.run(
-            words,
-            cwd=self.folder,
-            env={**inherited, **ours, **environment},
-            capture_output=True,
-            text=True,
-            timeout=HANGS_S,
-            check=False,
-        )
-
-    def vitest(
-        self, *words: str, environment: Mapping[str, str]
-    ) -> tuple[dict[str, Any], str]:
-        """Run vitest; return its tests by their titles, and all that it printed."""
-        report = self.starts.with_suffix(".json")
-        reporters = ("--reporter=default", "--reporter=json", f"--outputFile={report}")
-        ended = self.run(
-            "node_modules/.bin/vitest",
-            "run",
-            *words,
-            *reporters,
-            environment=environment,
-        )
-        printed = ended.stdout + ended.stderr
-        assert report.exists(), printed
-        tests = {}
-        for file in json.loads(report.read_text())["testResults"]:
-            for test in file["assertionResults"]:
-                tests[test["title"]] = test
-        return tests, printed
-
-    def cassettes(self) -> dict[str, bytes]:
-        """Return what is recorded, by names."""
-        found = {}
-        for path in self.folder.glob("suite/cassettes/**/*.json"):
-            found[str(path.relative_to(self.folder))] = path.read_bytes()
-        return found
-
-
-def npm(folder: Path, *words: str) -> str:
-    """Run npm in a folder."""
-    ended = subprocess.run(
-        ["npm", *words], cwd=folder, capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    return ended.stdout
-
-
-def install(folder: Path) -> None:
-    """Make a project with the tarball, and with other packages beside it."""
-    for directory in (PACKAGE, PROJECT, PEERS):
-        install_node_packages(directory)
-    folder.mkdir()
-    npm(PACKAGE, "pack", "--pack-destination", str(folder))
-    (tarball,) = folder.glob("*.tgz")
-    (folder / "package.json").write_text('{"private": true, "type": "module"}')
-    npm(folder, "install", "--offline", "--no-audit", "--no-fund", tarball.name)
-    packages = folder / "node_modules"
-    assert [path.name for path in packages.glob("[!.]*")] == ["mrtr-cassette"]
-    for package in (PROJECT / "node_modules").iterdir():
-        if package.name not in {".package-lock.json", ".vite"}:
-            (packages / package.name).unlink(missing_ok=True)
-            (packages / package.name).symlink_to(package)
-    configurations = ("tsconfig.json", "vitest.config.ts", "playwright.config.ts")
-    for name in ("suite", *configurations):
-        source = PROJECT / name
-        copy = shutil.copytree if source.is_dir() else shutil.copy
-        copy(source, folder / name)
-
-
-@contextmanager
-def typescript_server() -> Iterator[dict[str, str]]:
-    """Run a server of the SDK; yield the variables that tests find it by."""
-    command = (*peer("server", "typescript"), "--port", "0")
-    with listening(command) as server:
-        script = str(PEERS / "server_typescript.mjs")
-        yield {"UPSTREAM": server.url, "STDIO_SERVER": script}
-
-
-def used_by(folder: Path, place: Path) -> Project:
-    """Return a project whose program is started by a script in a place."""
-    program = place / "program"
-    starts = place / "starts"
-    command = shlex.join(PROGRAM)
-    program.write_text(
-        f'#!/bin/sh\necho $$ >> {shlex.quote(str(starts))}\nexec {command} "$@"\n'
-    )
-    program.chmod(0o755)
-    return Project(folder, program, starts)
-
-
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory) -> Path:
     """The folder of a project with the package."""
-    return made_once(tmp_path_factory, "npm-project", install)
+    return made_once(tmp_path_factory, "npm-project", install_package)
 
 
 @pytest.fixture(scope="session")
@@ -203,7 +86,7 @@ def test_tarball_has_the_program_its_types_and_nothing_to_install(installed):
     assert "dependencies" not in facts
     for entry in facts["exports"].values():
         assert {Path(file) for file in entry.values()} <= names
-    npm(PACKAGE, "run", "lint")
+    npm(NPM_PACKAGE, "run", "lint")
 
 
 def test_types_are_right_in_a_project(project):
@@ -214,7 +97,7 @@ def test_types_are_right_in_a_project(project):
 
 def test_options_are_those_of_a_play(installed):
     """The types know every option that `serve` takes, and no other."""
-    source = (PACKAGE / "src/play.ts").read_text()
+    source = (NPM_PACKAGE / "src/play.ts").read_text()
     _, _, rest = source.partition("export interface PlayOptions {")
     members, _, _ = rest.partition("\n}")
     named = set()
