@@ -92,19 +92,18 @@ def not_now(call: Call, nearest: Sequence[ReplayEntry], reason: Reason) -> Miss:
     if reason is Reason.OUT_OF_ORDER:
         detail = "this retry answers an ask that has not been played yet"
         return Miss(call, reason, detail, nearest[0])
+    latest = nearest[-1]
     if reason is Reason.CONDITION_MISSING:
         detail = "only what the server says to a client that has a copy was recorded"
-    elif reason is Reason.ALREADY_PLAYED:
+        return Miss(call, reason, detail, latest)
+    if reason is Reason.ALREADY_PLAYED:
         times = "once" if len(nearest) == 1 else f"{len(nearest)} times"
         detail = f"this was recorded {times}, and has been played {times} already"
-    else:
-        reason = (
-            Reason.ARGUMENTS_DIFFER if call.answers is None else Reason.ANSWERS_DIFFER
-        )
-        detail = (
-            "this was recorded with another secret, and which one it is counts here"
-        )
-    return Miss(call, reason, detail, nearest[-1])
+        return Miss(call, reason, detail, latest)
+    detail = "this was recorded with another secret, and which one it is counts here"
+    if call.answers is None:
+        return Miss(call, Reason.ARGUMENTS_DIFFER, detail, latest)
+    return Miss(call, Reason.ANSWERS_DIFFER, detail, latest)
 
 
 def led_elsewhere(call: Call, entry: ReplayEntry, origin: str) -> Miss:
@@ -116,8 +115,11 @@ def led_elsewhere(call: Call, entry: ReplayEntry, origin: str) -> Miss:
 def other_id(call: Call, nearest: ReplayEntry) -> Miss:
     """Explain why a recorded response can only be played to a caller with the recorded id."""
     response = nearest.exchange.response
-    reason = "" if response is None else why_unread(response)
-    reason = reason or "it is no JSON-RPC that can be read here"
+    reason = ""
+    if response is not None:
+        reason = why_unread(response)
+    if not reason:
+        reason = "it is no JSON-RPC that can be read here"
     detail = f"the recorded response can't be given this request's id, as {reason}"
     return Miss(call, Reason.UNREADABLE, printable(detail), nearest)
 
@@ -150,17 +152,17 @@ def no_step(call: Call, found: NoStep, ignored: Collection[MemberPath]) -> Miss:
     """Explain why a request about a task gets none of its recorded steps."""
 
     def shown(given: Mapping[str, Any]) -> Any:
-        answers = {
-            key: given[key] for key in found.recorded if given.get(key) is not None
-        }
+        answers = {}
+        for key in found.recorded:
+            if given.get(key) is not None:
+                answers[key] = given[key]
         return without_paths({INPUT_RESPONSES: answers}, ignored)
 
     recorded = shown(found.recorded)
     received = shown(_answers_in(call))
-    differing = differences(recorded, received, without_null=True)
-    return Miss(
-        call, found.reason, printable(found.detail), found.nearest, tuple(differing)
-    )
+    differing = tuple(differences(recorded, received, without_null=True))
+    detail = printable(found.detail)
+    return Miss(call, found.reason, detail, found.nearest, differing)
 
 
 # Misses after other writes
@@ -196,37 +198,45 @@ def _differing_call(
 
     What is called again and again, with other answers, is likely to be what only reads.
     """
-    begun = _begun_alike(
-        [write.told for write in recorded], [write.told for write in made]
-    )
+    recorded_texts = [write.told for write in recorded]
+    made_texts = [write.told for write in made]
+    begun = _begun_alike(recorded_texts, made_texts)
     differing = []
     for write in (*made[begun:], *recorded[begun:]):
         if write.key is not None:
             differing.append(write.key.called)
+    if not differing:
+        return ""
     if called.called in differing:
         return called.called
-    return differing[0] if differing else ""
+    return differing[0]
 
 
 def _told_apart(
     recorded: Sequence[MadeWrite], made: Sequence[MadeWrite]
 ) -> tuple[str, str]:
     """Return two lists of writes in words that differ, by their recordings if by nothing else."""
-    before = [write.told_plainly for write in recorded]
-    now = [write.told_plainly for write in made]
-    told = _listed(before, now)
-    if told[0] == told[1]:
-        before = [write.told_by_number for write in recorded]
-        now = [write.told_by_number for write in made]
-        told = _listed(before, now)
-    return told
+    before, now = _listed(
+        [write.told_plainly for write in recorded],
+        [write.told_plainly for write in made],
+    )
+    if before != now:
+        return before, now
+    return _listed(
+        [write.told_by_number for write in recorded],
+        [write.told_by_number for write in made],
+    )
 
 
 def _listed(recorded: Sequence[str], made: Sequence[str]) -> tuple[str, str]:
+    """Return two lists in words, without what both begin with where they are long."""
     shared = 0
-    if max(len(", ".join(recorded)), len(", ".join(made))) > SHOWN_CHARS:
+    longest = max(len(", ".join(recorded)), len(", ".join(made)))
+    if longest > SHOWN_CHARS:
         shared = _begun_alike(recorded, made)
-    return _spelled(recorded[shared:], shared), _spelled(made[shared:], shared)
+    before = _spelled(recorded[shared:], shared)
+    now = _spelled(made[shared:], shared)
+    return before, now
 
 
 def _spelled(words: Sequence[str], shared: int) -> str:
@@ -235,7 +245,9 @@ def _spelled(words: Sequence[str], shared: int) -> str:
     if not shared:
         return spelled or "no write"
     begun = f"the same {counted(shared, 'write')}"
-    return f"{begun} and then {spelled}" if spelled else f"{begun} and no other"
+    if not spelled:
+        return f"{begun} and no other"
+    return f"{begun} and then {spelled}"
 
 
 # Misses without a recorded exchange
@@ -257,8 +269,9 @@ class Recorded(NamedTuple):
 
 def no_match(call: Call, recorded: Recorded) -> Miss:
     """Explain why nothing recorded matches a request."""
-    if call.message is not None and call.message.kind is Kind.RESPONSE:
-        miss = _other_answer(call, recorded)
+    message = call.message
+    if message is not None and message.kind is Kind.RESPONSE:
+        miss = _other_answer(call, message, recorded)
         if miss is not None:
             return miss
     event = resumed_event(call.request)
@@ -267,24 +280,34 @@ def no_match(call: Call, recorded: Recorded) -> Miss:
         return Miss(call, Reason.STATE_UNKNOWN, detail)
     lookup = lookup_key(call, recorded.ignored)
     key = lookup.call
-    same_method = []
-    for entry in recorded.entries:
-        if (entry.key.endpoint, entry.key.method) == (key.endpoint, key.method):
-            same_method.append(entry)
+    same_method = _with_method_of(key, recorded.entries)
     if not same_method:
         return Miss(call, Reason.UNKNOWN_METHOD, _unknown_method(key, recorded.entries))
     same_name = [entry for entry in same_method if entry.key.name == key.name]
     if not same_name:
-        names = ", ".join(sorted({f'"{entry.key.name}"' for entry in same_method}))
-        detail = printable(f"{key.method} was recorded only for {names}")
-        if method_of(key.method).named_by == TASK_ID:
-            detail = "no call that was recorded created this task"
-        return Miss(call, Reason.UNKNOWN_NAME, detail)
+        return Miss(call, Reason.UNKNOWN_NAME, _unknown_name(key, same_method))
     if call.contradiction:
         detail = f"the header {call.contradiction} contradicts the body, which a server refuses"
         return Miss(call, Reason.HEADERS_CONTRADICT, printable(detail), same_name[0])
-    search = _Search(call, lookup, recorded, same_name)
-    return search.first_request() if call.answers is None else search.retry()
+    return _Search(call, lookup, recorded, same_name).miss()
+
+
+def _with_method_of(key: CallKey, entries: Sequence[ReplayEntry]) -> list[ReplayEntry]:
+    """Return the exchanges with the endpoint and the method of a call."""
+    found = []
+    for entry in entries:
+        is_same_endpoint = entry.key.endpoint == key.endpoint
+        if is_same_endpoint and entry.key.method == key.method:
+            found.append(entry)
+    return found
+
+
+def _unknown_name(key: CallKey, same_method: Sequence[ReplayEntry]) -> str:
+    """Say for which names a method was recorded."""
+    if method_of(key.method).named_by == TASK_ID:
+        return "no call that was recorded created this task"
+    names = sorted({f'"{entry.key.name}"' for entry in same_method})
+    return printable(f"{key.method} was recorded only for {', '.join(names)}")
 
 
 def _unknown_method(key: CallKey, entries: Sequence[ReplayEntry]) -> str:
@@ -293,41 +316,48 @@ def _unknown_method(key: CallKey, entries: Sequence[ReplayEntry]) -> str:
         if any(entry.key.endpoint == key.endpoint for entry in entries):
             return f"only JSON-RPC requests were recorded at {key}"
         return f"{key} was not recorded"
-    elsewhere = {
-        entry.key.endpoint for entry in entries if entry.key.method == key.method
-    }
+    elsewhere = set()
+    for entry in entries:
+        if entry.key.method == key.method:
+            elsewhere.add(entry.key.endpoint)
     if not elsewhere:
         return f"{key} was not recorded"
     listed = ", ".join(sorted(elsewhere))
     return printable(f"{key.method} was recorded at {listed}, not at {key.endpoint}")
 
 
-def _other_answer(call: Call, recorded: Recorded) -> Miss | None:
+def _other_answer(call: Call, message: Message, recorded: Recorded) -> Miss | None:
     """Explain that a pushed request was answered in another way, or None.
 
     A server may use an id again, so answers that have not been played come before the others.
     """
-    message = call.message
-    session = session_of(call.request)
-    posted = []
-    for entry in recorded.entries:
-        is_here = session_of(entry.matched.request) == session
-        if message is not None and is_here and is_answer_to(entry, message):
-            posted.append(entry)
+    posted = _answers_with_id(call, message, recorded.entries)
     if not posted:
         return None
-    candidates = [entry for entry in posted if not recorded.played.get(entry)] or posted
+    unplayed = [entry for entry in posted if not recorded.played.get(entry)]
+    candidates = unplayed or posted
     here = [entry for entry in candidates if entry.key.endpoint == call.endpoint]
-    if not here:
-        nearest = candidates[0]
-        detail = printable(
-            f"this was answered at {nearest.key.endpoint}, not at {call.endpoint}"
-        )
-        target = canonical(nearest.matched.request.target)
-        difference = Difference("/#path", target, canonical(call.request.target))
-        return Miss(call, Reason.UNKNOWN_METHOD, detail, nearest, (difference,))
-    detail = "the question was answered in another way"
-    return _beside(call, here, Reason.ANSWERS_DIFFER, detail, recorded.ignored)
+    if here:
+        detail = "the question was answered in another way"
+        return _beside(call, here, Reason.ANSWERS_DIFFER, detail, recorded.ignored)
+    nearest = candidates[0]
+    detail = f"this was answered at {nearest.key.endpoint}, not at {call.endpoint}"
+    target = canonical(nearest.matched.request.target)
+    difference = Difference("/#path", target, canonical(call.request.target))
+    return Miss(call, Reason.UNKNOWN_METHOD, printable(detail), nearest, (difference,))
+
+
+def _answers_with_id(
+    call: Call, message: Message, entries: Sequence[ReplayEntry]
+) -> list[ReplayEntry]:
+    """Return the recorded answers to questions with the id of an answer, in its session."""
+    session = session_of(call.request)
+    posted = []
+    for entry in entries:
+        is_here = session_of(entry.matched.request) == session
+        if is_here and is_answer_to(entry, message):
+            posted.append(entry)
+    return posted
 
 
 def _call_of(entry: ReplayEntry) -> Call:
@@ -343,12 +373,13 @@ def _answers_in(call: Call) -> dict[str, Any]:
 
 def _compared(call: Call, reason: Reason, ignored: Collection[MemberPath]) -> Any:
     """Return what of a call is compared for a reason: its arguments, or its answers."""
+    message = call.message
     value: Any = call.arguments
     if reason is Reason.ARGUMENTS_DIFFER:
         if isinstance(value, bytes):
             value = value.decode("latin-1")
-    elif call.message is not None and call.message.kind is Kind.RESPONSE:
-        value = posted_answer(call.message)
+    elif message is not None and message.kind is Kind.RESPONSE:
+        value = posted_answer(message)
     else:
         value = {INPUT_RESPONSES: _answers_in(call)}
     return without_paths(value, ignored)
@@ -391,26 +422,28 @@ class _Search:
     def _miss(self, reason: Reason, detail: str, nearest: ReplayEntry) -> Miss:
         return Miss(self.call, reason, detail, nearest)
 
-    def first_request(self) -> Miss:
+    def miss(self) -> Miss:
+        if self.call.answers is None:
+            return self._first_request()
+        return self._retry()
+
+    def _first_request(self) -> Miss:
         if self._same_call:
             # Recorded as a retry only, such as one whose state no recorded ask issued.
             nearest = self._same_call[0]
-            has_state = nearest.matched.lookup.state is not None
-            reason = Reason.STATE_MISSING if has_state else Reason.ANSWERS_MISSING
+            reason = Reason.STATE_MISSING
+            if nearest.matched.lookup.state is None:
+                reason = Reason.ANSWERS_MISSING
             return self._miss(reason, "this call was recorded only as a retry", nearest)
         firsts = [entry for entry in self.same_name if _call_of(entry).answers is None]
         return self._arguments_differ(firsts or self.same_name)
 
-    def retry(self) -> Miss:
+    def _retry(self) -> Miss:
         if self.lookup.state is not None:
             return self._retry_with_state(self.lookup.state)
         if not self._same_call:
             return self._arguments_differ(self.same_name)
-        answers = _answers_in(self.call)
-        asks = [entry for entry in self._same_call if entry.asks]
-        asking = [
-            entry for entry in asks if answers.keys() <= entry.asked.keys()
-        ] or asks
+        asking = self._asking()
         stateless = [entry for entry in asking if entry.issued_sha256 is None]
         if stateless:
             return self._answers_differ(stateless)
@@ -418,9 +451,17 @@ class _Search:
             detail = "the ask has a request state, and the retry doesn't echo it"
             return self._miss(Reason.STATE_MISSING, detail, asking[0])
         detail = "the server asked for no input when this call was recorded"
-        unasked = Difference(f"/{INPUT_RESPONSES}", None, canonical(answers))
+        answers = canonical(_answers_in(self.call))
+        unasked = Difference(f"/{INPUT_RESPONSES}", None, answers)
         miss = self._miss(Reason.ANSWERS_DIFFER, detail, self._same_call[0])
         return replace(miss, differences=(unasked,))
+
+    def _asking(self) -> list[ReplayEntry]:
+        """Return the asks of the same call, preferring those for all that a retry answers."""
+        answered = _answers_in(self.call).keys()
+        asks = [entry for entry in self._same_call if entry.asks]
+        asking_for_all = [entry for entry in asks if answered <= entry.asked.keys()]
+        return asking_for_all or asks
 
     def _retry_with_state(self, state: str) -> Miss:
         issuers = [entry for entry in self.recorded.entries if entry.issued(state)]
@@ -436,12 +477,14 @@ class _Search:
             return self._miss(Reason.STATE_UNKNOWN, detail, issuers[0])
         if not self._same_call:
             return self._arguments_differ(self.same_name)
-        stateful = [
-            entry for entry in self._same_call if entry.issued_sha256 is not None
-        ]
-        if stateful:
-            detail = "no recorded ask of this call has this request state"
-            return self._miss(Reason.STATE_UNKNOWN, detail, stateful[0])
+        return self._state_not_issued()
+
+    def _state_not_issued(self) -> Miss:
+        """Explain that no recorded exchange issued the state of a retry."""
+        for entry in self._same_call:
+            if entry.issued_sha256 is not None:
+                detail = "no recorded ask of this call has this request state"
+                return self._miss(Reason.STATE_UNKNOWN, detail, entry)
         detail = "no recorded ask of this call has a request state"
         return self._miss(Reason.STATE_UNEXPECTED, detail, self._same_call[0])
 
@@ -450,13 +493,14 @@ class _Search:
         ignored = self.recorded.ignored
         detail = f"{key} was recorded with other arguments"
         miss = _beside(self.call, candidates, Reason.ARGUMENTS_DIFFER, detail, ignored)
-        kind = (miss.nearest or candidates[0]).kind
-        message = self.call.message
-        if miss.differences or message is None or kind is None or kind is message.kind:
+        if miss.differences:
             return miss
-        detail = (
-            f"{key} was recorded as a {kind.value}, but this is a {message.kind.value}"
-        )
+        recorded = (miss.nearest or candidates[0]).kind
+        message = self.call.message
+        if recorded is None or message is None or recorded is message.kind:
+            return miss
+        received = message.kind.value
+        detail = f"{key} was recorded as a {recorded.value}, but this is a {received}"
         return replace(miss, detail=detail)
 
     def _answers_differ(
@@ -469,14 +513,12 @@ class _Search:
         detail = "other answers were recorded"
         ignored = self.recorded.ignored
         miss = _beside(self.call, answered, Reason.ANSWERS_DIFFER, detail, ignored)
-        if miss.differences and all(
-            found.received is None for found in miss.differences
-        ):
+        received = [difference.received for difference in miss.differences]
+        if received and set(received) == {None}:
             detail = "the retry lacks answers that were recorded"
             return replace(miss, reason=Reason.ANSWERS_MISSING, detail=detail)
-        return replace(
-            miss, detail=self._other_answers(miss.nearest or answered[0]) or detail
-        )
+        told = self._other_answers(miss.nearest or answered[0])
+        return replace(miss, detail=told or detail)
 
     def _retries_of(self, asks: Sequence[ReplayEntry]) -> list[ReplayEntry]:
         """Return the retries that answer some asks, or equal ones where nothing is remembered."""
@@ -541,7 +583,9 @@ def answer_of_any_server(
         path = call.endpoint.partition(" ")[2].partition("?")[0]
         if call.request.method == "GET" and "/.well-known/" in path:
             return Harmless(call, 404, (), b"", "404")
-        return None if lacks_session else _answer_to_no_message(call, endpoints)
+        if lacks_session:
+            return None
+        return _answer_to_no_message(call, endpoints)
     if call.endpoint not in endpoints:
         return None
     if lacks_session and message.method != DISCOVER:
@@ -566,20 +610,20 @@ def _answer_to_no_message(call: Call, endpoints: Collection[str]) -> Harmless | 
 def _answer_to_message(
     call: Call, message: Message, *, initializes: bool
 ) -> Harmless | None:
-    if message.kind is Kind.NOTIFICATION and message.method.startswith(
-        "notifications/"
-    ):
-        return Harmless(call, 202, (), b"", "202")
-    if message.kind is Kind.REQUEST and message.method == PING:
+    if message.kind is Kind.NOTIFICATION:
+        if message.method.startswith("notifications/"):
+            return Harmless(call, 202, (), b"", "202")
+        return None
+    if message.kind is not Kind.REQUEST:
+        return None
+    if message.method == PING:
         outcome = b'"result":{}'
         answer = "{}"
-    elif message.kind is Kind.REQUEST and message.method == DISCOVER and initializes:
+    elif message.method == DISCOVER and initializes:
         outcome = _NO_METHOD
         answer = "Method not found"
     else:
         return None
-    body = b'{"jsonrpc":"2.0","id":%b,%b}' % (
-        message.spelled(ID_PATH) or b"null",
-        outcome,
-    )
+    identity = message.spelled(ID_PATH) or b"null"
+    body = b'{"jsonrpc":"2.0","id":%b,%b}' % (identity, outcome)
     return Harmless(call, 200, JSON_HEADERS, body, answer)

@@ -135,17 +135,22 @@ class _WriteHistory:
             return False
         self._made.add(equal.make(entry))
         self._ended.add(ending.entry)
-        while (
-            self._first < len(self._writes)
-            and self._writes[self._first].entry in self._ended
-        ):
-            self._first += 1
-        latest = {family: began for began, family in self._latest}
-        latest[point.family] = max(latest.get(point.family, start), start)
-        self._latest = sorted([(began, family) for family, began in latest.items()])[
-            -2:
-        ]
+        self._pass_ended()
+        self._keep_latest(point.family, start)
         return True
+
+    def _pass_ended(self) -> None:
+        while self._first < len(self._writes):
+            if self._writes[self._first].entry not in self._ended:
+                return
+            self._first += 1
+
+    def _keep_latest(self, family: int, start: tuple[float, ...]) -> None:
+        """Take note of when the latest write of a family began."""
+        latest = {known: began for began, known in self._latest}
+        latest[family] = max(latest.get(family, start), start)
+        by_time = sorted([(began, known) for known, began in latest.items()])
+        self._latest = by_time[-2:]
 
     def until(self, family: int, beside: int) -> tuple[float, ...]:
         """Return when the first write ended that was not made, but for some of a family."""
@@ -320,13 +325,13 @@ class WriteHistories:
             point = self._points[entry]
             history = writes.setdefault(point.history, [])
             # A run that appended had played these one after the other, before the request came.
-            follows = [
-                numbered[number]
-                for number in entry.exchange.follows
-                if number in numbered
-            ]
-            for at, played in enumerate(follows, start=1):
-                came = ((entry.exchange.number or 0) - 1 + at / (len(follows) + 1),)
+            follows = []
+            for number in entry.exchange.follows:
+                if number in numbered:
+                    follows.append(numbered[number])
+            before = (entry.exchange.number or 0) - 1
+            for place, played in enumerate(follows, start=1):
+                came = (before + place / (len(follows) + 1),)
                 family = self._points[played].family
                 key = self._write_key(played)
                 history.append(Write(Lifetime(came, came), key, family, played))
@@ -336,30 +341,42 @@ class WriteHistories:
 
     @cached_property
     def _points(self) -> dict[ReplayEntry, Point]:
-        calls: dict[tuple[int, HistoryKey], Lifetime] = {}
+        """Where in its history each request belongs."""
+        lifetimes = self._call_lifetimes()
         families: dict[ReplayEntry, int] = {}
-        for entry in self._by_arrival:
-            call = (entry.interaction, self._history_of(entry))
-            start, end = self._lifetime_of(entry)
-            for step in self._steps.get(entry, ()):
-                end = max(end, self._lifetime_of(step).end)
-            begun = calls.setdefault(call, Lifetime(start, end))
-            calls[call] = Lifetime(begun.start, max(begun.end, end))
         points: dict[ReplayEntry, Point] = {}
         for entry in self._by_arrival:
             first = entry
             while first.parent is not None and first not in families:
                 first = first.parent
-            families[entry] = families.get(first, first.numbers.path)
+            family = families.get(first, first.numbers.path)
+            families[entry] = family
             history = self._history_of(entry)
-            write = self._write_key(entry) if self.is_write(entry) else None
-            lifetime = calls[entry.interaction, history]
-            points[entry] = Point(lifetime, history, families[entry], write)
+            write = None
+            if self.is_write(entry):
+                write = self._write_key(entry)
+            lifetime = lifetimes[entry.interaction, history]
+            points[entry] = Point(lifetime, history, family, write)
         return points
 
+    def _call_lifetimes(self) -> dict[tuple[int, HistoryKey], Lifetime]:
+        """Return when each call began, and when it ended with all its rounds and steps."""
+        lifetimes: dict[tuple[int, HistoryKey], Lifetime] = {}
+        for entry in self._by_arrival:
+            call = (entry.interaction, self._history_of(entry))
+            start, end = self._lifetime_of(entry)
+            for step in self._steps.get(entry, ()):
+                end = max(end, self._lifetime_of(step).end)
+            begun = lifetimes.setdefault(call, Lifetime(start, end))
+            lifetimes[call] = Lifetime(begun.start, max(begun.end, end))
+        return lifetimes
+
     def _history_of(self, entry: ReplayEntry) -> HistoryKey:
-        by = entry.exchange.recorded_by
-        return entry.session, 0 if by is None else self._runs.get(by.recorder, 0)
+        recorded_by = entry.exchange.recorded_by
+        run = 0
+        if recorded_by is not None:
+            run = self._runs.get(recorded_by.recorder, 0)
+        return entry.session, run
 
     @cached_property
     def _runs(self) -> dict[str, int]:
@@ -371,9 +388,10 @@ class WriteHistories:
     def _living(self, played: PlayedWrites) -> dict[HistoryKey, _WriteHistory]:
         """Return the histories that a play keeps alive."""
         if played.living is None:
-            played.living = {
-                key: _WriteHistory(writes) for key, writes in self._writes.items()
-            }
+            living = {}
+            for key, writes in self._writes.items():
+                living[key] = _WriteHistory(writes)
+            played.living = living
         return played.living
 
     def went_live(self, key: CallKey, played: PlayedWrites) -> bool:
@@ -399,15 +417,14 @@ class WriteHistories:
         if entry.asks:
             if entry.parent is None:
                 played.in_flight[family] += 1
-        elif self.is_write(entry):
+            return
+        if self.is_write(entry):
             beside = played.beside(entry, family)
             self._make(entry, played, beside)
             played.in_flight[family] = beside + (entry in self._steps)
-        elif (
-            self._watches
-            and self._is_watched(entry)
-            and not self._is_in_place(entry, played)
-        ):
+            return
+        is_watched = self._watches and self._is_watched(entry)
+        if is_watched and not self._is_in_place(entry, played):
             self.strayed[entry.interaction] += 1
 
     def _went_on(
@@ -424,7 +441,8 @@ class WriteHistories:
         """Take a write that was made as one equal call for another, to which it turns out now."""
         if not (self._holds_any or self._watches):
             return
-        beside = max(played.in_flight[self._points[first].family] - 1, 0)
+        family = self._points[first].family
+        beside = max(played.in_flight[family] - 1, 0)
         made = played.made
         played.made = []
         played.living = None
@@ -435,9 +453,10 @@ class WriteHistories:
             elif write.entry not in (first, second):
                 self._make(write.entry, played, write.beside)
         was_made = {write.entry for write in made}
-        for entry, taken_for in ((first, second), (second, first)):
-            if entry in was_made:
-                self._make(taken_for, played, beside)
+        if first in was_made:
+            self._make(second, played, beside)
+        if second in was_made:
+            self._make(first, played, beside)
 
     def _make(self, entry: ReplayEntry, played: PlayedWrites, beside: int) -> None:
         played.made.append(MadeWrite(entry, beside))
@@ -461,9 +480,10 @@ class WriteHistories:
         lines: dict[object, EqualCalls] = {}
         for entry in entries:
             caller = entry.matched.caller
-            point = None if not is_held or _is_free(entry) else self._points[entry]
+            point = None
             key: tuple[object, ...] = (caller,)
-            if point is not None:
+            if is_held and not _is_free(entry):
+                point = self._points[entry]
                 key = (caller, point.history, point.family, entry.parent is None)
             line = lines.setdefault(key, EqualCalls(caller, point, [], []))
             line.entries.append(entry)
@@ -506,10 +526,10 @@ class WriteHistories:
         if line.point is None:
             return False
         history = self._living(played)[line.point.history]
+        if history.is_made(entry):
+            return True
         point = self._points[entry]
-        return history.is_made(entry) or (
-            point.write is None and history.is_over(point, entry)
-        )
+        return point.write is None and history.is_over(point, entry)
 
     def in_place(self, line: EqualCalls, played: PlayedWrites) -> Iterator[ReplayEntry]:
         """Yield the calls of a line at the point that a play has reached, the latest first."""
@@ -554,10 +574,9 @@ class WriteHistories:
         # A retry came after the call that it answers.
         for entry in reversed(self._by_arrival):
             parent = entry.parent
-            if (
-                parent is not None
-                and (entry.numbers.path, entry.matched.traits) in several
-            ):
+            if parent is None:
+                continue
+            if (entry.numbers.path, entry.matched.traits) in several:
                 several.add((parent.numbers.path, parent.matched.traits))
         return several
 
@@ -580,21 +599,25 @@ class WriteHistories:
     def _is_in_place(self, entry: ReplayEntry, played: PlayedWrites) -> bool:
         """Tell whether a read, or one with the same answer, came after the writes of a play."""
         point = self._points[entry]
-        single = EqualCalls("", point, [entry], [point.lifetime.start])
-        for line in (single, *self._equal_reads.get(entry.numbers.path, ())):
-            if any(True for _ in self.in_place(line, played)):
+        alone = EqualCalls("", point, [entry], [point.lifetime.start])
+        equal = self._equal_reads.get(entry.numbers.path, [])
+        for line in (alone, *equal):
+            if next(self.in_place(line, played), None) is not None:
                 return True
         return False
 
     @cached_property
     def _equal_reads(self) -> dict[int, list[EqualCalls]]:
         """The reads that were recorded repeatedly, by what equal ones share."""
-        equal: dict[int, list[ReplayEntry]] = {}
+        reads: dict[int, list[ReplayEntry]] = {}
         for entry in self._by_arrival:
             path = entry.numbers.path
             if path in self._repeated and self._is_watched(entry):
-                equal.setdefault(path, []).append(entry)
-        return {path: self._lines(reads, is_held=True) for path, reads in equal.items()}
+                reads.setdefault(path, []).append(entry)
+        lines = {}
+        for path, equal in reads.items():
+            lines[path] = self._lines(equal, is_held=True)
+        return lines
 
     def nearest(
         self,
@@ -606,41 +629,56 @@ class WriteHistories:
 
         `times` counts plays.
         """
-        living = self._living(played)
-        here: set[ReplayEntry] = set()
+        in_place: set[ReplayEntry] = set()
         for line in self.lines(entries):
-            here.update(self.in_place(line, played))
-        elsewhere = [entry for entry in entries if entry not in here] or entries
+            in_place.update(self.in_place(line, played))
+        elsewhere = [entry for entry in entries if entry not in in_place] or entries
         unplayed = [entry for entry in elsewhere if not times.get(entry)] or elsewhere
-        following = [
-            entry for entry in unplayed if self._points[entry].history in living
-        ]
-        ahead = []
-        for entry in following:
+        nearest = self._first_ahead(unplayed, self._living(played))
+        return nearest, self._writes_before(self._points[nearest])
+
+    def _first_ahead(
+        self,
+        entries: Sequence[ReplayEntry],
+        living: Mapping[HistoryKey, _WriteHistory],
+    ) -> ReplayEntry:
+        """Return the first of some calls that is still to come in a living history.
+
+        Without one it is the first in a living history, else the last of all.
+        """
+        first: ReplayEntry | None = None
+        for entry in entries:
             point = self._points[entry]
-            if not living[point.history].is_over(point, entry):
-                ahead.append(entry)
-        nearest = (ahead or following or unplayed[-1:])[0]
-        point = self._points[nearest]
+            history = living.get(point.history)
+            if history is None:
+                continue
+            if not history.is_over(point, entry):
+                return entry
+            if first is None:
+                first = entry
+        return entries[-1] if first is None else first
+
+    def _writes_before(self, point: Point) -> list[MadeWrite]:
+        """Return the writes of a history that had ended when a call began."""
         before = []
         for write in self._writes[point.history]:
             if write.lifetime.end < point.lifetime.start:
                 before.append(MadeWrite(write.entry))
-        return nearest, before
+        return before
 
 
 def _hints_in(entry: ReplayEntry) -> Iterator[tuple[str, bool]]:
     """Yield the tools in a list, and whether it says that they only read."""
     result = entry.exchange.rpc_members.get("result")
     tools = result.get("tools") if isinstance(result, dict) else None
-    for tool in tools if isinstance(tools, list) else ():
-        if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
-            continue
-        hints = tool.get("annotations")
-        yield (
-            tool["name"],
-            isinstance(hints, dict) and hints.get("readOnlyHint") is True,
-        )
+    if not isinstance(tools, list):
+        return
+    for tool in tools:
+        name = tool.get("name") if isinstance(tool, dict) else None
+        if isinstance(name, str):
+            hints = tool.get("annotations")
+            only_reads = isinstance(hints, dict) and hints.get("readOnlyHint") is True
+            yield name, only_reads
 
 
 def _is_free(entry: ReplayEntry) -> bool:

@@ -73,8 +73,9 @@ def placeholders_in(response: Response | None) -> list[str]:
 
 def redactor_of(cassette: Cassette) -> Redactor | None:
     """Return what redacts by a cassette's rules, all secrets of a rule alike, or None."""
-    rules = cassette.redaction
-    return None if rules is None else Redactor(rules, lambda _rule, _secret: "0")
+    if cassette.redaction is None:
+        return None
+    return Redactor(cassette.redaction, lambda _rule, _secret: "0")
 
 
 class MatchedForm:
@@ -97,6 +98,7 @@ class MatchedForm:
         self._header_names: set[str] = set()
         for request in requests:
             self._header_names |= named_by_user(request.headers)
+        self._seals_states = cassette.request_state == "sealed"
         self._redacts = cassette.redaction is not None
         self.has_placeholders = self._redacts and any(map(_has_placeholders, requests))
         self._tokens: dict[tuple[str, str], str] = {}
@@ -129,9 +131,11 @@ class MatchedForm:
             for _, value in response.headers:
                 refs += refs_in(value)
             refs += refs_in(response.body.decode("latin-1"))
-        return frozenset(
-            [ref.name for ref in refs if ref.is_secret or ref.kind in (HASH, ANSWER)]
-        )
+        names = set()
+        for ref in refs:
+            if ref.is_secret or ref.kind in (HASH, ANSWER):
+                names.add(ref.name)
+        return frozenset(names)
 
     # As they are matched
 
@@ -148,7 +152,9 @@ class MatchedForm:
 
     def _keeps_body(self, recorded: Request) -> bool:
         """Tell whether the bytes of a recorded request, as it is matched, match by themselves."""
-        if self.has_placeholders or self._cassette.seals_answers or self._header_names:
+        if self.has_placeholders or self._cassette.seals_answers:
+            return False
+        if self._header_names:
             return False
         # The hash of a state counts only where it was issued.
         return b"sha256" not in recorded.body or not may_have_places(recorded.body)
@@ -168,7 +174,8 @@ class MatchedForm:
         call = read_call(request)
         key, lookup = self._keys(call)
         traits = call.traits(self._header_names)
-        return call, MatchedRequest(request, key, lookup, traits, call.caller, secrets)
+        matched = MatchedRequest(request, key, lookup, traits, call.caller, secrets)
+        return call, matched
 
     def _keys(self, call: Call) -> tuple[CallKey, LookupKey]:
         """Return the key of a call, and the key by which its request is looked up.
@@ -212,7 +219,8 @@ class MatchedForm:
             known.add(text, self._redactor.placeholder(secret.kind, text))
         matched = known.sealed_request(matched)
         if self._remembers and self._told_apart(matched) in self._recorded:
-            self._placed.learn(request.header(SESSION_HEADER), placed)
+            session = request.header(SESSION_HEADER)
+            self._placed.learn(session, placed)
         return matched
 
     def _without_found_secrets(self, request: Request) -> Request:
@@ -228,48 +236,62 @@ class MatchedForm:
         return request_with(self._redacted(marked), _disowned)
 
     def _sealed(self, request: Request, is_issued: Callable[[str], bool]) -> Request:
-        seals_states = self._cassette.request_state == "sealed"
-
         def new_state(state: str) -> str:
-            name = ref_of(state, STATE, TASK, HASH)
-            stays = not seals_states
-            if name is not None:
-                stays = name.kind != HASH or (seals_states and is_issued(name.name))
-            return state if stays else sealed_hash(state)
+            if self._keeps_state(state, is_issued):
+                return state
+            return sealed_hash(state)
 
         def new_task(name: str) -> str:
             return new_state(name) if is_searched(name) else name
 
-        body = request.body
-        if seals_states:
+        def is_sealed_answer(text: str) -> bool:
+            return looks_sealed(text) and is_issued(text)
+
+        if self._seals_states:
             request = with_task(request, new_task)
-            body = request.body
-        if seals_states or b"sha256" in body or b"\\u" in body:
+        body = request.body
+        may_have_hash = b"sha256" in body or b"\\u" in body
+        if self._seals_states or may_have_hash:
             body = seal_states(body, new_state)
         if self._cassette.seals_answers:
-            body = seal_answers(
-                body, lambda text: looks_sealed(text) and is_issued(text)
-            )
-        return request if body == request.body else replace(request, body=body)
+            body = seal_answers(body, is_sealed_answer)
+        if body == request.body:
+            return request
+        return replace(request, body=body)
+
+    def _keeps_state(self, state: str, is_issued: Callable[[str], bool]) -> bool:
+        """Tell whether a request state, or the id of a task, stays as it is."""
+        ref = ref_of(state, STATE, TASK, HASH)
+        if ref is None:
+            return not self._seals_states
+        if ref.kind != HASH:
+            return True
+        return self._seals_states and is_issued(ref.name)
 
     def _redacted(self, request: Request) -> Request:
         return self._credentials.known.sealed_request(self._redactor.request(request))
 
     def _marked(self, raw: bytes, _name: str) -> bytes:
+        """Mark the placeholders that the cassette has not issued."""
+
         def marked(rule: str, token: str) -> str | None:
-            return None if placeholder(rule, token) in self.issued else _NOT_ISSUED
+            if placeholder(rule, token) in self.issued:
+                return None
+            return _NOT_ISSUED
 
         return renumber(raw, marked)
 
     # Secrets
 
     def _token(self, rule: str, secret: str) -> str:
-        return self._tokens.setdefault((rule, secret), f"{RECEIVED}{len(self._tokens)}")
+        number = len(self._tokens)
+        return self._tokens.setdefault((rule, secret), f"{RECEIVED}{number}")
 
     def _take(self, rule: str, secret: str) -> None:
-        if is_told_apart(rule, secret):
-            for known in (self._sent_now, self._sent_before):
-                known.add(secret, self._redactor.placeholder(rule, secret))
+        if not is_told_apart(rule, secret):
+            return
+        for known in (self._sent_now, self._sent_before):
+            known.add(secret, self._redactor.placeholder(rule, secret))
 
     @cached_property
     def _placed(self) -> _PlacedSecrets:
@@ -277,9 +299,8 @@ class MatchedForm:
         exchanges.sort(key=lambda exchange: exchange.number or float("inf"))
         placed = _PlacedSecrets(self._cassette.redaction or RedactionRules())
         for exchange in exchanges:
-            placed.add(
-                self._redacted(self._sealed(exchange.request, lambda _token: True))
-            )
+            sealed = self._sealed(exchange.request, lambda _token: True)
+            placed.add(self._redacted(sealed))
         return placed
 
     # To be shown
@@ -295,7 +316,9 @@ class MatchedForm:
             matched = self._sent_before.sealed_request(matched)
         if request.header(SESSION_HEADER) not in self._sessions:
             matched = _without_session(matched)
-        return _all_alike(matched) if self._redacts else matched
+        if self._redacts:
+            matched = _all_alike(matched)
+        return matched
 
     def shown(self, text: str) -> str:
         """Return a text for the terminal, without known secrets."""
@@ -310,11 +333,9 @@ def _exchanges_of(cassette: Cassette) -> Iterator[RecordedExchange]:
 def _without_session(request: Request) -> Request:
     """Replace the id of a session that is none of the cassette's: it may be a bearer token."""
     identity = request.header(SESSION_HEADER)
-    if (
-        not identity
-        or is_of_kind(identity, STATE, TASK, SESSION)
-        or reads_as_words(identity)
-    ):
+    if not identity or reads_as_words(identity):
+        return request
+    if is_of_kind(identity, STATE, TASK, SESSION):
         return request
     known = RepeatedSecrets()
     known.add(identity, sealed_hash(identity))
@@ -331,9 +352,11 @@ def _all_alike(request: Request) -> Request:
 
 def _disowned(raw: bytes, _name: str) -> bytes:
     """Spoil the tokens that were marked, which are no placeholders then."""
-    return renumber(
-        raw, lambda _rule, token: f"~{token}" if token == _NOT_ISSUED else None
-    )
+
+    def spoilt(_rule: str, token: str) -> str | None:
+        return f"~{token}" if token == _NOT_ISSUED else None
+
+    return renumber(raw, spoilt)
 
 
 # Secrets that no rule finds by itself
@@ -353,9 +376,10 @@ class _PlacedSecret(NamedTuple):
 
     def in_text(self, text: str) -> str:
         """Return what a client's text has in its place, or nothing if that can be no secret."""
-        if not (text.startswith(self.before) and text.endswith(self.behind)):
+        if not text.startswith(self.before) or not text.endswith(self.behind):
             return ""
-        given = text[len(self.before) : len(text) - len(self.behind)]
+        end = len(text) - len(self.behind)
+        given = text[len(self.before) : end]
         if _NOT_ISSUED in given or any(map(str.isspace, given)):
             return ""
         return given if is_told_apart(self.secret.kind, given) else ""
@@ -381,9 +405,10 @@ class _PlacedSecrets:
                 continue
             before, _, behind = text.partition(found[0].raw.decode())
             secret = found[0].plain
+            was_told = secret in self._told
             places = self._places.setdefault((call.method, call.name, path), set())
             if len(places) < _MOST_PLACED:
-                places.add(_PlacedSecret(before, behind, secret, secret in self._told))
+                places.add(_PlacedSecret(before, behind, secret, was_told))
         self._told |= self._told_by(recorded)
 
     def _told_by(self, recorded: Request) -> set[Ref]:
@@ -404,9 +429,8 @@ class _PlacedSecrets:
 
         redactor = Redactor(self._rules, lambda _rule, _secret: "0")
         redactor.on_find = take
-        redactor.request(
-            request_with(recorded, lambda raw, _name: with_refs(raw, stand_in))
-        )
+        shown = request_with(recorded, lambda raw, _name: with_refs(raw, stand_in))
+        redactor.request(shown)
         return told
 
     def secrets_in(self, request: Request, *, remembers: bool) -> dict[Ref, str]:
@@ -420,8 +444,9 @@ class _PlacedSecrets:
         found: dict[Ref, str] = {}
         for path, text in _texts_in(call.arguments):
             for placed in self._places.get((call.method, call.name, path), ()):
-                is_known = placed.was_told and remembers
-                given = "" if is_known else placed.in_text(text)
+                if placed.was_told and remembers:
+                    continue
+                given = placed.in_text(text)
                 held = self._learned.get((session, placed.secret), given)
                 if given and held == given:
                     found.setdefault(placed.secret, given)

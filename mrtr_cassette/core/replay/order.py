@@ -152,7 +152,8 @@ class LiveSession:
 
     def has_arrived(self, entry: ReplayEntry) -> bool:
         """Tell whether a request like a recorded one has come, as often as it had come by then."""
-        return self.arrived.get(entry.numbers.lookup, 0) >= entry.numbers.occurrence
+        numbers = entry.numbers
+        return self.arrived.get(numbers.lookup, 0) >= numbers.occurrence
 
     def answer(self, entry: ReplayEntry) -> None:
         """Take note that a client has the response to a request like a recorded one."""
@@ -179,9 +180,10 @@ class LiveSession:
 
     def exchange_tasks(self, first: str, second: str) -> None:
         """Let the client know two recorded tasks by each other's ids."""
-        known = self.known_tasks.get(first, first)
-        self.known_tasks[first] = self.known_tasks.get(second, second)
-        self.known_tasks[second] = known
+        known_first = self.known_tasks.get(first, first)
+        known_second = self.known_tasks.get(second, second)
+        self.known_tasks[first] = known_second
+        self.known_tasks[second] = known_first
 
 
 class SecretMapping:
@@ -198,14 +200,17 @@ class SecretMapping:
         self, entries: Sequence[ReplayEntry], received: tuple[Ref, ...]
     ) -> Sequence[ReplayEntry]:
         """Return the recorded exchanges whose secrets can be those of a request."""
-        if len({entry.matched.secrets for entry in entries}) > 1:
+        recorded = {entry.matched.secrets for entry in entries}
+        if len(recorded) > 1:
             same = _taking(entries, received, self._is)
             if same:
                 return same
             entries = _taking(entries, received, self._may_be)
-        return [
-            entry for entry in entries if not self._has_been_another(entry, received)
-        ]
+        fitting = []
+        for entry in entries:
+            if not self._has_been_another(entry, received):
+                fitting.append(entry)
+        return fitting
 
     def _has_been_another(self, entry: ReplayEntry, received: tuple[Ref, ...]) -> bool:
         earlier: set[Ref] = set()
@@ -240,9 +245,12 @@ def _taking(
     received: tuple[Ref, ...],
     takes: Callable[[Ref, Ref], bool],
 ) -> list[ReplayEntry]:
-    return [
-        entry for entry in entries if all(map(takes, entry.matched.secrets, received))
-    ]
+    """Return the exchanges of which every secret takes the one received in its place."""
+    taking = []
+    for entry in entries:
+        if all(map(takes, entry.matched.secrets, received)):
+            taking.append(entry)
+    return taking
 
 
 def _is_of_rule(recorded: Ref, received: Ref) -> bool:
@@ -371,21 +379,31 @@ class PlayOrder:
                 self._handshakes.setdefault(session, []).append(entry)
         if entry.created_by is not None or entry in self.stand_ins:
             return
-        matched = entry.matched if self._groups is None else self._groups.matched(entry)
+        matched = self._matched(entry)
         lookup = matched.lookup
         # A state that the client didn't get from the cassette, such as a literal in a test, has the
         # hash of the state that was sent while recording.
         raw_state = entry.exchange.echoed_sha256 or lookup.state
-        for key in {lookup, self._known_as(lookup._replace(state=raw_state))}:
+        raw_lookup = self._known_as(lookup._replace(state=raw_state))
+        for key in {lookup, raw_lookup}:
             self._by_lookup.setdefault(key, []).append(entry)
             self._exact.setdefault((key, matched.traits), []).append(entry)
 
+    def _matched(self, entry: ReplayEntry) -> MatchedRequest:
+        """Return a recorded request as it is found."""
+        if self._groups is None:
+            return entry.matched
+        return self._groups.matched(entry)
+
     def _known_as(self, lookup: LookupKey) -> LookupKey:
-        return lookup if self._groups is None else self._groups.known_as(lookup)
+        if self._groups is None:
+            return lookup
+        return self._groups.known_as(lookup)
 
     def was_played(self, entry: ReplayEntry) -> bool:
         """Tell whether an exchange, or the equal one in its place, has been played."""
-        return self.plays[self.stand_ins.get(entry, entry)] > 0
+        played = self.stand_ins.get(entry, entry)
+        return self.plays[played] > 0
 
     # Sessions
 
@@ -437,14 +455,17 @@ class PlayOrder:
                 return Chosen(None, equal, found)
             candidates = self._keep_candidates(lookup, matched.traits, found)
         if self._groups is not None:
-            return self._first_without_memory(candidates, matched)
+            return self._first_without_memory(candidates, matched, self._groups)
         recorded = self._taken_for(candidates.entries, session)
-        if recorded is not None:
-            of_session = [
-                entry for entry in candidates.entries if entry.session == recorded
-            ]
-            candidates = Candidates(of_session, self.histories)
-        return self._among(candidates, matched, session)._replace(recorded=recorded)
+        if recorded is None:
+            return self._among(candidates, matched, session)
+        of_session = []
+        for entry in candidates.entries:
+            if entry.session == recorded:
+                of_session.append(entry)
+        candidates = Candidates(of_session, self.histories)
+        chosen = self._among(candidates, matched, session)
+        return chosen._replace(recorded=recorded)
 
     def _nearest(
         self, lookup: LookupKey, equal: Sequence[ReplayEntry], traits: Traits
@@ -473,20 +494,17 @@ class PlayOrder:
         return candidates
 
     def _first_without_memory(
-        self, candidates: Candidates, matched: MatchedRequest
+        self, candidates: Candidates, matched: MatchedRequest, groups: StatelessGroups
     ) -> Chosen:
         entries = candidates.entries
-        if matched.secrets and self._groups is not None:
+        if matched.secrets:
             taking = _taking(entries, matched.secrets, _is_of_rule)
-            fitting = self._groups.fitting(taking, matched.secrets)
+            fitting = groups.fitting(taking, matched.secrets)
             if not fitting:
                 return Chosen(None, entries, Reason.ARGUMENTS_DIFFER)
             entries = fitting
         for entry in entries:
-            if (
-                self._groups is not None
-                and self._groups.matched(entry).caller == matched.caller
-            ):
+            if groups.matched(entry).caller == matched.caller:
                 return Chosen(entry)
         return Chosen(entries[0])
 
@@ -499,8 +517,11 @@ class PlayOrder:
         taken for this one has no such exchange, one that has what came so far is taken for it.
         """
         here = session.recorded
-        if here == NO_SESSION or any(entry.session == here for entry in entries):
+        if here == NO_SESSION:
             return None
+        for entry in entries:
+            if entry.session == here:
+                return None
         for entry in entries:
             contents = self._recorded.get(entry.session)
             if contents is not None and session.arrived.keys() <= contents:
@@ -528,7 +549,9 @@ class PlayOrder:
             return Chosen(None, left, Reason.OTHER_HISTORY)
         free = [EqualCalls(line.caller, None, line.entries, []) for line in lines]
         chosen = self._next_of(free, matched.caller, session)
-        return chosen or Chosen(None, left, Reason.ALREADY_PLAYED)
+        if chosen is None:
+            return Chosen(None, left, Reason.ALREADY_PLAYED)
+        return chosen
 
     def _fitting(
         self, candidates: Candidates, matched: MatchedRequest, session: LiveSession
@@ -559,32 +582,51 @@ class PlayOrder:
 
         The first one is played again, when all like it have been played, where that is allowed.
         """
+        last = self._last_of(lines, session)
+        if last is None:
+            return None
+        most = 0
+        if self._begins_again(last):
+            most = min(self._times_of(lines, session))
+        first = self._first_of_all(lines, caller, session, most)
+        if first is None and self._may_repeat(last):
+            return Chosen(last)
+        return first
+
+    def _last_of(
+        self, lines: Sequence[EqualCalls], session: LiveSession
+    ) -> ReplayEntry | None:
+        """Return the call of some lines at their points that arrived last."""
         last: ReplayEntry | None = None
         for line in lines:
             latest = self._latest_of(line, session)
-            if latest is not None and (last is None or latest.arrival > last.arrival):
+            if latest is None:
+                continue
+            if last is None or latest.arrival > last.arrival:
                 last = latest
-        if last is None:
-            return None
-        opens = last.opens_session or last.key.method == INITIALIZE
-        begins_again = opens and self._repeat is Repeat.AUTO
-        most = 0
-        if begins_again or self._repeat is Repeat.ALWAYS:
-            most = min(self._times_of(lines, session))
+        return last
+
+    def _begins_again(self, last: ReplayEntry) -> bool:
+        """Tell whether equal calls begin anew when all have been played."""
+        if self._repeat is not Repeat.AUTO:
+            return self._repeat is Repeat.ALWAYS
+        return last.opens_session or last.key.method == INITIALIZE
+
+    def _first_of_all(
+        self, lines: Sequence[EqualCalls], caller: str, session: LiveSession, most: int
+    ) -> Chosen | None:
+        """Return the first call of some lines that was played at most so often."""
         best: Chosen | None = None
+        best_rank: tuple[bool, tuple[float, ...]] | None = None
         for line in lines:
             chosen = self._first_of(line, session, most)
             if chosen is None or chosen.entry is None:
                 continue
-            if best is None or best.entry is None:
-                best = chosen
-                continue
             # The caller's line comes first, and then the one that arrived first.
             rank = (line.caller != caller, chosen.entry.arrival)
-            if rank < (best.entry.matched.caller != caller, best.entry.arrival):
+            if best_rank is None or rank < best_rank:
                 best = chosen
-        if best is None and self._may_repeat(last):
-            return Chosen(last)
+                best_rank = rank
         return best
 
     def _latest_of(self, line: EqualCalls, session: LiveSession) -> ReplayEntry | None:
@@ -606,28 +648,42 @@ class PlayOrder:
         self, line: EqualCalls, session: LiveSession, most: int
     ) -> Chosen | None:
         """Return the first call of a line that was played at most so often, at its point."""
-        histories = self.histories
-        writes = session.writes
-        used = 0 if most else session.used.get(line, 0)
+        used = 0
+        if not most:
+            used = session.used.get(line, 0)
         first: ReplayEntry | None = None
-        for place in range(used, histories.come(line, writes)):
+        for place in range(used, self.histories.come(line, session.writes)):
             entry = line.entries[place]
-            times = session.played.get(entry, 0)
-            if times <= most and not histories.is_over(line, entry, writes):
-                if first is None or entry.arrival < first.arrival:
-                    first = entry
-                # Retries arrived in another order than their calls began.
-                if entry.parent is None:
-                    break
-            elif place == used and (
-                times or histories.is_over_for_good(line, entry, writes)
-            ):
-                used += 1
-        return (
-            None
-            if first is None
-            else Chosen(first, line=None if most else (line, used))
-        )
+            if not self._may_come(line, entry, session, most):
+                if place == used and self._is_used(line, entry, session):
+                    used += 1
+                continue
+            if first is None or entry.arrival < first.arrival:
+                first = entry
+            # Retries arrived in another order than their calls began.
+            if entry.parent is None:
+                break
+        if first is None:
+            return None
+        if most:
+            return Chosen(first)
+        return Chosen(first, line=(line, used))
+
+    def _may_come(
+        self, line: EqualCalls, entry: ReplayEntry, session: LiveSession, most: int
+    ) -> bool:
+        """Tell whether a call was played at most so often, and its point is not over."""
+        if session.played.get(entry, 0) > most:
+            return False
+        return not self.histories.is_over(line, entry, session.writes)
+
+    def _is_used(
+        self, line: EqualCalls, entry: ReplayEntry, session: LiveSession
+    ) -> bool:
+        """Tell whether a call of a line was played, or can't be played any more."""
+        if session.played.get(entry, 0):
+            return True
+        return self.histories.is_over_for_good(line, entry, session.writes)
 
     @property
     def repeats_reads(self) -> bool:
@@ -653,21 +709,17 @@ class PlayOrder:
         best: list[bool] = []
         nearest: dict[ReplayEntry, Traits] = {}
         for entry in entries:
-            matched = (
-                entry.matched if self._groups is None else self._groups.matched(entry)
-            )
-            score = list(map(eq, matched.traits, traits))
+            recorded = self._matched(entry).traits
+            score = list(map(eq, recorded, traits))
             if score > best:
                 best = score
                 nearest = {}
             if score == best:
-                nearest[entry] = matched.traits
-        if len(set(nearest.values())) == 1:
-            return list(nearest)
+                nearest[entry] = recorded
         granted = {found for entry, found in nearest.items() if not entry.is_refused}
-        return [entry for entry, found in nearest.items() if found in granted] or list(
-            nearest
-        )
+        if not granted or len(set(nearest.values())) == 1:
+            return list(nearest)
+        return [entry for entry, found in nearest.items() if found in granted]
 
     # Playing
 
@@ -706,15 +758,14 @@ class PlayOrder:
         session.exchange_tasks(task.id, branch.id)
         first = task.creating
         second = branch.creating
-        times = session.played.pop(first, 0)
+        times_of_first = session.played.pop(first, 0)
         times_of_second = session.played.pop(second, 0)
-        for entry, before, after in (
-            (first, times, times_of_second),
-            (second, times_of_second, times),
-        ):
-            self.plays[entry] += after - before
-            if after:
-                session.played[entry] = after
+        self.plays[first] += times_of_second - times_of_first
+        self.plays[second] += times_of_first - times_of_second
+        if times_of_second:
+            session.played[first] = times_of_second
+        if times_of_first:
+            session.played[second] = times_of_first
         session.used.clear()
         self.histories.exchange(first, second, session.writes)
 

@@ -402,13 +402,10 @@ class Player:
     def _is_given_up(self, entry: ReplayEntry) -> bool:
         """Tell whether it is about a call whose client left before the response."""
         response = entry.exchange.response
+        if response is not None and not response.only_accepts:
+            if response.end is not End.OPEN:
+                return False
         call = entry.stream
-        if (
-            response is not None
-            and response.end is not End.OPEN
-            and not response.only_accepts
-        ):
-            return False
         if call.kind is not Kind.REQUEST or call.is_listening:
             return False
         return not self._timelines.has_response(call)
@@ -450,33 +447,37 @@ class Player:
         for entry in self._by_arrival:
             if not resumed_event(entry.matched.request):
                 recorded.add((entry.key.endpoint, entry.key.method))
-        is_outside = self._order.opened.is_outside(
-            session_of(call.request), call.endpoint
-        )
-        return answer_of_any_server(call, recorded, lacks_session=is_outside)
+        session = session_of(call.request)
+        lacks_session = self._order.opened.is_outside(session, call.endpoint)
+        return answer_of_any_server(call, recorded, lacks_session=lacks_session)
 
     def _why_not(self, call: Call, choice: Choice) -> Miss:
         """Explain why a request gets no recording."""
         nearest = choice.chosen.nearest
         reason = choice.chosen.why_not
         if reason is None:
-            stand_ins = self._order.stand_ins
-            recorded = Recorded(self.entries, self._ignored, self.times, stand_ins)
-            miss = no_match(call, recorded)
-            return (
-                after_placeholders(miss, self._placeholders_played)
-                if miss.differences
-                else miss
-            )
+            return self._no_match(call)
         if reason is Reason.OTHER_HISTORY:
             writes = choice.session.writes
             entry, before = self._order.histories.nearest(nearest, writes, self.times)
             return after_other_writes(call, entry, before, writes.made)
         if reason is Reason.SESSION_UNKNOWN:
-            standing = self._order.opened.standing_of(session_of(choice.recorded))
+            session = session_of(choice.recorded)
+            standing = self._order.opened.standing_of(session)
             return Miss(call, reason, standing.value, nearest[0])
-        may_read = call.key().called if self._order.repeats_reads else ""
-        return replace(not_now(call, nearest, reason), may_read=may_read)
+        miss = not_now(call, nearest, reason)
+        if self._order.repeats_reads:
+            miss = replace(miss, may_read=call.key().called)
+        return miss
+
+    def _no_match(self, call: Call) -> Miss:
+        """Explain why nothing recorded matches a request."""
+        stand_ins = self._order.stand_ins
+        recorded = Recorded(self.entries, self._ignored, self.times, stand_ins)
+        miss = no_match(call, recorded)
+        if not miss.differences:
+            return miss
+        return after_placeholders(miss, self._placeholders_played)
 
     @property
     def _placeholders_played(self) -> list[str]:
@@ -499,19 +500,7 @@ class Player:
 
     def _refuse(self, answer: Message, session: LiveSession, miss: Miss) -> bool:
         """Let the call during which the server asked get a miss; return whether there is one."""
-        here = []
-        for entry in self._by_arrival:
-            if (
-                entry.answered_question is not None
-                and entry.session == session.recorded
-            ):
-                here.append(entry)
-        expected = []
-        for entry in here:
-            if entry.asker is not None and entry.asker.same_id == answer.same_id:
-                expected.append(entry)
-        # Under an id that no question had, it is taken for the answer to the oldest one.
-        for entry in expected or here:
+        for entry in self._answers_like(answer, session):
             if not session.was_asked(entry) or session.has_arrived(entry):
                 continue
             # Nothing else has to wait any more for the right answer, nor for later ones.
@@ -525,19 +514,33 @@ class Player:
             return True
         return False
 
+    def _answers_like(
+        self, answer: Message, session: LiveSession
+    ) -> Sequence[ReplayEntry]:
+        """Return the recorded answers of a session under the id of an answer.
+
+        Under an id that no question had, it is taken for the answer to the oldest one.
+        """
+        here = []
+        for entry in self._by_arrival:
+            is_answer = entry.answered_question is not None
+            if is_answer and entry.session == session.recorded:
+                here.append(entry)
+        expected = []
+        for entry in here:
+            if entry.asker is not None and entry.asker.same_id == answer.same_id:
+                expected.append(entry)
+        return expected or here
+
     def waited_in_vain(self, play: Play) -> Miss | None:
         """Count a call without a recorded response as a miss, unless its client cancelled it."""
+        session = play.session
         caller_id = play.caller_id
-        if (
-            caller_id is not None
-            and canonical(parse(caller_id)) in play.session.cancelled
-        ):
+        if caller_id is not None and canonical(parse(caller_id)) in session.cancelled:
             return None
-        call = self._told(readable(play.session.in_recorded(play.request)))
-        miss = Miss(
-            call, Reason.NO_RESPONSE, "its response was not recorded", play.entry
-        )
-        return self._missed(miss)
+        call = self._told(readable(session.in_recorded(play.request)))
+        detail = "its response was not recorded"
+        return self._missed(Miss(call, Reason.NO_RESPONSE, detail, play.entry))
 
     # Beside the recording
 
@@ -585,8 +588,9 @@ class Player:
 
         These are pointers to what was to be left out, and the names of what was to only read.
         """
-        for entry in self._by_arrival if self._unseen else ():
-            self._see(read_call(entry.matched.request))
+        if self._unseen:
+            for entry in self._by_arrival:
+                self._see(read_call(entry.matched.request))
         unused = [("reads", name) for name in self._order.histories.unused_reads()]
         unused += [("ignore", pointer_to(path)) for path in self._unseen]
         return unused
@@ -604,9 +608,9 @@ class Player:
         """Pairs of interactions of which one's stream has what the server said about the other."""
         for entry in self.entries:
             yield entry.interaction, entry.stream.interaction
-            for gate in (
-                self._timelines.waits_of(entry).pieces if entry.is_listening else ()
-            ):
+            if not entry.is_listening:
+                continue
+            for gate in self._timelines.waits_of(entry).pieces:
                 if gate.request is not None:
                     yield entry.interaction, gate.request.interaction
 
@@ -628,17 +632,19 @@ class Player:
     @property
     def only_probed(self) -> bool:
         """Whether a client has asked for nothing but `server/discover`."""
-        played = {
-            entry.key.method
-            for entry in filter(self._order.was_played, self._by_arrival)
-        }
+        played = set()
+        for entry in self._by_arrival:
+            if self._order.was_played(entry):
+                played.add(entry.key.method)
         return played == {DISCOVER} and not self.misses
 
     @property
     def unplayed(self) -> list[int]:
         """Numbers of the interactions of which something was never played."""
-        entries_played = filter(self._order.was_played, self._by_arrival)
-        played = {entry.numbers.lookup for entry in entries_played}
+        played = set()
+        for entry in self._by_arrival:
+            if self._order.was_played(entry):
+                played.add(entry.numbers.lookup)
         numbers = []
         for number, entries in enumerate(self.interactions, start=1):
             if any(self._lacks(entry, played) for entry in entries):
@@ -647,10 +653,11 @@ class Player:
 
     def _lacks(self, entry: ReplayEntry, played: Collection[int]) -> bool:
         """Tell whether an exchange was never played, and neither was what stands for it."""
-        histories = self._order.histories
-        was_probed = self.was_probed and entry.key.method == DISCOVER
-        if self._order.was_played(entry) or entry.is_pong or was_probed:
+        if self._order.was_played(entry) or entry.is_pong:
             return False
+        if self.was_probed and entry.key.method == DISCOVER:
+            return False
+        histories = self._order.histories
         if entry.created_by is not None and histories.only_reads(entry.key):
             # How often a task is polled before it ends depends on the pace.
             is_end = entry.state is not None and entry.state.is_over
@@ -684,6 +691,8 @@ def _leading_elsewhere(
 def _cancel(request: Request, session: LiveSession) -> None:
     """Take note that a client waits no more for the response to one of its requests."""
     message = read_call(request).message
-    cancelled = None if message is None else message.params.get("requestId")
+    if message is None:
+        return
+    cancelled = message.params.get("requestId")
     if cancelled is not None:
         session.cancelled.add(canonical(cancelled))

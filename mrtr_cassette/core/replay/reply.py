@@ -14,7 +14,13 @@ from mrtr_cassette.core.cassette.lookup import CallerValues
 from mrtr_cassette.core.cassette.sessions import event_ids, is_answered
 from mrtr_cassette.core.cassette.texts import headers_with
 from mrtr_cassette.core.protocol.calls import NO_SESSION, read_call
-from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, echoes, messages_in
+from mrtr_cassette.core.protocol.jsonrpc import (
+    Kind,
+    Located,
+    Message,
+    echoes,
+    messages_in,
+)
 from mrtr_cassette.core.protocol.tasks import (
     TaskState,
     clock_spans,
@@ -110,16 +116,17 @@ def build_reply(
     places.add_messages(request, waits)
     if not places.gaps:
         places.add_batch(batch)
+    parts = _parts(response, waits, places.gaps, started_ms, ended, piecewise=piecewise)
+    end = response.end
     # Who posts a message may leave as soon as it is accepted; others read on.
-    is_left = response.end is End.OPEN and response.only_accepts
+    if end is End.OPEN and response.only_accepts:
+        end = End.COMPLETE
     return Reply(
         status=response.status,
         # A stranger's cassette may have what no recorder keeps: other framing, or cookies.
         headers=kept_response_headers(response.headers),
-        parts=tuple(
-            _parts(response, waits, places.gaps, started_ms, ended, piecewise=piecewise)
-        ),
-        end=End.COMPLETE if is_left else response.end,
+        parts=tuple(parts),
+        end=end,
         is_event_stream=response.is_event_stream,
         is_framed=response.is_framed,
         waits=waits,
@@ -168,6 +175,10 @@ def _came(piece: Piece, ended: Came) -> Came:
     return Came(piece.after, piece.at_ms) if piece.after else ended
 
 
+_Place = tuple[Span, str, ReplayEntry | str | None]
+"""A span of a message, with the value and the source of its gap."""
+
+
 class _Places:
     """Finds the gaps of a body, and what its messages are about."""
 
@@ -176,46 +187,44 @@ class _Places:
         self.notified: dict[int, TaskState] = {}
         self.responds_at: int | None = None
         self._response = response
-        self._tasks = tasks if b'"taskId"' in response.body else ()
+        self._tasks: Collection[str] = ()
+        if b'"taskId"' in response.body:
+            self._tasks = tasks
 
     def add_messages(self, request: Message | None, waits: Waits) -> None:
         """Take the messages of the body.
 
         The gates of a listening stream tell to which requests it responds.
         """
-        caller = (
-            request if request is not None and request.kind is Kind.REQUEST else None
-        )
+        caller = None
+        if request is not None and request.kind is Kind.REQUEST:
+            caller = request
         for located in messages_in(self._response):
-            message = located.message
-            if (
-                caller is not None
-                and message.kind is Kind.RESPONSE
-                and message.id == caller.id
-            ):
+            if caller is not None and _responds_to(located.message, caller):
                 self.responds_at = located.piece
-            about = waits.pieces[located.piece].request if waits.pieces else None
-            found: list[tuple[Span, str, ReplayEntry | str | None]] = []
-            if caller is not None:
-                found += [
-                    (span, value, None) for span, value in echoes(message, caller)
-                ]
-            if about is not None and about.asker is not None and not found:
-                found += [
-                    (span, value, about) for span, value in echoes(message, about.asker)
-                ]
+            about = None
+            if waits.pieces:
+                about = waits.pieces[located.piece].request
+            places = _echo_places(located.message, caller, about)
             if self._tasks:
-                found += self._task_times(message, located.piece)
-            for inner, value, source in found:
-                span = located.in_body(inner)
-                if span is not None:
-                    recorded = self._response.body[span.start : span.end]
-                    self.gaps.append(Gap(span, value, recorded, source))
+                places += self._task_times(located.message, located.piece)
+            for inner, value, source in places:
+                self._add_gap(located, inner, value, source)
         self.gaps.sort(key=attrgetter("span"))
 
-    def _task_times(
-        self, message: Message, piece: int
-    ) -> list[tuple[Span, str, ReplayEntry | str | None]]:
+    def _add_gap(
+        self,
+        located: Located,
+        inner: Span,
+        value: str,
+        source: ReplayEntry | str | None,
+    ) -> None:
+        span = located.in_body(inner)
+        if span is not None:
+            recorded = self._response.body[span.start : span.end]
+            self.gaps.append(Gap(span, value, recorded, source))
+
+    def _task_times(self, message: Message, piece: int) -> list[_Place]:
         """Return the places in a state of a task that depend on the clock."""
         state = notified_state(message) or polled_state(message)
         if state is None or state.id not in self._tasks:
@@ -226,8 +235,10 @@ class _Places:
 
     def add_batch(self, batch: Sequence[Message]) -> None:
         """Take a body that responds to several requests."""
+        if not batch:
+            return
         gaps: dict[Span, Gap] = {}
-        for located in messages_in(self._response) if batch else ():
+        for located in messages_in(self._response):
             for place, asker in enumerate(batch):
                 for echo in echoes(located.message, asker):
                     span = located.in_body(echo.span)
@@ -237,6 +248,25 @@ class _Places:
                         recorded = self._response.body[span.start : span.end]
                         gaps[span] = Gap(span, f"{place}:{echo.value}", recorded)
         self.gaps += sorted(gaps.values(), key=attrgetter("span"))
+
+
+def _responds_to(message: Message, request: Message) -> bool:
+    return message.kind is Kind.RESPONSE and message.id == request.id
+
+
+def _echo_places(
+    message: Message, caller: Message | None, about: ReplayEntry | None
+) -> list[_Place]:
+    """Return where a message repeats values of the caller, or else of the request it is about."""
+    places: list[_Place] = []
+    if caller is not None:
+        for span, value in echoes(message, caller):
+            places.append((span, value, None))
+    if places or about is None or about.asker is None:
+        return places
+    for span, value in echoes(message, about.asker):
+        places.append((span, value, about))
+    return places
 
 
 # Replies on their way
@@ -301,14 +331,13 @@ class Delivery:
     @property
     def missing_notification(self) -> ReplayEntry | None:
         """The notification that what comes next waits for, or None."""
-        reply = self.reply
-        gate = reply.waits.end if self._is_all_sent else reply.parts[self.sent].gate
+        gate = self.reply.waits.end
+        if not self._is_all_sent:
+            gate = self.reply.parts[self.sent].gate
         missing = self._missing(gate)
-        return (
-            missing
-            if missing is not None and missing.kind is Kind.NOTIFICATION
-            else None
-        )
+        if missing is None or missing.kind is not Kind.NOTIFICATION:
+            return None
+        return missing
 
     @property
     def is_behind(self) -> bool:
@@ -319,7 +348,9 @@ class Delivery:
     def go_first(self) -> None:
         """Wait no more for streams that nobody reads."""
         part = self._due_part()
-        for stream in () if part is None else self._owing(part):
+        if part is None:
+            return
+        for stream in self._owing(part):
             stream.is_left = True
 
     def end(self) -> None:
@@ -340,7 +371,9 @@ class Delivery:
 
         What waits for other requests is not sent next: a client may send these after the response.
         """
-        part = None if self.is_left else self._due_part()
+        if self.is_left:
+            return False
+        part = self._due_part()
         if part is None:
             return False
         # Clients of several requests have progress of each on one stream, always before the end.
@@ -352,11 +385,9 @@ class Delivery:
     def is_whole(self) -> bool:
         """Whether the response can be sent in one write as soon as it is due."""
         reply = self.reply
-        return (
-            len(reply.parts) <= 1
-            and not reply.is_event_stream
-            and reply.end is End.COMPLETE
-        )
+        if reply.is_event_stream or reply.end is not End.COMPLETE:
+            return False
+        return len(reply.parts) <= 1
 
     @property
     def headers(self) -> Headers:
@@ -377,63 +408,79 @@ class Delivery:
             self.reply = self.reply._replace(parts=(), end=End.COMPLETE, waits=NO_WAITS)
             return Refusal(session.refused.pop(call), self.values.id, is_last=True)
         if session.unrecorded and self.entry.is_listening:
-            return Sending(
-                session.unrecorded.popleft(), 0, is_last=False, pieces=range(0)
-            )
+            raw = session.unrecorded.popleft()
+            return Sending(raw, 0, is_last=False, pieces=range(0))
         part = self._due_part()
-        if part is None:
-            return self._ending() if self._is_all_sent else None
-        if self._owing(part):
+        if part is None and self._is_all_sent:
+            return self._ending()
+        if part is None or self._owing(part):
             return None
+        return self._send(part)
+
+    def _send(self, part: Part) -> Sending | Refusal:
+        """Take a part as sent; return it with live values, or the miss that stands for it."""
+        session = self.session
         self._take(part)
         raw = self._filled(part)
         if self.entry.session:
             session.sent[self.entry] = self.sent
         is_last = self._is_all_sent and self._ending() is End.COMPLETE
+        responds = part.gate.responds
         request = part.gate.request
-        if part.gate.responds and request is not None and request in session.refused:
-            return Refusal(
-                session.refused.pop(request), session.values_of(request).id, is_last
-            )
+        if responds and request is not None and request in session.refused:
+            miss = session.refused.pop(request)
+            return Refusal(miss, session.values_of(request).id, is_last)
         self._tell_tasks(part)
-        return Sending(raw, part.at_ms, is_last, part.pieces, part.gate.responds)
+        return Sending(raw, part.at_ms, is_last, part.pieces, responds)
 
     def _filled(self, part: Part) -> bytes:
         """Return the bytes of a part with live values and ids."""
         filled = []
         for segment in part.segments:
-            filled.append(
-                segment if isinstance(segment, bytes) else self._value_of(segment)
-            )
+            if isinstance(segment, bytes):
+                filled.append(segment)
+            else:
+                filled.append(self._value_of(segment))
         raw = b"".join(filled)
         names = self.session.known_tasks
         if self.entry.session:
             names = {**names, self.entry.session: self.session.id}
-        return renaming(names)(raw) if names else raw
+        if not names:
+            return raw
+        return renaming(names)(raw)
 
     def _tell_tasks(self, part: Part) -> None:
         """Tell the plays of tasks of which states a part notifies the client."""
+        notified = self.reply.notified
+        if not notified:
+            return
         tasks = self.session.tasks
-        for piece in part.pieces if self.reply.notified else ():
-            state = self.reply.notified.get(piece)
+        for piece in part.pieces:
+            state = notified.get(piece)
             if state is not None and state.id in tasks:
                 tasks[state.id].saw(state)
 
     def _ending(self) -> End | None:
+        """Return how the response ends now, or None while more of it may come."""
         end = self.reply.end
         if end is End.COMPLETE:
-            is_due = self._missing(self.reply.waits.end) is None
-            return end if is_due and not self._has_lines_to_come() else None
+            waits = self._missing(self.reply.waits.end) is not None
+            return None if waits or self._has_lines_to_come() else end
         # On a stream that has all responses, what was not recorded may still come.
         may_come = self._set_aside or self.session.unrecorded is not None
         return None if end is End.OPEN and may_come else end
 
     def _value_of(self, gap: Gap) -> bytes:
+        """Return the live value for a gap, or the recorded one."""
         source = gap.source
         if isinstance(source, str):
             task = self.session.tasks.get(source)
-            return gap.recorded if task is None else task.value(gap.value, gap.recorded)
-        values = self.values if source is None else self.session.values_of(source)
+            if task is None:
+                return gap.recorded
+            return task.value(gap.value, gap.recorded)
+        values = self.values
+        if source is not None:
+            values = self.session.values_of(source)
         return values.spelled(gap.value) or gap.recorded
 
     def _due_part(self) -> Part | None:
@@ -528,28 +575,23 @@ class Deliveries:
         streams: Sequence[Delivery] = ()
         if entry.session and not entry.is_listening and not self._stateless:
             streams = self._listening.setdefault(session, [])
-        return Delivery(
-            entry, reply, session, values, self.timelines.lifetime_of, streams
-        )
+        lifetime_of = self.timelines.lifetime_of
+        return Delivery(entry, reply, session, values, lifetime_of, streams)
 
     def play(
         self, entry: ReplayEntry, session: LiveSession, values: CallerValues
     ) -> Delivery | None:
         """Return the same for an exchange that was chosen, which may be a stream to listen to."""
         delivery = self.deliver(entry, session, values)
-        if (
-            delivery is None
-            or not entry.is_listening
-            or not entry.session
-            or self._stateless
-        ):
+        if delivery is None or self._stateless:
+            return delivery
+        if not entry.is_listening or not entry.session:
             return delivery
         if session.played.get(entry, 0) > 1:
             # The end of a resumed stream was not recorded, so keep it open.
             delivery.reply = delivery.reply._replace(end=End.OPEN)
-            delivery.sent = (
-                0 if entry.resumed is not None else session.sent.get(entry, 0)
-            )
+            if entry.resumed is None:
+                delivery.sent = session.sent.get(entry, 0)
         self._listen(session, delivery)
         return delivery
 
@@ -582,15 +624,20 @@ class Deliveries:
     def follow(self, session: LiveSession) -> Iterator[ReplayEntry]:
         """Let a client listen to the session that it has turned out to have; yield the streams."""
         for delivery in self._listening.get(session, ()):
-            number = delivery.entry.numbers.lookup
-            for entry in self._by_arrival:
-                is_here = entry.session == session.recorded and entry.is_listening
-                if is_here and entry.numbers.lookup == number:
-                    reply = self._reply(entry)
-                    if reply is not None:
-                        delivery.follow(entry, reply)
-                        yield entry
-                    break
+            entry = self._stream_like(delivery.entry, session.recorded)
+            reply = None if entry is None else self._reply(entry)
+            if entry is not None and reply is not None:
+                delivery.follow(entry, reply)
+                yield entry
+
+    def _stream_like(self, stream: ReplayEntry, session: str) -> ReplayEntry | None:
+        """Return the first equal listening stream of a recorded session, or None."""
+        number = stream.numbers.lookup
+        for entry in self._by_arrival:
+            is_here = entry.session == session and entry.is_listening
+            if is_here and entry.numbers.lookup == number:
+                return entry
+        return None
 
     @cached_property
     def _events(self) -> dict[tuple[str, str], tuple[ReplayEntry, int]]:
@@ -603,39 +650,39 @@ class Deliveries:
                 if event in places and not entry.session:
                     ambiguous.add(event)
                 places[event] = (entry, index)
-        return {
-            event: place for event, place in places.items() if event not in ambiguous
-        }
+        for event in ambiguous:
+            del places[event]
+        return places
 
     def _reply(self, entry: ReplayEntry) -> Reply | None:
+        """Return what to send for a recorded response, which is built once; None without one."""
         response = entry.exchange.response
         if response is None or entry in self._replies:
             return self._replies.get(entry)
+        exchange = entry.exchange
         waits = self.timelines.waits_of(entry)
-        stays_open = False
-        if self._stateless:
-            gates = (*waits.pieces, waits.end) if entry.is_listening else ()
-            stays_open = any(gate.depends_on_later(entry) for gate in gates)
-            waits = NO_WAITS
+        # A stream may be resumed at any event that has an id.
+        may_be_resumed = entry.session != NO_SESSION or any(event_ids(response))
         reply = build_reply(
             entry.stream.asker,
             response,
-            waits,
+            NO_WAITS if self._stateless else waits,
             tasks=self._tasks,
-            started_ms=entry.exchange.started_ms,
-            ended=Came(entry.exchange.ended_after or 0, entry.exchange.ended_ms),
-            # A stream may be resumed at any event that has an id.
-            piecewise=self._paced
-            or entry.session != NO_SESSION
-            or any(event_ids(response)),
+            started_ms=exchange.started_ms,
+            ended=Came(exchange.ended_after or 0, exchange.ended_ms),
+            piecewise=self._paced or may_be_resumed,
             batch=read_call(entry.matched.request).batch,
         )
-        if stays_open:
-            reply = reply._replace(end=End.OPEN)
+        if self._stateless and entry.is_listening:
+            gates = (*waits.pieces, waits.end)
+            if any(gate.depends_on_later(entry) for gate in gates):
+                reply = reply._replace(end=End.OPEN)
         self._replies[entry] = reply
         return reply
 
 
 def _has_all(response: Response | None) -> bool:
     """Tell whether a stream had its response, or was open when the recording ended."""
-    return response is not None and (response.end is End.OPEN or is_answered(response))
+    if response is None:
+        return False
+    return response.end is End.OPEN or is_answered(response)

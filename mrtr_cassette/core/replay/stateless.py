@@ -70,7 +70,9 @@ class StatelessGroups:
             depends = "which state of its task is played depends on what was answered or cancelled"
             depending.append(f"(#{call.interaction}): {depends}")
         for entry in self._entries.by_arrival:
-            depends = "" if entry.created_by is not None else _depends(entry, pushing)
+            depends = ""
+            if entry.created_by is None:
+                depends = _depends(entry, pushing)
             if not depends and entry.is_listening and depends_on_later(entry):
                 depends = "a stream says what other requests caused"
             if depends:
@@ -78,8 +80,8 @@ class StatelessGroups:
                 depending.append(f"{session}(#{entry.interaction}): {depends}")
         reason = (
             f"<<stateless>> can't play what one process has to remember; {_REMEDY}, "
+            "or from several to which a load balancer routes each session"
         )
-        reason += "or from several to which a load balancer routes each session"
         _refuse(cassette, reason, depending)
 
     def _group(self, cassette: Cassette) -> None:
@@ -91,14 +93,16 @@ class StatelessGroups:
                 group = groups.setdefault(self._identify(entry), [])
                 group.append(entry)
                 self._unite_names(group[0], entry)
-        ambiguous = list(filter(None, map(self._choose_first, groups.values())))
+        ambiguous = []
+        for group in groups.values():
+            self._choose_first(group)
+            if len(group) > 1 and len(set(self._digests(group))) > 1:
+                ambiguous.append(_listed(group))
         reason = (
             "with <<stateless>> nothing tells which of several recorded answers these "
-        )
-        reason += (
             f"requests get; {_REMEDY}, or record one answer to each, or a header by "
+            "<<match_headers>> that tells them apart"
         )
-        reason += "<<match_headers>> that tells them apart"
         _refuse(cassette, reason, ambiguous)
 
     def root(self, name: str) -> str:
@@ -142,17 +146,12 @@ class StatelessGroups:
         if name and equal and self.root(name) != self.root(equal):
             self._roots[self.root(equal)] = self.root(name)
 
-    def _choose_first(self, group: Sequence[ReplayEntry]) -> str:
-        """Choose the exchange that is played for a group; name the group if its answers differ."""
-        first = next((entry for entry in group if entry.exchange.response), group[0])
+    def _choose_first(self, group: Sequence[ReplayEntry]) -> None:
+        """Let the first exchange with a response be played for all of its group."""
+        first = _first_answered(group)
         for entry in group:
             if entry is not first:
                 self.stand_ins[entry] = first
-        if len(group) == 1 or len(set(self._digests(group))) <= 1:
-            return ""
-        numbers = sorted({entry.interaction for entry in group})
-        listed = shorten(", ".join([f"#{number}" for number in numbers]))
-        return f"{listed}: {first.key}"
 
     def _digests(self, group: Iterable[ReplayEntry]) -> Iterator[bytes]:
         retries = self._entries.answered_by_proxy
@@ -181,20 +180,36 @@ class StatelessGroups:
         known = [self._secret_known_as(secret) for secret in received]
         same = []
         for entry in entries:
-            if [
-                self._secret_known_as(secret) for secret in entry.matched.secrets
-            ] == known:
+            secrets = entry.matched.secrets
+            if [self._secret_known_as(secret) for secret in secrets] == known:
                 same.append(entry)
-        return same or (entries if len(entries) == 1 else [])
+        if not same and len(entries) == 1:
+            return entries
+        return same
+
+
+def _first_answered(group: Sequence[ReplayEntry]) -> ReplayEntry:
+    """Return the first exchange with a response, or else the first one."""
+    for entry in group:
+        if entry.exchange.response:
+            return entry
+    return group[0]
+
+
+def _listed(group: Sequence[ReplayEntry]) -> str:
+    """Name a group by the numbers of its interactions, and by its call."""
+    numbers = sorted({entry.interaction for entry in group})
+    listed = shorten(", ".join([f"#{number}" for number in numbers]))
+    return f"{listed}: {_first_answered(group).key}"
 
 
 def _pushing(cassette: Cassette) -> set[int]:
     """Return the numbers of the interactions in which the server asks by requests of its own."""
-    return {
-        interaction.number
-        for interaction in cassette.interactions
-        if interaction.pushed_turns
-    }
+    pushing = set()
+    for interaction in cassette.interactions:
+        if interaction.pushed_turns:
+            pushing.add(interaction.number)
+    return pushing
 
 
 def _depends(entry: ReplayEntry, pushing: Collection[int]) -> str:

@@ -111,7 +111,9 @@ class RecordedTask:
             return False
         first = self.creating
         second = task.creating
-        if first.numbers.path != second.numbers.path or first.session != second.session:
+        if first.numbers.path != second.numbers.path:
+            return False
+        if first.session != second.session:
             return False
         return first.matched.traits == second.matched.traits
 
@@ -161,7 +163,9 @@ class LiveTask:
         self.accepted: list[LookupKey] = []
         self._now = now
         self._poll_interval = poll_interval
-        self._at = recorded.polls[-1] - 1 if is_over and recorded.polls else -1
+        self._at = -1
+        if is_over and recorded.polls:
+            self._at = recorded.polls[-1] - 1
         self._asked: set[str] = set()
         self._given: Counter[str] = Counter()
 
@@ -176,10 +180,10 @@ class LiveTask:
 
     def request_received(self, lookup: LookupKey) -> Step | NoStep:
         """Return what a request about the task gets now."""
-        if lookup.call.method == GET_TASK:
+        method = lookup.call.method
+        if method == GET_TASK:
             return self._poll()
-        is_cancellation = lookup.call.method == CANCEL_TASK
-        found = self._cancel() if is_cancellation else self._update(lookup)
+        found = self._cancel() if method == CANCEL_TASK else self._update(lookup)
         if isinstance(found, Step):
             self.accepted.append(lookup)
         return found
@@ -192,15 +196,17 @@ class LiveTask:
             taken.poll_until(answers_by_key(renamed))
             if isinstance(taken.request_received(renamed), NoStep):
                 return None
+        rename = renaming({self.recorded.id: recorded.id})
         asked = []
         for key in self._asked:
-            renamed_key = renaming({self.recorded.id: recorded.id})(
-                key.encode()
-            ).decode()
-            if recorded.questions.get(renamed_key) != self.recorded.questions.get(key):
+            renamed_key = rename(key.encode()).decode()
+            question = recorded.questions.get(renamed_key)
+            if question != self.recorded.questions.get(key):
                 return None
             asked.append(renamed_key)
-        return taken if taken.poll_until(asked) else None
+        if not taken.poll_until(asked):
+            return None
+        return taken
 
     def poll_until(self, keys: Iterable[str]) -> bool:
         """Poll until something has been asked under some keys; tell whether it was."""
@@ -224,9 +230,13 @@ class LiveTask:
         """The polls of the present stretch, or the latest one before it."""
         task = self.recorded
         following = self._following
-        before = max([cause for cause in task.causes if cause < following], default=-1)
+        before = -1
+        for cause in task.causes:
+            if cause < following:
+                before = cause
         until = [poll for poll in task.polls if poll < following]
-        return [poll for poll in until if poll > before] or until[-1:]
+        present = [poll for poll in until if poll > before]
+        return present or until[-1:]
 
     def _poll(self) -> Step | NoStep:
         steps = self.recorded.steps
@@ -236,15 +246,21 @@ class LiveTask:
             if not present:
                 detail = "the task was not polled before this, while it was recorded"
                 return NoStep(Reason.OUT_OF_ORDER, detail, steps[0])
-            self._at = next((poll for poll in present if poll > self._at), self._at)
+            for poll in present:
+                if poll > self._at:
+                    self._at = poll
+                    break
             entry = steps[self._at]
             self._asked.update(entry.asked)
             following = self._following
-            update = steps[following] if following < len(steps) else None
+            came.append(entry)
+            if not entry.asked or following == len(steps):
+                return Step(entry, came)
+            update = steps[following]
             # What the proxy answered while recording (`answers`), it answers now too.
-            if not entry.asked or update is None or not _is_by_proxy(update):
-                return Step(entry, [*came, entry])
-            came += [entry, update]
+            if not _is_by_proxy(update):
+                return Step(entry, came)
+            came.append(update)
             for key in self.recorded.updates.get(following, ()):
                 self._given[key] += 1
 
@@ -252,8 +268,10 @@ class LiveTask:
         """Take note that the client was notified of a state."""
         self._asked.update(state.input_requests)
         for poll in self._stretch:
+            if poll <= self._at:
+                continue
             known = self.recorded.steps[poll].state
-            if poll > self._at and known is not None and known.digest == state.digest:
+            if known is not None and known.digest == state.digest:
                 self._at = poll
 
     def _update(self, lookup: LookupKey) -> Step | NoStep:
@@ -262,21 +280,29 @@ class LiveTask:
         refused = self._refused(answers)
         if refused is not None:
             return refused
-        waiting = [
-            cause for cause in task.causes if not task.has_come(cause, self._given)
-        ]
+        waiting = self._waiting()
         for key, answer in answers.items():
             expected = task.answers[key][self._given[key] :]
             if expected[:1] == [answer]:
                 self._given[key] += 1
-        came = [
-            task.steps[cause] for cause in waiting if task.has_come(cause, self._given)
-        ]
+        still_waiting = self._waiting()
+        came = []
+        for cause in waiting:
+            if cause not in still_waiting:
+                came.append(task.steps[cause])
         acknowledged = task.steps[0]
         for cause, update in task.updates.items():
             if answers.items() & update.items():
                 acknowledged = task.steps[cause]
         return Step(acknowledged, came)
+
+    def _waiting(self) -> list[int]:
+        """Return the causes whose answers have not all come."""
+        waiting = []
+        for cause in self.recorded.causes:
+            if not self.recorded.has_come(cause, self._given):
+                waiting.append(cause)
+        return waiting
 
     def _refused(self, answers: Mapping[str, str]) -> NoStep | None:
         """Return why answers are none of the recorded ones, or None."""
@@ -293,11 +319,14 @@ class LiveTask:
         differing: dict[str, Any] = {}
         for key, answer in answers.items():
             count = self._given[key]
+            latest = max(count - 1, 0)
             # The next answer, or the latest one again.
-            expected = task.answers.get(key, [])[max(count - 1, 0) : count + 1]
+            expected = task.answers.get(key, [])[latest : count + 1]
             if answer not in expected:
                 differing[key] = None
-        return self._differing(differing, asking) if differing else None
+        if not differing:
+            return None
+        return self._differing(differing, asking)
 
     def _differing(
         self, differing: dict[str, Any], asking: Mapping[str, ReplayEntry]
@@ -323,10 +352,12 @@ class LiveTask:
         recorded = self.recorded.answers.get(CANCEL_TASK, [])
         if f"{following}" in recorded:
             self._given[CANCEL_TASK] += 1
-            return Step(steps[following], [steps[following]])
+            cancellation = steps[following]
+            return Step(cancellation, [cancellation])
         count = self._given[CANCEL_TASK]
         if count:
-            return Step(steps[int(recorded[count - 1])])
+            latest = int(recorded[count - 1])
+            return Step(steps[latest])
         if not recorded:
             detail = "this task was not cancelled while it was recorded"
             return NoStep(Reason.UNKNOWN_METHOD, detail, steps[-1])
@@ -336,22 +367,29 @@ class LiveTask:
     def value(self, name: str, recorded: bytes) -> bytes:
         """Return a member of a state as the client gets it."""
         if name == POLL_INTERVAL:
-            interval = self._poll_interval
-            return (
-                recorded
-                if interval is None or recorded == b"null"
-                else b"%d" % interval
-            )
+            if self._poll_interval is None or recorded == b"null":
+                return recorded
+            return b"%d" % self._poll_interval
         created_at = read_time(self.recorded.created.tree.get(CREATED_AT))
         if self._now is None or created_at is None:
             return recorded
         later: timedelta = datetime.fromtimestamp(self._now, UTC) - created_at
         time = moved(parse(recorded), later)
-        return recorded if time is None else f'"{time}"'.encode()
+        if time is None:
+            return recorded
+        return f'"{time}"'.encode()
 
 
 def _is_by_proxy(update: ReplayEntry) -> bool:
     return bool(update.matched.request.header(ANSWERED_BY_HEADER))
+
+
+def _last_call(interaction: Sequence[ReplayEntry]) -> ReplayEntry | None:
+    """Return the last round of an interaction's call, without answers and steps of its task."""
+    for entry in reversed(interaction):
+        if entry.answered_question is None and entry.created_by is None:
+            return entry
+    return None
 
 
 class StepChoice(NamedTuple):
@@ -378,27 +416,26 @@ class RecordedTasks:
         self.by_id: dict[str, RecordedTask] = {}
         self.created_by: dict[ReplayEntry, RecordedTask] = {}
         for interaction in entries.by_interaction:
-            calls = []
-            for entry in interaction:
-                if entry.answered_question is None and entry.created_by is None:
-                    calls.append(entry)
-            created = calls[-1].exchange.created_task if calls else None
-            if created is not None:
-                task = RecordedTask(
-                    calls[-1], created, entries.steps.get(calls[-1], [])
-                )
+            call = _last_call(interaction)
+            created = None if call is None else call.exchange.created_task
+            if call is not None and created is not None:
+                task = RecordedTask(call, created, entries.steps.get(call, []))
                 self.by_id[task.id] = task
-                self.created_by[task.creating] = task
-        for entry in entries.by_arrival if self.by_id else ():
+                self.created_by[call] = task
+        if not self.by_id:
+            return
+        for entry in entries.by_arrival:
             if entry.is_listening:
                 self._notify(entry)
 
     @property
     def changing(self) -> list[ReplayEntry]:
         """The calls whose tasks depend on what is answered or cancelled."""
-        return [
-            task.creating for task in self.by_id.values() if task.asks or task.causes
-        ]
+        changing = []
+        for task in self.by_id.values():
+            if task.asks or task.causes:
+                changing.append(task.creating)
+        return changing
 
     def _notify(self, stream: ReplayEntry) -> None:
         for state in notified_states(stream.exchange.response):
@@ -410,9 +447,11 @@ class RecordedTasks:
     def about(self, lookup: LookupKey) -> RecordedTask | None:
         """Return the task about which a request is, if steps of it were recorded."""
         task = self.by_id.get(lookup.call.name)
-        if task is None or not task.steps or lookup.call.method not in TASK_STEPS:
+        if task is None or not task.steps:
             return None
-        return task if task.has(lookup) else None
+        if lookup.call.method not in TASK_STEPS or not task.has(lookup):
+            return None
+        return task
 
     def choose(
         self,
@@ -434,8 +473,11 @@ class RecordedTasks:
         found = played.request_received(lookup)
         if isinstance(found, Step):
             return StepChoice(found, {**plays, task.id: played})
-        branch = self._as_branch(task, lookup, plays) if has_branches else None
-        return branch or StepChoice(found, plays)
+        if has_branches:
+            branch = self._as_branch(task, lookup, plays)
+            if branch is not None:
+                return branch
+        return StepChoice(found, plays)
 
     def _as_branch(
         self, task: RecordedTask, lookup: LookupKey, plays: Mapping[str, LiveTask]
@@ -448,11 +490,14 @@ class RecordedTasks:
             if not branch.is_branch_of(task):
                 continue
             taken = plays[task.id].taken_for(branch)
-            begun = plays.get(branch.id)
-            given_back = None if begun is None else begun.taken_for(task)
-            is_in_use = begun is not None and (begun.accepted or given_back is None)
-            if taken is None or is_in_use:
+            if taken is None:
                 continue
+            given_back = None
+            begun = plays.get(branch.id)
+            if begun is not None:
+                given_back = begun.taken_for(task)
+                if begun.accepted or given_back is None:
+                    continue
             found = taken.request_received(branch.in_terms_of(task, lookup))
             if isinstance(found, NoStep):
                 continue

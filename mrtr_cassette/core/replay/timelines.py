@@ -54,10 +54,9 @@ class Gate(NamedTuple):
         """Tell whether it depends on another request than the one of its stream, or a later one."""
         if self.request not in (None, entry):
             return True
+        number = _number_of(entry)
         for cause in self.causes:
-            if cause.kind is not Kind.NOTIFICATION and _number_of(cause) > _number_of(
-                entry
-            ):
+            if cause.kind is not Kind.NOTIFICATION and _number_of(cause) > number:
                 return True
         return False
 
@@ -115,15 +114,19 @@ class Timelines:
             pushed = question.request
             self._asking[pushed.exchange, pushed.piece] = question.pending
         if entry.kind is Kind.REQUEST and entry.asker is not None:
-            by_id = (session, True, entry.asker.same_id)
-            by_token = (session, False, same_name(entry.asker.progress_token))
-            self._named.setdefault(by_id, []).append(entry)
-            self._named.setdefault(by_token, []).append(entry)
-            if not method_of(entry.key.method).reads:
-                self._changes.setdefault(session, []).append(entry)
+            self._add_request(entry, entry.asker)
         # Clients without a session have nothing in common but what they change.
         elif session != NO_SESSION and _is_cause(entry):
             self._messages.setdefault(session, []).append(entry)
+
+    def _add_request(self, entry: ReplayEntry, asker: Message) -> None:
+        session = entry.session
+        by_id = (session, True, asker.same_id)
+        by_token = (session, False, same_name(asker.progress_token))
+        self._named.setdefault(by_id, []).append(entry)
+        self._named.setdefault(by_token, []).append(entry)
+        if not method_of(entry.key.method).reads:
+            self._changes.setdefault(session, []).append(entry)
 
     # When calls ended
 
@@ -169,18 +172,16 @@ class Timelines:
         """
         exchange = entry.exchange
         response = exchange.response
-        if response is None or exchange.number is None or response.only_accepts:
+        if response is None or exchange.number is None:
             return NO_WAITS
-        if entry.kind in _ACKNOWLEDGED and not response.is_framed:
+        if _acknowledges(entry, response):
             return NO_WAITS
         causes = self._causes_of(entry, response)
         if not causes and not entry.is_listening:
             return NO_WAITS
-        # Of a whole body only its end is known.
-        ended = exchange.ended_after
-        if ended is None:
-            ended = response.pieces[-1].after if response.pieces else 0
+        ended = _ended_after(exchange, response)
         passage = _Passage(causes)
+        # Of a whole body only its end is known.
         gates = [passage.gate(piece.after or ended) for piece in response.pieces]
         if entry.is_listening:
             gates = self._about_requests(entry, response, gates)
@@ -191,11 +192,11 @@ class Timelines:
     def depends_on_later(self, entry: ReplayEntry) -> bool:
         """Tell whether a message of a listening stream depends on other requests."""
         response = entry.exchange.response
-        if response is None:
+        messages = [] if response is None else messages_in(response)
+        if not messages:
             return False
         gates = self.waits_of(entry).pieces
-        messages = messages_in(response)
-        told = gates[: messages[-1].piece + 1] if messages else ()
+        told = gates[: messages[-1].piece + 1]
         return any(gate.depends_on_later(entry) for gate in told)
 
     def _about_requests(
@@ -219,12 +220,14 @@ class Timelines:
     ) -> list[Gate]:
         """Let each line that is no message, such as a log, wait for the response before it."""
         responses = self._responses.get(entry.session, [])
-        spoken = {located.piece for located in messages_in(response)}
+        messages = {located.piece for located in messages_in(response)}
         waiting = list(gates)
         for index, piece in enumerate(response.pieces):
+            if index in messages:
+                continue
             came = (piece.after, piece.at_ms)
             before = bisect_right(responses, came, key=itemgetter(0))
-            if before and index not in spoken:
+            if before:
                 _, call = responses[before - 1]
                 waiting[index] = gates[index]._replace(follows=call)
         return waiting
@@ -254,7 +257,9 @@ class Timelines:
             return None
         named = self._named.get((session, responds, name), [])
         arrived = _arrived(named, after)
-        return named[arrived - 1] if arrived else None
+        if not arrived:
+            return None
+        return named[arrived - 1]
 
     def answers_during(self, pending: ReplayEntry) -> Sequence[ReplayEntry]:
         """Return the answers to what the server asked during a call, as they arrived."""
@@ -288,9 +293,23 @@ class Timelines:
 
 def _is_cause(entry: ReplayEntry) -> bool:
     """Tell whether something else than a request may have caused what the server said."""
-    return entry.kind is not None or ends_session(
-        entry.matched.request, entry.exchange.response
-    )
+    if entry.kind is not None:
+        return True
+    return ends_session(entry.matched.request, entry.exchange.response)
+
+
+def _acknowledges(entry: ReplayEntry, response: Response) -> bool:
+    """Tell whether a response only says that the server has taken a message."""
+    if response.only_accepts:
+        return True
+    return entry.kind in _ACKNOWLEDGED and not response.is_framed
+
+
+def _ended_after(exchange: RecordedExchange, response: Response) -> int:
+    """Return how many requests had arrived when a response ended, or had its last piece."""
+    if exchange.ended_after is not None:
+        return exchange.ended_after
+    return response.pieces[-1].after if response.pieces else 0
 
 
 def _end_of(entry: ReplayEntry) -> int | None:
@@ -303,8 +322,10 @@ def _end_of(entry: ReplayEntry) -> int | None:
         return None
     if not response.is_framed:
         return exchange.ended_after if response.end is End.COMPLETE else None
+    after = None
     located = exchange.located_response
-    after = None if located is None else response.pieces[located.piece].after
+    if located is not None:
+        after = response.pieces[located.piece].after
     if not after and is_answered(response):
         return exchange.ended_after
     return after
