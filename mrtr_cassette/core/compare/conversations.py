@@ -229,18 +229,26 @@ def _interaction_of(
     pair: _SidePair, namesakes: Mapping[int, _Side]
 ) -> InteractionComparison:
     """Compare two interactions that belong together, or describe one without a partner."""
-    old = pair.old
-    new = pair.new
     request: tuple[Difference, ...] = ()
+    new = pair.new
     if new is not None and new.interaction.number in namesakes:
         request = _request_differences(namesakes[new.interaction.number], new)
     side = pair.sides[0]
     stages = []
-    for stage in _stages_of(old, new):
+    for stage in _stages_of(pair.old, pair.new):
         stages.append(_without_ignored(stage, side.pointers))
-    call = str(side.call)
-    numbers = (old and old.interaction.number, new and new.interaction.number)
-    return InteractionComparison(*numbers, call, pair.is_moved, tuple(stages), request)
+    return InteractionComparison(
+        recorded=_number_of(pair.old),
+        received=_number_of(new),
+        call=str(side.call),
+        is_moved=pair.is_moved,
+        stages=tuple(stages),
+        request=request,
+    )
+
+
+def _number_of(side: _Side | None) -> int | None:
+    return None if side is None else side.interaction.number
 
 
 def held_to(
@@ -260,40 +268,44 @@ def held_to(
     for pair in comparison.interactions:
         if pair.mark == "-" and is_part:
             continue
-        candidates: tuple[RecordedInteraction, ...] = ()
-        if pair.mark == "+":
-            candidates = recorded.interactions
-        elif pair.mark == "~" and is_part:
-            candidates = _without(recorded, same)
+        candidates = _candidates(pair, recorded, same, is_part=is_part)
         equal = None
         if candidates and pair.received is not None:
             single = replace(repeated, interactions=(made[pair.received],))
-            equal = _equal_pair(
-                replace(recorded, interactions=candidates), single, ignored_for
-            )
-        if equal is not None:
+            equal = _equal_pair(recorded, candidates, single, ignored_for)
+        if equal is None:
+            found.append(pair)
+        else:
             same.add(equal.recorded)
-        found.append(equal or pair)
+            found.append(equal)
     return replace(comparison, interactions=tuple(found))
 
 
-def _without(
-    cassette: Cassette, numbers: Collection[int | None]
-) -> tuple[RecordedInteraction, ...]:
-    return tuple([call for call in cassette.interactions if call.number not in numbers])
+def _candidates(
+    pair: InteractionComparison,
+    recorded: Cassette,
+    same: Collection[int | None],
+    *,
+    is_part: bool,
+) -> list[RecordedInteraction]:
+    """Return the recorded calls to which a made one without an equal partner may be equal."""
+    if pair.mark == "+":
+        return list(recorded.interactions)
+    if pair.mark != "~" or not is_part:
+        return []
+    return [call for call in recorded.interactions if call.number not in same]
 
 
 def _equal_pair(
-    recorded: Cassette, made: Cassette, ignored_for: IgnoredFor
+    recorded: Cassette,
+    candidates: Iterable[RecordedInteraction],
+    made: Cassette,
+    ignored_for: IgnoredFor,
 ) -> InteractionComparison | None:
-    """Return the comparison of a single call with the first equal one of a cassette."""
-    for interaction in recorded.interactions:
-        comparison = compared(
-            replace(recorded, interactions=(interaction,)),
-            made,
-            ignored_for,
-            _NO_HANDLES,
-        )
+    """Return the comparison of a single call with the first equal one of some recorded ones."""
+    for interaction in candidates:
+        alone = replace(recorded, interactions=(interaction,))
+        comparison = compared(alone, made, ignored_for, _NO_HANDLES)
         if comparison.is_same:
             return comparison.interactions[0]
     return None
@@ -349,21 +361,20 @@ def _sides_of(cassette: Cassette, ignored_for: IgnoredFor) -> Iterator[_Side]:
         if issued is not None:
             pages[call.endpoint, call.method, issued] = page + 1
         pointers = ignored_for(call)
-        ignored = []
-        for pointer in pointers:
-            ignored.append(pointer_path(pointer))
+        ignored = [pointer_path(pointer) for pointer in pointers]
         turns = list(_turns_of(interaction, ignored))
-        given = _given(interaction.exchanges[0], ignored)
+        answers = [_given(interaction.exchanges[0], ignored)]
+        for turn in turns:
+            answers.append(turn.answers)
         if page:
             ignored.append(("cursor",))
         key = call.key(tuple(ignored))
-        answers = [given, *(turn.answers for turn in turns)]
-        texts = tuple("" if value is ABSENT else canonical(value) for value in answers)
-        yield _Side(interaction, turns, key, _keys_of(key, page, texts), pointers)
+        keys = _keys_of(key, page, answers)
+        yield _Side(interaction, turns, key, keys, pointers)
 
 
 def _keys_of(
-    key: CallKey, page: int, answers: tuple[str, ...]
+    key: CallKey, page: int, answers: Iterable[Any]
 ) -> tuple[object, object, object]:
     """Return the keys by which a partner is found, the strictest first."""
     # The path of a server may be another one; other HTTP traffic is nothing but its path.
@@ -372,7 +383,11 @@ def _keys_of(
         endpoint = comparable_text(key.endpoint)
     name = comparable_text(key.name)
     same_call = (endpoint, key.method, name, comparable_text(key.arguments), page)
-    return (key.endpoint, same_call, answers), (same_call, answers), same_call
+    texts = []
+    for value in answers:
+        texts.append("" if value is ABSENT else canonical(value))
+    same_answers = (same_call, tuple(texts))
+    return (key.endpoint, *same_answers), same_answers, same_call
 
 
 def _turns_of(
@@ -446,8 +461,8 @@ def _partners(old: Sequence[_Side], new: Sequence[_Side]) -> dict[int, int]:
         new_left = [index for index in range(len(new)) if index not in partners]
         old_keys = [old[index].keys[level] for index in old_left]
         new_keys = [new[index].keys[level] for index in new_left]
-        for at_old, at_new in matches(old_keys, new_keys):
-            partners[new_left[at_new]] = old_left[at_old]
+        for old_place, new_place in matches(old_keys, new_keys):
+            partners[new_left[new_place]] = old_left[old_place]
     return partners
 
 
@@ -518,26 +533,32 @@ def _stages_of(old: _Side | None, new: _Side | None) -> Iterator[Stage]:
         verdict = "shape-changed"
     old_questions = _question_texts(old)
     new_questions = _question_texts(new)
-    for at_old, at_new in paired(old_questions, new_questions):
-        before = _turn_at(old, at_old)
-        after = _turn_at(new, at_new)
-        position = at_new if at_old is None else at_old
-        number = 1 + (position or 0)
-        mark = _mark_of(at_old, at_new)
+    for old_index, new_index in paired(old_questions, new_questions):
+        before = _turn_at(old, old_index)
+        after = _turn_at(new, new_index)
+        index = new_index if old_index is None else old_index
+        number = 1 + (index or 0)
+        mark = _mark_of(old_index, new_index)
         asked, answered = _turn_changes(before, after, verdict)
         yield Stage("ask", number, mark, tuple(asked))
         if before.answers is not ABSENT or after.answers is not ABSENT:
             yield Stage("answer", number, mark, tuple(answered))
     last = _last_of(old)
     live = _last_of(new)
+    if last is not None or live is not None:
+        mark = _mark_of(last, live)
+        yield Stage("result", None, mark, tuple(_outcome_changes(last, live)))
+
+
+def _outcome_changes(
+    last: RecordedExchange | None, live: RecordedExchange | None
+) -> list[Change]:
+    """Return the differences of two outcomes, of which one may be missing."""
     if last is not None and live is not None:
-        yield Stage("result", None, "~", tuple(response_changes(last, live)))
-    elif last is not None:
-        change = change_of("shape-changed", "", outcome_value(last), ABSENT)
-        yield Stage("result", None, "-", (change,))
-    elif live is not None:
-        change = change_of("shape-changed", "", ABSENT, outcome_value(live))
-        yield Stage("result", None, "+", (change,))
+        return response_changes(last, live)
+    before = ABSENT if last is None else outcome_value(last)
+    after = ABSENT if live is None else outcome_value(live)
+    return [change_of("shape-changed", "", before, after)]
 
 
 def _question_texts(side: _Side | None) -> list[str]:
@@ -573,11 +594,13 @@ def _turn_changes(
 ) -> tuple[list[Change], list[Change]]:
     """Return the differences of the questions of two turns, and of their answers."""
     if _NO_TURN in (old, new):
-        asked = [change_of(verdict, ASKS, old.question, new.question)]
-        return asked, [change_of(verdict, _ANSWERS, old.answers, new.answers)]
+        asked = change_of(verdict, ASKS, old.question, new.question)
+        answered = change_of(verdict, _ANSWERS, old.answers, new.answers)
+        return [asked], [answered]
     if old.exchange is not None and new.exchange is not None:
-        asked = response_changes(old.exchange, new.exchange)
+        changes = response_changes(old.exchange, new.exchange)
     else:
-        asked = question_changes(old.question, new.question)
-    received = with_recorded_keys(new.answers, renamed_keys(old.question, new.question))
-    return asked, value_changes(old.answers, received, _ANSWERS)
+        changes = question_changes(old.question, new.question)
+    names = renamed_keys(old.question, new.question)
+    received = with_recorded_keys(new.answers, names)
+    return changes, value_changes(old.answers, received, _ANSWERS)

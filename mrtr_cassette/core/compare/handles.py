@@ -186,7 +186,9 @@ class Handles:
 
     def _took_pair(self, recorded: str, live: str) -> None:
         for name in self._names_of(recorded):
-            shown = live if name == recorded else live[: len(name)]
+            shown = live
+            if name != recorded:
+                shown = live[: len(name)]
             self._live[name] = shown
             if _is_handle(shown):
                 self._recorded[shown] = name
@@ -207,14 +209,13 @@ class Handles:
 
     def as_recorded(self, exchange: RecordedExchange) -> RecordedExchange:
         """Return a live exchange with the recorded handles; itself if it has none."""
-        if not self._recorded:
+        names = self._recorded
+        if not names:
             return exchange
-        request = _with_handles(exchange.request, self._recorded)
+        request = _with_handles(exchange.request, names)
         response = exchange.response
         if response is not None:
-            response = response_with(
-                response, lambda raw, _: _replaced(raw, self._recorded)
-            )
+            response = response_with(response, lambda raw, _: _replaced(raw, names))
         if request == exchange.request and response == exchange.response:
             return exchange
         return replace(exchange, request=request, response=response)
@@ -255,9 +256,12 @@ def _replaced(raw: bytes, new: Mapping[str, str]) -> bytes:
         return new.get(token, token).encode("latin-1")
 
     def value(match: re.Match[bytes]) -> bytes:
-        replaced = _SPELLED_TOKEN.sub(word, match[0])
-        is_text = match[0].startswith(b'"')
-        return replaced if is_text or replaced.isdigit() else match[0]
+        recorded = match[0]
+        replaced = _SPELLED_TOKEN.sub(word, recorded)
+        is_text = recorded.startswith(b'"')
+        if is_text or replaced.isdigit():
+            return replaced
+        return recorded
 
     return _TEXT_OR_NUMBER.sub(value, raw)
 
@@ -270,9 +274,9 @@ def _token_pairs(change: Change) -> Iterator[tuple[str, str]]:
         return
     old = _TOKEN.findall(recorded)
     new = _TOKEN.findall(received)
-    for at_old, at_new in paired(old, new):
-        if at_old is not None and at_new is not None:
-            yield old[at_old], new[at_new]
+    for old_index, new_index in paired(old, new):
+        if old_index is not None and new_index is not None:
+            yield old[old_index], new[new_index]
 
 
 def _text_of(value: str | None) -> str | None:

@@ -131,10 +131,11 @@ _QUESTION_IDS: Final = re.compile(rb'"elicitationId"\s*:\s*"([^"\\]{16,})"')
 
 def question_ids(raw: bytes) -> list[bytes]:
     """Return the ids that a server has made up for questions, without those that read as words."""
-    found = _QUESTION_IDS.findall(raw)
-    return [
-        identity for identity in found if not reads_as_words(identity.decode("latin-1"))
-    ]
+    found = []
+    for identity in _QUESTION_IDS.findall(raw):
+        if not reads_as_words(identity.decode("latin-1")):
+            found.append(identity)
+    return found
 
 
 # Two responses
@@ -161,22 +162,29 @@ def response_changes(
         return _missing_response(old, new)
     if recorded.request.body == live.request.body and _is_same_response(old, new):
         return []
-    if recorded.ask is None and live.ask is not None:
-        return [round_change(ABSENT, asked_question(live))]
-    if recorded.ask is not None and live.ask is None:
-        return [unasked_change(recorded, live)]
+    if (recorded.ask is None) != (live.ask is None):
+        return [_ask_change(recorded, live)]
     before = _read(recorded, old, states)
     after = _read(live, new, states)
     if old.is_lines or new.is_lines:
-        method = recorded.call.method
         drop_strays(
-            method, before["#messages"], after["#messages"], is_at_start=is_at_start
+            recorded.call.method,
+            before["#messages"],
+            after["#messages"],
+            is_at_start=is_at_start,
         )
     _drop_incomparable(old, new, before, after)
     changes = _judged_changes(recorded, before, after)
-    if is_failure(recorded) or not is_failure(live):
-        return changes
-    return list(_refusals(changes, recorded, live))
+    if is_failure(live) and not is_failure(recorded):
+        return list(_refusals(changes, recorded, live))
+    return changes
+
+
+def _ask_change(recorded: RecordedExchange, live: RecordedExchange) -> Change:
+    """Return the change that only one of two responses asks something."""
+    if live.ask is None:
+        return unasked_change(recorded, live)
+    return round_change(ABSENT, asked_question(live))
 
 
 def _missing_response(old: Response | None, new: Response | None) -> list[Change]:
@@ -242,13 +250,15 @@ def _refusals(
     Any other difference between a result and an error is left out.
     """
     for change in changes:
-        if change.verdict == "error-changed" and change.pointer == "/#status":
+        if change.verdict != "error-changed":
+            if change.pointer.startswith("/#"):
+                yield change
+        elif change.pointer == "/#status":
             yield change._replace(verdict="refused")
-        elif change.verdict == "error-changed":
-            result = outcome_value(recorded)
-            yield change_of("refused", change.pointer, result, outcome_value(live))
-        elif change.pointer.startswith("/#"):
-            yield change
+        else:
+            before = outcome_value(recorded)
+            after = outcome_value(live)
+            yield change_of("refused", change.pointer, before, after)
 
 
 def _ending_of(members: Mapping[str, Any]) -> tuple[object, ...]:
@@ -274,9 +284,8 @@ def _key_changes(names: Mapping[str, str]) -> list[Change]:
     """Return the changes of questions that only have another key."""
     changes = []
     for key, name in names.items():
-        changes.append(
-            change_of("key-changed", f"{ASKS}/{escape_pointer(key)}", key, name)
-        )
+        pointer = f"{ASKS}/{escape_pointer(key)}"
+        changes.append(change_of("key-changed", pointer, key, name))
     return changes
 
 
@@ -289,9 +298,11 @@ def renamed_keys(recorded: Any, received: Any) -> dict[str, str]:
     new = _by_key(pinned_question(received))
     gone = sorted(old.keys() - new.keys())
     added = sorted(new.keys() - old.keys())
+    gone_questions = [old[key] for key in gone]
+    added_questions = [new[key] for key in added]
     names = {}
-    for at_old, at_new in matches(list(map(old.get, gone)), list(map(new.get, added))):
-        names[gone[at_old]] = added[at_new]
+    for old_index, new_index in matches(gone_questions, added_questions):
+        names[gone[old_index]] = added[new_index]
     return names
 
 
@@ -307,7 +318,8 @@ def changed_keys(changes: Iterable[Change]) -> dict[str, str]:
     keys = {}
     for change in changes:
         if change.verdict == "key-changed":
-            keys[json.loads(change.recorded or "")] = json.loads(change.received or "")
+            recorded = json.loads(change.recorded or "")
+            keys[recorded] = json.loads(change.received or "")
     return keys
 
 
@@ -320,8 +332,12 @@ def with_recorded_keys(value: Any, names: Mapping[str, str]) -> Any:
         return value
     recorded = {new: old for old, new in names.items()}
     if isinstance(value, dict):
-        return {recorded.get(key, key): inner for key, inner in value.items()}
-    return [{**item, "id": recorded.get(item["id"], item["id"])} for item in value]
+        return {recorded.get(key, key): member for key, member in value.items()}
+    items = []
+    for item in value:
+        key = item["id"]
+        items.append({**item, "id": recorded.get(key, key)})
+    return items
 
 
 def round_change(recorded: Any, received: Any) -> Change:
@@ -343,8 +359,9 @@ def is_failure(exchange: RecordedExchange) -> bool:
     if response is None or exchange.ask is not None:
         return False
     value = outcome_value(exchange)
-    if isinstance(value, dict) and ("error" in value or value.get("isError") is True):
-        return True
+    if isinstance(value, dict):
+        if "error" in value or value.get("isError") is True:
+            return True
     return not response.is_lines and response.status >= 400
 
 
@@ -352,7 +369,8 @@ def asked_question(exchange: RecordedExchange) -> Any:
     """Return the question of a response for `question_changes`; `ABSENT` if it asks nothing."""
     if exchange.ask is None:
         return ABSENT
-    return comparable_tree(exchange.ask.message.raw)["result"].get(INPUT_REQUESTS, {})
+    tree = comparable_tree(exchange.ask.message.raw)
+    return tree["result"].get(INPUT_REQUESTS, {})
 
 
 def pushed_value(raw: bytes, states: Mapping[str, str] = NO_STATES) -> dict[str, Any]:
@@ -429,7 +447,9 @@ def _alike(ref: Ref) -> Ref | bytes | None:
         return rule_alone(ref)
     if ref.kind == ANSWER:
         return None
-    return ref._replace(parts=ref.parts[2:] if ref.kind == STATE else ())
+    if ref.kind == STATE:
+        return ref._replace(parts=ref.parts[2:])
+    return ref._replace(parts=())
 
 
 def _read(
@@ -464,18 +484,32 @@ def _read(
         tree = {name: tree["result"][name] for name in state.response}
     if "error" in tree:
         return {**members, "#error": tree["error"]}
+    if not messages and "result" not in tree and not response.is_framed:
+        members |= _members_of_body(response, states)
+    return {**members, **_result_members(exchange, tree, method.volatile)}
+
+
+def _members_of_body(response: Response, states: Mapping[str, str]) -> dict[str, Any]:
+    """Return the body of a response without messages as a member, if it has any."""
+    if not response.body:
+        return {}
+    return {"#body": _body_of(response, states)}
+
+
+def _result_members(
+    exchange: RecordedExchange, tree: Mapping[str, Any], volatile: Iterable[MemberPath]
+) -> dict[str, Any]:
+    """Return the members of a result that are compared."""
     result = tree.get("result", {})
     if not isinstance(result, dict):
-        return {**members, "#result": result}
+        return {"#result": result}
     if "result" in tree:
         # Members whose absence means a value.
         result = {"isError": False, RESULT_TYPE: "complete", **result}
-    elif not messages and response.body and not response.is_framed:
-        members["#body"] = _body_of(response, states)
-    result = pinned(result, _VOLATILE | method.volatile)
+    result = pinned(result, _VOLATILE.union(volatile))
     if exchange.ask is not None:
         result[INPUT_REQUESTS] = pinned_question(result.get(INPUT_REQUESTS))
-    return {**members, **result}
+    return dict(result)
 
 
 def _response_to(
@@ -541,8 +575,10 @@ def _headers(response: Response) -> dict[str, str]:
     values: dict[str, list[str]] = defaultdict(list)
     for name, value in kept_response_headers(response.headers):
         key = name.lower()
-        if key not in _NOT_COMPARED:
-            values[key].append("" if key in _VALUE_IS_VOLATILE else value)
+        if key in _VALUE_IS_VOLATILE:
+            values[key].append("")
+        elif key not in _NOT_COMPARED:
+            values[key].append(value)
     return {key: ", ".join(parts) for key, parts in values.items()}
 
 
@@ -554,8 +590,10 @@ def _message(
     params = pinned(kept, _VOLATILE_OF_MESSAGES).get("params")
     kept["params"] = params
     if isinstance(params, dict) and "progressToken" in params:
-        is_own = token is None or canonical(params["progressToken"]) == token
-        params["progressToken"] = "the request's" if is_own else "another request's"
+        received = canonical(params["progressToken"])
+        params["progressToken"] = "another request's"
+        if token is None or received == token:
+            params["progressToken"] = "the request's"
     task = notified_state(message)
     if task is not None and task.input_requests:
         params[INPUT_REQUESTS] = task_question(task.input_requests, task.id)
@@ -580,18 +618,29 @@ def _judged(change: Change, *, is_surface: bool) -> Change:
 
 def _verdict_of_place(change: Change) -> Verdict | None:
     """Return the verdict on a change at a place that always means the same; else None."""
+    verdict = _verdict_of_values(change)
+    if verdict is not None:
+        return verdict
+    if is_below(change.pointer, ASKS):
+        return "question-changed"
+    if change.pointer in _ENDINGS:
+        return "error-changed"
+    if change.pointer in _OF_SHAPE:
+        return "shape-changed"
+    return None
+
+
+def _verdict_of_values(change: Change) -> Verdict | None:
+    """Return the verdict on a change that means more by its values; else None."""
     pointer = change.pointer
     old = change.recorded or ""
     new = change.received or ""
     # The recorded answer repeats a state.
-    is_state_gone = pointer == f"/{REQUEST_STATE}" and not new
-    is_refusal = pointer == "/#status" and max(old, new) >= "400"
-    is_stream = pointer == "/#headers/content-type" and EVENT_STREAM in old + new
-    if is_state_gone or is_below(pointer, ASKS):
+    if pointer == f"/{REQUEST_STATE}" and not new:
         return "question-changed"
-    if is_refusal or pointer in _ENDINGS:
+    if pointer == "/#status" and max(old, new) >= "400":
         return "error-changed"
-    if is_stream or pointer in _OF_SHAPE:
+    if pointer == "/#headers/content-type" and EVENT_STREAM in old + new:
         return "shape-changed"
     return None
 
@@ -626,19 +675,21 @@ def drop_strays(
 
 def _at_recorded_places(recorded: Sequence[Any], live: Sequence[Any]) -> list[Any]:
     """Return live messages with the strays where equal ones were recorded, or else in order."""
-    said = [message for message in live if not _is_stray(message)]
+    others = [message for message in live if not _is_stray(message)]
     waiting = [message for message in live if _is_stray(message)]
     partners = []
     for message in filter(_is_stray, recorded):
-        is_equal = message in waiting
-        partners.append(waiting.pop(waiting.index(message)) if is_equal else None)
+        partner = None
+        if message in waiting:
+            partner = waiting.pop(waiting.index(message))
+        partners.append(partner)
     strays = [waiting.pop(0) if partner is None else partner for partner in partners]
     placed = []
     for message in recorded:
-        messages = strays if _is_stray(message) else said
+        messages = strays if _is_stray(message) else others
         placed += messages[:1]
         del messages[:1]
-    return placed + said
+    return placed + others
 
 
 def calls_at_start(interactions: Sequence[RecordedInteraction]) -> set[int]:
@@ -662,9 +713,8 @@ def _is_log(message: Mapping[str, Any]) -> bool:
 
 def _is_stray(message: Mapping[str, Any]) -> bool:
     """Tell whether a notification names no request and no task."""
-    return "method" in message and _NAMES_REQUEST.isdisjoint(
-        message.get("params") or ()
-    )
+    params = message.get("params") or ()
+    return "method" in message and _NAMES_REQUEST.isdisjoint(params)
 
 
 def only_logs(exchange: RecordedExchange) -> bool:

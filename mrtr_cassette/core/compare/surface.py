@@ -41,7 +41,9 @@ def by_name(recorded: list[Any], received: list[Any]) -> list[Pair]:
         if index in taken:
             continue
         # A second one under a recorded name may be called in the place of the first.
-        namesake = old.index(name) if name in old else None
+        namesake = None
+        if name in old:
+            namesake = old.index(name)
         pairs.append((namesake, index))
     return pairs
 
@@ -69,12 +71,21 @@ def is_offer(change: Change, steps: tuple[str, ...]) -> bool:
         return steps[-1] == _REQUIRED and change.received == "false"
     if "arguments" in steps:
         # An argument of a prompt, or a member of one.
-        demand = "true" if steps[-1] == _REQUIRED else '"required":true'
+        demand = '"required":true'
+        if steps[-1] == _REQUIRED:
+            demand = "true"
         return demand not in change.received
     if steps[2:3] == ("execution",):
         # A tool that can be called as a task only (MCP 2025-11-25, "Tasks").
         return f'"{_REQUIRED}"' not in change.received
-    schema: tuple[str, ...] = ()
-    if _INPUT in steps:
-        schema = steps[steps.index(_INPUT) + 1 :]
-    return not schema or schema[-1] in _ONLY_DESCRIBES or schema[-2:-1] in _ALTERNATIVES
+    return _allows_more(steps)
+
+
+def _allows_more(steps: tuple[str, ...]) -> bool:
+    """Tell whether an addition refuses nothing: outside an input's schema, or as a choice in it."""
+    if _INPUT not in steps:
+        return True
+    schema = steps[steps.index(_INPUT) + 1 :]
+    if not schema or schema[-1] in _ONLY_DESCRIBES:
+        return True
+    return schema[-2:-1] in _ALTERNATIVES
