@@ -80,6 +80,7 @@ class Pair:
     ) -> None:
         self.client, self.server, self.era = client, server, era
         self.is_piped = is_piped
+        self.over = "pipes" if is_piped else "HTTP"
         self.problems: list[str] = []
         self.replays = 0
 
@@ -192,13 +193,17 @@ def pairs_of(options: argparse.Namespace, languages: Sequence[Language]) -> list
                     continue
                 for is_piped in (False, True):
                     pairs.append(Pair(client, server, era, is_piped=is_piped))
-    return pairs
+    return [pair for pair in pairs if is_wanted(pair, options)]
+
+
+def is_wanted(pair: Pair, options: argparse.Namespace) -> bool:
+    """Tell whether the command line wants an era and a way."""
+    return options.era in {None, pair.era} and options.over in {None, pair.over}
 
 
 def show(pair: Pair, took: float) -> None:
     """Print the row of a pair, and what is wrong with it."""
-    over = "pipes" if pair.is_piped else "HTTP"
-    words = [pair.client.name, pair.server.name, pair.era, over]
+    words = [pair.client.name, pair.server.name, pair.era, pair.over]
     outcome = "FAILED" if pair.problems else "as live"
     row = [*words, f"{pair.replays} replays", outcome, f"{took:.0f} s"]
     print(
@@ -276,6 +281,8 @@ def main() -> int:
     add("--language")
     add("--client")
     add("--server")
+    parser.add_argument("--era", choices=["2025", "2026"])
+    parser.add_argument("--over", choices=["HTTP", "pipes"])
     parser.add_argument("--only", choices=["pairs", "plays"])
     parser.add_argument(
         "--all", action="store_true", help="each client with each server"
