@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test coverage lint format schema soak fuzz wild languages bench fleet clean
+.PHONY: demo test coverage lint format schema dist lowest soak fuzz wild languages bench fleet clean
 
 demo: $(VENV)/.installed
 	$(BIN)/mrtr-cassette demo
@@ -32,6 +32,27 @@ format: $(VENV)/.installed-dev
 
 schema: $(VENV)/.installed
 	$(BIN)/mrtr-cassette schema > docs/cassette.schema.json
+
+# Both packages in dist/, inspected; the wheel is installed alone and runs the demo elsewhere.
+dist: $(VENV)/.installed-dev
+	rm -rf dist build/alone
+	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
+	$(PYTHON) -m venv build/alone/venv
+	build/alone/venv/bin/python -m pip install --quiet dist/*.whl
+	mkdir build/alone/empty
+	cd build/alone/empty && ../venv/bin/mrtr-cassette demo
+
+# The lowest versions that pyproject.toml allows, and the tests that need nothing else.
+lowest: $(VENV)/.installed-dev
+	rm -rf build/lowest
+	$(PYTHON) -m venv build/lowest
+	$(BIN)/python tests/lowest.py > build/lowest/constraints.txt
+	build/lowest/bin/python -m pip install --quiet --constraint build/lowest/constraints.txt \
+		--editable '.[codings,metrics,speed,stores]' \
+		hypothesis pytest pytest-timeout pyyaml
+	build/lowest/bin/python -m pytest -q -p no:cacheprovider tests/core/wire tests/core/secrets \
+		tests/demo tests/cli/test_cli_call.py
 
 # Hundreds of kills under load, about five minutes; a short form is part of `make test`.
 soak: $(VENV)/.installed-dev
@@ -61,7 +82,7 @@ fleet: $(VENV)/.installed-fleet
 	MRTR_TEST_FLEET=required $(BIN)/python -m pytest -q tests/fleet
 
 clean:
-	rm -rf $(VENV) npm/dist npm/node_modules tests/npm/project/node_modules tests/peers/node_modules tests/wild/node_modules tests/wild/.venv \
+	rm -rf $(VENV) build dist npm/dist npm/node_modules tests/npm/project/node_modules tests/peers/node_modules tests/wild/node_modules tests/wild/.venv \
 		tests/languages/.built
 
 $(VENV)/.installed: pyproject.toml

@@ -9,11 +9,14 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
 import yaml
+from lowest import lowest_versions
 from processes import CASSETTES
 
 ROOT = Path(__file__).parent.parent
@@ -202,10 +205,61 @@ def test_workflow_runs_the_tests_with_no_more_than_it_needs():
     assert all(program == "make" and target in targets for program, target in commands)
 
 
-def test_package_has_one_address():
-    """All that it says of where it is has one host, which nobody has to change in several places."""
-    urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
-    assert {re.match(r"https://[^/]+/[\w.-]+", url)[0] for url in urls.values()} == {
-        urls["Repository"]
-    }
-    assert "docs/security.md" in (ROOT / "SECURITY.md").read_text()
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory):
+    """The source package, and the wheel that is built from it."""
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder]
+    subprocess.run([*command, ROOT], check=True, capture_output=True)
+    (source,) = folder.glob("*.tar.gz")
+    (wheel,) = folder.glob("*.whl")
+    return source, wheel
+
+
+def test_packages_are_what_an_index_takes(packages):
+    """Their description has no relative link, they have one address, and the tests are in the source."""
+    check = [sys.executable, "-m", "twine", "check", "--strict", *packages]
+    subprocess.run(check, check=True, capture_output=True)
+    with zipfile.ZipFile(packages[1]) as wheel:
+        (name,) = [name for name in wheel.namelist() if name.endswith("info/METADATA")]
+        metadata = wheel.read(name).decode()
+    links = re.findall(r"\]\(([^)]*)\)", metadata)
+    links += re.findall(r"^Project-URL: .*, (.*)$", metadata, re.MULTILINE)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    address = project["tool"]["hatch"]["metadata"]["hooks"]["custom"]["repository"]
+    assert len(links) > 20
+    assert not [link for link in links if not link.startswith(f"{address}")]
+    with tarfile.open(packages[0]) as source:
+        assert any(name.endswith("/tests/conftest.py") for name in source.getnames())
+
+
+def test_wheel_alone_runs_the_demo(packages, tmp_path):
+    """What it needs of the package is in it: nothing of the checkout is read."""
+    site = tmp_path / "site"
+    install = ["-m", "pip", "install", "-q", "--no-index", "--no-deps", "--no-compile"]
+    subprocess.run(
+        [sys.executable, *install, "--target", site, packages[1]], check=True
+    )
+    env = {**os.environ, "PYTHONPATH": str(site)}
+    where = [
+        sys.executable,
+        "-c",
+        "import mrtr_cassette; print(mrtr_cassette.__file__)",
+    ]
+    commands = [where, [site / "bin" / "mrtr-cassette", "demo"]]
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    imported, demo = [
+        subprocess.run(
+            command, cwd=empty, env=env, check=True, capture_output=True, text=True
+        )
+        for command in commands
+    ]
+    assert Path(imported.stdout).is_relative_to(site)
+    assert "byte" in demo.stdout
+
+
+def test_lower_bounds_can_be_installed_together():
+    """Every dependency has a lower bound and no upper one; `make lowest` installs these."""
+    names = {pin.partition("==")[0] for pin in lowest_versions()}
+    assert {"aiohttp", "pydantic", "uvloop"} <= names
