@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
-from processes import PROGRAM
+from processes import PEERS, PROGRAM, ProcessError, install_node_packages
 
 Era = Literal["2025", "2026"]
 HERE = Path(__file__).parent
@@ -69,7 +69,12 @@ class Language:
         return [tool for tool in self.tools if shutil.which(tool) is None]
 
     def make(self) -> str:
-        """Build it; return what is wrong, or nothing."""
+        """Build it, or install it; return what is wrong, or nothing."""
+        if "npm" in self.tools:
+            try:
+                install_node_packages()
+            except ProcessError as error:
+                return str(error)
         if not self.build:
             return ""
         ended = self.run(self.build)
@@ -131,6 +136,14 @@ SHELL = Language(
     server=(),
     eras=(),
 )
+TYPESCRIPT = Language(
+    name="typescript",
+    tools=("node", "npm"),
+    build=(),
+    test=(),
+    client=("node", str(PEERS / "client_plans.mjs")),
+    server=(),
+)
 GO = Language(
     name="go",
     tools=("go",),
@@ -164,4 +177,4 @@ RUST = Language(
     client=(_built("rust", "debug", "client"),),
     server=(_built("rust", "debug", "server"),),
 )
-LANGUAGES = [PYTHON, SHELL, GO, JAVA, RUST]
+LANGUAGES = [PYTHON, SHELL, TYPESCRIPT, GO, JAVA, RUST]
