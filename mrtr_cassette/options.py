@@ -32,7 +32,7 @@ MODE_VARIABLE = "MRTR_CASSETTE_MODE"
 """The environment variable that settles the mode of a whole suite."""
 
 MEBIBYTE = 1024 * 1024
-_TIMEOUT = "Seconds that one call may take, with everything that is asked"
+_TIMEOUT = "Seconds for a call, including its questions"
 _SHORTEST_SECRET = 8
 """Characters from which on a text is looked for everywhere, as for any credential."""
 
@@ -127,7 +127,7 @@ def checked(name: str, option: Option, value: Any) -> Any:
         return value
     if option.kind == "list" and isinstance(value, str):
         raise UsageError(
-            f"<<{name}>> is one text", hint=f"give a list: {name}=[{value!r}]"
+            f"<<{name}>> is a single text", hint=f"give a list: {name}=[{value!r}]"
         )
     is_right, wanted = _WANTED[option.kind]
     if not is_right(value):
@@ -152,7 +152,7 @@ def checked_headers(value: Any) -> Headers:
 
     # Values are not shown: they may be secrets.
     if isinstance(value, str) or not isinstance(value, Mapping | Sequence):
-        raise UsageError("<<headers>> is no mapping of names to values")
+        raise UsageError("<<headers>> is not a mapping of names to values")
     pairs = tuple(value.items() if isinstance(value, Mapping) else value)
     for name, text in pairs:
         are_texts = isinstance(name, str) and isinstance(text, str)
@@ -162,7 +162,7 @@ def checked_headers(value: Any) -> Headers:
             or FORBIDDEN_IN_HEADER.search(text)
         ):
             raise UsageError(
-                f"<<headers>>: the header {name!r} is none that HTTP can carry",
+                f"<<headers>>: the header {name!r} is not valid in HTTP",
                 hint="give it as <<header_form>>",
             )
         if name.lower() in HOP_BY_HOP | {"content-length", "expect"}:
@@ -196,8 +196,8 @@ class Options:
     """Bytes of the largest body that is taken; only who calls an upstream can set it."""
     log: Callable[[str], None] | None = option_field(
         "function",
-        "Takes one line of text at a time, from the thread of the proxy: each recorded "
-        "exchange, each miss, each problem",
+        "Takes a line of text at a time, from the thread of the proxy: recorded exchanges, "
+        "misses, problems",
         in_shell=False,
     )
     terms: Terms = field(default_factory=lambda: LIBRARY_TERMS, repr=False)
@@ -228,12 +228,12 @@ class SecretOptions(Options):
 
     redact_env: Collection[str] = option_field(
         "list",
-        "Replace the value of this environment variable by a placeholder wherever it stands",
+        "Replace the value of this environment variable by a placeholder everywhere",
         metavar="NAME",
     )
     redact_values: Collection[str] = option_field(
         "list",
-        "Replace this text by a placeholder wherever it stands; no file names the text",
+        "Replace this text by a placeholder everywhere; the text is never written",
         metavar="TEXT",
     )
 
@@ -256,7 +256,7 @@ class SecretOptions(Options):
             if value is None:
                 raise UsageError(
                     f"<<redact_env>>: the environment variable {name!r} is not set",
-                    hint="set it as the server or the client has it",
+                    hint="set it to the value that the server or the client uses",
                 )
             _check_secret(f"<<redact_env>>: the value of {name!r}", value)
 
@@ -265,7 +265,7 @@ def _check_secret(name: str, text: str) -> None:
     if len(text) < _SHORTEST_SECRET:
         raise UsageError(
             f"{name} has {len(text)} characters, and {_SHORTEST_SECRET} are needed",
-            hint="a shorter one may be part of any other text",
+            hint="a shorter text may be part of other texts",
         )
 
 
@@ -275,7 +275,7 @@ class ListeningOptions(Options):
 
     host: str = option_field(
         "text",
-        "Address to listen on; any but loopback opens the proxy to others",
+        "Address to listen on; any address but loopback opens the proxy to others",
         metavar="ADDRESS",
         default="127.0.0.1",
     )
@@ -288,7 +288,7 @@ class ListeningOptions(Options):
     )
     allow_hosts: Collection[str] = option_field(
         "list",
-        "Let clients call the proxy by this name too, or pages of this origin, such as "
+        "Accept clients that call the proxy by this name too, or pages of this origin, such as "
         "https://app.example",
         metavar="NAME|ORIGIN",
     )
@@ -300,10 +300,11 @@ class ServeOptions(ListeningOptions):
 
     exit_on_eof: bool = option_field(
         "switch",
-        "End when standard input closes, as it does when the program that started this one ends",
+        "End when standard input closes, as it does when the parent program ends",
     )
     exit_zero: bool = option_field(
-        "switch", "Exit with 0 although plays missed: their tests have failed already"
+        "switch",
+        "Exit with 0 even if plays missed, because their tests have failed already",
     )
 
 
@@ -330,18 +331,18 @@ class ProxyOptions(ListeningOptions, SecretOptions):
     )
     repeat: Literal["auto", "always", "never"] = option_field(
         "choice",
-        "Whether a call may be played more often than recorded; auto: where it only reads",
+        "Whether a call may be played more often than recorded; auto: only if it reads",
         choices=("auto", "always", "never"),
     )
     history: Literal["auto", "strict", "order"] = option_field(
         "choice",
-        "Which calls are played only after the writes after which they were recorded; auto: those "
-        "with several recorded answers; strict: all; order: none",
+        "Which calls are played only after the same writes as recorded; auto: those with several "
+        "recorded answers; strict: all; order: none",
         choices=("auto", "strict", "order"),
     )
     reads: Collection[str] = option_field(
         "list",
-        "Name a tool, or a method that MCP doesn't have, that changes nothing on the server",
+        "Name a tool, or a method unknown to MCP, that changes nothing on the server",
         metavar="TOOL|METHOD",
     )
 
@@ -367,7 +368,7 @@ class ProxyOptions(ListeningOptions, SecretOptions):
                 paths.append(pointer_path(without_side(pointer, "params")))
             except ValueError:
                 raise UsageError(
-                    f"<<ignore>> {pointer!r} is no JSON Pointer",
+                    f"<<ignore>> {pointer!r} is not a JSON Pointer",
                     hint="it begins with a slash, such as /arguments/requestedAt",
                 ) from None
         return tuple(paths)
@@ -387,22 +388,20 @@ class UpstreamOptions(SecretOptions):
     )
     headers: Mapping[str, str] | Sequence[tuple[str, str]] = option_field(
         "headers",
-        "Add a header, 'NAME: VALUE', to every request to the upstream, in the place of one of "
-        "that name",
+        "Set a header, 'NAME: VALUE', in every request to the upstream",
         metavar="HEADER",
     )
     ca_file: FilePath | None = option_field(
         "file",
-        "Certificates (PEM) by which a TLS upstream is verified, besides the system's",
+        "Certificates (PEM) that verify a TLS upstream, besides the system's",
         metavar="FILE",
     )
     insecure: bool = option_field(
-        "switch", "Don't verify a TLS upstream: whoever answers is believed"
+        "switch", "Don't verify a TLS upstream: anybody may pose as it"
     )
     upstream_path: str | None = option_field(
         "text",
-        "Path of a server that a command with {port} starts; by default that of the cassette, "
-        "or /mcp",
+        "Path of a server that a command with {port} starts; by default the cassette's, or /mcp",
         metavar="PATH",
         flag="--path",
     )
@@ -413,7 +412,7 @@ class UpstreamOptions(SecretOptions):
         path = self.upstream_path
         if path is not None and not path.startswith("/"):
             raise UsageError(
-                f"<<upstream_path>> {path!r} is no path",
+                f"<<upstream_path>> {path!r} is not a path",
                 hint="it begins with a slash, such as /api/mcp",
             )
 
@@ -434,14 +433,14 @@ class WritingOptions(UpstreamOptions):
 
     existing: Existing = option_field(
         "choice",
-        "keep: a cassette that exists is an error; replace: it is replaced; append: what it "
-        "has is played, and what it lacks is recorded and added",
+        "keep: an existing cassette is an error; replace: it is replaced; append: recorded calls "
+        "are played, and others are recorded and added",
         choices=("keep", "replace", "append"),
         flags={
             "replace": ("--force", "Replace the cassette if it exists"),
             "append": (
                 "--append",
-                "Play what the cassette has, record what it lacks, and add that",
+                "Play recorded calls, and record others and add them",
             ),
         },
     )
@@ -453,26 +452,26 @@ class ReplayOptions(ProxyOptions):
 
     pace: Literal["none", "recorded"] = option_field(
         "choice",
-        "Send event streams at once, or in the recorded rhythm",
+        "Send event streams at once, or at the recorded speed",
         choices=("none", "recorded"),
     )
     poll_interval: int | None = option_field(
         "number",
-        "Tell clients to poll a task every so many milliseconds, whatever was recorded",
+        "Milliseconds after which clients poll a task again, whatever was recorded",
         metavar="MS",
     )
     stateless: bool = option_field(
         "switch",
-        "Give every request the same reply whatever was played before, so that any of several "
-        "processes may serve it",
+        "Give every request the same reply whatever was played before, so that several processes "
+        "can share the load",
     )
     beside: Collection[str] = option_field(
         "list",
-        "Further cassettes, which are played as one with the first",
+        "More cassettes, played together with the first",
         in_shell=False,
     )
     fail_on_unplayed: bool = option_field(
-        "switch", "Fail where not all of the cassette was played"
+        "switch", "Fail unless all of the cassette was played"
     )
     on_miss: Literal["raise", "report"] = option_field(
         "choice",
@@ -488,7 +487,7 @@ class ReplayOptions(ProxyOptions):
             if self.stateless and getattr(self, option) == value:
                 raise UsageError(
                     f"<<{option}>> {value} and <<stateless>> don't go together",
-                    hint="what was played before depends on the process that is asked",
+                    hint="a process doesn't know what others have played",
                 )
 
 
@@ -498,7 +497,7 @@ class RecordOptions(WritingOptions, ProxyOptions):
 
     match_headers: Collection[str] = option_field(
         "list",
-        "Keep this header of requests too, so that replay tells equal calls apart by it",
+        "Keep this request header too, so that replay tells equal calls apart by it",
         metavar="NAME",
     )
     request_state: Literal["sealed", "verbatim"] = option_field(
@@ -508,12 +507,14 @@ class RecordOptions(WritingOptions, ProxyOptions):
     )
     redact: Collection[str] = option_field(
         "list",
-        "Replace what this regular expression matches by a placeholder, besides the known "
-        "shapes of secrets; with a group, group 1",
+        "Replace matches of this regular expression by a placeholder, besides known secrets; "
+        "with a group, only group 1",
         metavar="REGEX",
     )
     redact_keys: Collection[str] = option_field(
-        "list", "Replace values under this member name too, such as pin", metavar="NAME"
+        "list",
+        "Replace values of members with this name too, such as pin",
+        metavar="NAME",
     )
     no_redact: Collection[str] = option_field(
         "list",
@@ -521,16 +522,16 @@ class RecordOptions(WritingOptions, ProxyOptions):
         metavar="NAME",
     )
     seal_answers: bool = option_field(
-        "switch", "Keep only hashes of what the user answered"
+        "switch", "Keep only hashes of the user's answers"
     )
     answers: FilePath | None = option_field(
         "file",
-        "Answer what the server asks in the place of a client that can't, by an answers file",
+        "Answer the server's questions by an answers file, for a client that can't",
         metavar="FILE",
     )
     ignore_from: FilePath | None = option_field(
         "file",
-        "Where a cassette is recorded over, keep what differs only in what this file names",
+        "When replacing a cassette, ignore differences in the places that this file names",
         metavar="FILE",
     )
     publish_anyway: bool = option_field(
@@ -547,17 +548,17 @@ class RecordOptions(WritingOptions, ProxyOptions):
         if plays and self.existing != "append":
             raise UsageError(
                 "<<repeat>>, <<history>> and <<reads>> need <<append>>",
-                hint="they say which calls are played from the cassette that is added to",
+                hint="they decide which calls are played from the cassette",
             )
         if self.ignore and self.existing == "keep":
             raise UsageError(
                 "<<ignore>> needs <<append>> or <<replace>>",
-                hint="it says which calls are the same as in the cassette that there is",
+                hint="it decides which calls are the same as in the cassette",
             )
         if self.ignore_from is not None and self.existing != "replace":
             raise UsageError(
                 "<<ignore_from>> needs <<replace>>",
-                hint="it says what may differ in a cassette that is recorded over",
+                hint="it names differences to ignore when a cassette is replaced",
             )
         if self.answers is not None and self.existing == "append":
             raise UsageError("<<answers>> and <<append>> don't go together")
@@ -573,11 +574,11 @@ class RecordOptions(WritingOptions, ProxyOptions):
 
         for name in self.match_headers:
             if not HEADER_NAME.fullmatch(name):
-                raise UsageError(f"<<match_headers>> {name!r} is no name of a header")
+                raise UsageError(f"<<match_headers>> {name!r} is not a header name")
             if name.lower() in CREDENTIAL_HEADERS:
                 raise UsageError(
                     f"<<match_headers>> {name!r} would keep a credential",
-                    hint="whether there is an Authorization counts anyway, its value never does",
+                    hint="the presence of Authorization counts anyway, but never its value",
                 )
         return frozenset(name.lower() for name in self.match_headers)
 
@@ -613,7 +614,7 @@ class VerifyOptions(UpstreamOptions):
 
     only: Collection[str] = option_field(
         "list",
-        "Verify only calls whose method, name, both ('tools/call add') or number match this "
+        "Verify only calls whose method, name, both ('tools/call add') or number matches this "
         "pattern",
         metavar="PATTERN",
     )
@@ -624,20 +625,22 @@ class VerifyOptions(UpstreamOptions):
         metavar="POINTER",
     )
     ignore_from: FilePath | None = option_field(
-        "file", "Leave out of the comparison what this file names", metavar="FILE"
+        "file",
+        "Leave the places that this file names out of the comparison",
+        metavar="FILE",
     )
     learn: FilePath | None = option_field(
         "file",
-        "Ask twice what only reads, and add the pointers of what differs by itself to this file",
+        "Repeat calls that only read, and add places that differ by themselves to this file",
         metavar="FILE",
     )
     allow_destructive: bool = option_field(
         "switch",
-        "Also call tools of which the server says that they may destroy something",
+        "Also call tools that the server declares destructive",
     )
     fail_on: Collection[str] = option_field(
         "list",
-        "Fail on this verdict only, such as question-changed; not-reached always fails",
+        "Fail only on this verdict, such as question-changed; not-reached always fails",
         metavar="VERDICT",
     )
     timeout: int = option_field(
@@ -654,7 +657,7 @@ class VerifyOptions(UpstreamOptions):
             for verdict in self.fail_on:
                 if verdict not in VERDICTS:
                     raise UsageError(
-                        f"<<fail_on>> {verdict!r} is no verdict",
+                        f"<<fail_on>> {verdict!r} is not a verdict",
                         hint=f"the verdicts are {', '.join(VERDICTS)}",
                     )
 

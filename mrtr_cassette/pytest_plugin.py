@@ -45,21 +45,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--mrtr-mode",
         choices=MODES,
-        help="none: replay only; once: replay what has a cassette, record what has none; append: "
-        "replay, and record what is missing; all: record anew; verify: run the tests against their "
-        "upstreams, and fail where anything differs from the cassette. Default: the marker's mode, "
+        help="none: replay only; once: replay tests with a cassette, and record others; append: "
+        "replay, and record missing calls; all: record anew; verify: run the tests against their "
+        "upstreams, and fail if anything differs from the cassette. Default: the marker's mode, "
         "else none under CI, else once.",
     )
     group.addoption(
         "--mrtr-fail-on-unplayed",
         action="store_true",
-        help="Fail a test that does not play all of its cassette.",
+        help="Fail a test that doesn't play all of its cassette.",
     )
     group.addoption(
         "--mrtr-orphans",
         choices=("list", "fail"),
-        help="What becomes of cassettes that no collected test uses: they are listed, or make the "
-        "run fail.",
+        help="List cassettes that no collected test uses, or fail the run for them.",
     )
     group.addoption(
         "--mrtr-view",
@@ -67,12 +66,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="Write the cassettes of failed tests as pages for a browser, to the folder mrtr-view.",
     )
     parser.addini(
-        "mrtr_cassette_mode", "The mode where neither option nor environment has one."
+        "mrtr_cassette_mode", "The mode if neither option nor environment sets it."
     )
     parser.addini(
         "mrtr_cassette_dir",
-        "One folder for all cassettes, from the root directory; else each test file has a folder "
-        "`cassettes` beside it.",
+        "A folder for all cassettes, from the root directory; by default a folder `cassettes` "
+        "beside every test file.",
     )
     options = options_of(RecordOptions)
     for name in _INI_OPTIONS:
@@ -85,7 +84,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
         "mrtr_cassette(name, upstream=..., ignore=[...], redact=[...], ...): the cassette of a "
-        "test; every argument is optional, and every option of recording and replaying is one.",
+        "test; all arguments are optional, and include all options of recording and replaying.",
     )
     run = SuiteRun(config)
     config.stash[_RUN] = run

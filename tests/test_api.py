@@ -213,7 +213,7 @@ def test_async_with_needs_asyncio(tmp_path):
         ),
         (
             lambda: replay("c", ignore="/a"),
-            r"ignore is one text; give a list: ignore=\['/a'\]",
+            r"ignore is a single text; give a list: ignore=\['/a'\]",
         ),
     ],
 )

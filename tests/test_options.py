@@ -60,12 +60,9 @@ def test_every_option_can_be_given_in_a_shell(options):
 @pytest.mark.parametrize(
     ("name", "value", "problem"),
     [
+        *((name, "hidden", "is not valid in HTTP") for name in ("", "a b", "a:b", "é")),
         *(
-            (name, "hidden", "is none that HTTP can carry")
-            for name in ("", "a b", "a:b", "é")
-        ),
-        *(
-            ("N", value, "is none that HTTP can carry")
+            ("N", value, "is not valid in HTTP")
             for value in ("a\nb", "a\0b", "\x1b[2J")
         ),
         *(
@@ -85,8 +82,8 @@ def test_a_header_that_can_not_be_sent_is_refused(name, value, problem):
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        ("a b", "no name of a header"),
-        ("", "no name of a header"),
+        ("a b", "is not a header name"),
+        ("", "is not a header name"),
         ("Authorization", "would keep a credential"),
         ("cookie", "would keep a credential"),
         ("Proxy-Authorization", "would keep a credential"),

@@ -50,8 +50,8 @@ class _Program(Group):
 def main() -> None:
     """Record a conversation between an MCP client and server, and play the server back.
 
-    A call that asks for input half-way (multi round-trip requests, MCP 2026-07-28) plays to any
-    client, in any language, and its raw state token stands in no file.
+    Calls that ask for input half-way (multi round-trip requests, MCP 2026-07-28) are played to any
+    client, in any language. Their raw state tokens are never written to a file.
 
     \b
       mrtr-cassette record --upstream http://localhost:8000/mcp
@@ -59,5 +59,5 @@ def main() -> None:
       mrtr-cassette replay cassette.json
 
     A cassette is a file, or an object in a store: s3://bucket/cassette.json.
-    `mrtr-cassette demo` shows all of it with a server of its own.
+    `mrtr-cassette demo` shows everything with an included server.
     """  # noqa: D301  \b is click's mark for lines that stay as they are

@@ -131,7 +131,7 @@ def _nowhere() -> TextIO:
 
 
 _GROUPS: Final[Mapping[str, Collection[str]]] = {
-    "What is kept": (
+    "Recording": (
         "match_headers",
         "request_state",
         "redact",
@@ -196,7 +196,7 @@ class TakesCommand(Command):
         """Return what an option may have been that it doesn't have, or that `is_known`."""
         if self.has_tool:
             return f"; an argument of the tool is written {option.lstrip('-')}=VALUE"
-        return "" if is_known else f"; what belongs to {self.program} stands after --"
+        return "" if is_known else f"; options of {self.program} go after --"
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put aside what starts the program."""
@@ -303,8 +303,8 @@ class _Report(click.Path):
         if _ending_of(path) not in self._endings:
             known = ", ".join(self._endings)
             raise UsageError(
-                f"--report {path}: a report of this command has no form {path.suffix}",
-                hint=f"the name may end in {known}",
+                f"--report {path}: this command can't write a {path.suffix} report",
+                hint=f"use a name that ends in {known}",
             )
         check_place(path)
         return path
@@ -323,7 +323,7 @@ def report_option(text: str, *endings: str) -> Decorator:
         multiple=True,
         type=_Report(endings),
         metavar="FILE",
-        help=f"{text}; its ending says as what: {forms}; may be repeated.",
+        help=f"{text}, as the name's ending says: {forms}; may be repeated.",
     )
 
 
@@ -395,7 +395,7 @@ def cassettes_in(
             ]
         if not within:
             kind = "cassette" if ".json" in suffixes else "journal"
-            raise UsageError(f"there is no {kind} in {path}")
+            raise UsageError(f"no {kind} in {path}")
         found += sorted(within)
     return found
 
@@ -405,7 +405,7 @@ log_format = click.option(
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="What stderr gets: lines for people, or one JSON object for each event.",
+    help="Write lines for people to stderr, or a JSON object for every event.",
 )
 
 
@@ -487,7 +487,7 @@ def _header_of(text: str) -> tuple[str, str]:
     if not colon:
         # Its name may be a secret that lacks one.
         raise UsageError(
-            "--header: a header has no value", hint="give it as <<header_form>>"
+            "--header: the value is missing", hint="give it as <<header_form>>"
         )
     return name.strip(), value.strip()
 
@@ -500,8 +500,8 @@ def warn_of_path(upstream: object, rules: RedactionRules) -> None:
     if patterns:
         options = " ".join(f"--redact {shlex.quote(each)}" for each in patterns)
         say(
-            "warning: the path of the upstream's URL has what looks like a secret, and it is "
-            f"kept; record with {options}"
+            "warning: the path of the upstream's URL seems to have a secret, which is kept; "
+            f"record with {options}"
         )
 
 

@@ -100,7 +100,7 @@ def _ignore_from_option(text: str) -> Decorator:
     "--git",
     "for_git",
     is_flag=True,
-    help="Be git's textconv: show one file whole, and as it is where it is no cassette.",
+    help="Be git's textconv: show a file whole; a file that isn't a cassette, as it is.",
 )
 def inspect(
     cassettes: tuple[str, ...],
@@ -110,10 +110,10 @@ def inspect(
     markdown: bool,
     for_git: bool,
 ) -> None:
-    """Show who asked what, and what was answered.
+    """Show calls, questions and answers.
 
-    Each interaction with its turns, how it ended, the size of its result, and its time. A folder or
-    a glob stands for all cassettes in it; JSON of several cassettes is a list.
+    Shows the turns of every interaction, its ending, the size of its result, and its time. A folder
+    or a glob means all cassettes in it; JSON of several cassettes is a list.
     """
     alone = {"--markdown": markdown, "--git": for_git}
     if markdown or for_git:
@@ -147,7 +147,7 @@ def _refuse_together(options: Mapping[str, object]) -> None:
 def _show_to_git(words: Sequence[str]) -> None:
     """Show one file of a history, in which cassettes may have been damaged or something else."""
     if len(words) != 1:
-        raise UsageError("--git needs the one file that git gives a textconv")
+        raise UsageError("--git needs the file that git gives a textconv")
     data = read_file(Path(words[0]))
     shown = data
     with suppress(CassetteError):
@@ -162,7 +162,7 @@ def _show_to_git(words: Sequence[str]) -> None:
     "--git",
     "for_git",
     is_flag=True,
-    help="Take the seven arguments that git gives an external diff, and exit with 0.",
+    help="Take the seven arguments of git's external diff, and exit with 0.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 @click.option("--markdown", is_flag=True, help="Print Markdown for a pull request.")
@@ -170,7 +170,7 @@ def _show_to_git(words: Sequence[str]) -> None:
     "Leave a value out of the comparison: a JSON Pointer into params or results, such as "
     "/params/arguments/at or /result/structuredContent/at; may be repeated."
 )
-@_ignore_from_option("Leave out what this file names, as `verify` does.")
+@_ignore_from_option("Leave out the places that this file names, as `verify` does.")
 @click.pass_context
 def diff(
     context: click.Context,
@@ -182,10 +182,10 @@ def diff(
     ignored: tuple[str, ...],
     ignore_from: Path | None,
 ) -> None:
-    """Show what differs between two cassettes.
+    """Show the differences between two cassettes.
 
-    OLD and NEW are compared call by call and turn by turn; of two folders, the cassettes
-    with the same name. The exit code is 1 where something differs that counts, else 0.
+    OLD and NEW are compared call by call and turn by turn; of two folders, cassettes with the same
+    name are compared. The exit code is 1 if there are differences that count, else 0.
     """
     _refuse_together({"--json": as_json, "--markdown": markdown})
     if len(words) != 2 and not for_git:
@@ -262,7 +262,7 @@ def _same_names(folders: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """Return the cassettes of two folders by name; the null device stands for a missing one."""
     for folder in folders:
         if not Path(folder).is_dir():
-            raise UsageError(f"{folder} is no folder, and the other one is")
+            raise UsageError(f"{folder} is not a folder, but the other one is")
     found = [
         {
             str(path.relative_to(folder))
@@ -288,19 +288,17 @@ def _given_by_git(words: tuple[str, ...]) -> tuple[str, ...]:
     if len(words) == 1:
         return words[0], words[0]
     if len(words) < 7:
-        raise UsageError(
-            "--git needs the seven arguments that git gives an external diff"
-        )
+        raise UsageError("--git needs the seven arguments of git's external diff")
     return words[1], words[4]
 
 
 @click.command()
 @click.argument("cassettes", nargs=-1, required=True, type=click.Path())
 def recover(cassettes: tuple[str, ...]) -> None:
-    """Publish what killed recordings left.
+    """Publish killed recordings from their journals.
 
-    Each cassette is written from the journal beside it, which goes; that of a cassette in a store
-    is in this directory. A folder or a glob stands for all journals in it.
+    Writes a cassette from the journal beside it, and deletes the journal. The journal of a cassette
+    in a store is in this directory. A folder or a glob means all journals in it.
     """
     code = 0
     for found in cassettes_in(cassettes, (".journal",)):
@@ -318,22 +316,20 @@ def recover(cassettes: tuple[str, ...]) -> None:
 def _recover(cassette: Location) -> None:
     journal = journal_path(cassette)
     if not os.path.lexists(journal):
-        raise CassetteError(journal, "there is no journal to recover from")
+        raise CassetteError(journal, "there is no journal to recover")
     if is_locked(journal):
         raise CassetteError(
-            journal, "its recorder is still at work", hint="stop that one first"
+            journal, "its recorder is still running", hint="stop it first"
         )
     recovered = recover_journal(cassette)
     if recovered is None:
-        say(
-            f"{cassette} has all that was recorded; {journal} was published before, and is removed"
-        )
+        say(f"{cassette} is complete; removed {journal}, which was published before")
         return
     published, lost = recovered
     if lost is not None:
         say(f"{journal}: {lost}")
     if published is None:
-        say(f"{journal} held no whole exchange, no cassette was written")
+        say(f"{journal} has no complete exchange; no cassette was written")
     else:
         say(
             recording_text(
@@ -360,11 +356,12 @@ def _recover(cassette: Location) -> None:
 )
 @click.option("--force", is_flag=True, help="Replace the cassette if it exists.")
 def merge(recordings: tuple[str, ...], output: Location, *, force: bool) -> None:
-    """Make one cassette of what several recorders recorded.
+    """Merge the recordings of several recorders into a cassette.
 
-    It is what one recorder would have made of all that passed: a call whose rounds went through
-    several recorders is one call. The files may be cassettes and journals, also of killed runs, in
-    any order, or folders and globs of them; they are only read. What is in several counts once.
+    The result is what a single recorder would have written: a call whose rounds went through
+    several recorders is one call. The files are cassettes and journals, also of killed runs, in
+    any order, or folders and globs of them. They are not changed. Exchanges in several files count
+    once.
     """
     found = cassettes_in(recordings, (".json", ".journal"))
     merged, notes = merge_files(found, output, replaces=force)
@@ -396,20 +393,20 @@ def schema() -> None:
 
 @click.command()
 @click.argument("cassettes", nargs=-1, required=True, type=click.Path())
-@click.option("--fix", "fixes", is_flag=True, help="Accept what was edited by hand.")
+@click.option("--fix", "fixes", is_flag=True, help="Accept edits by hand.")
 def check(cassettes: tuple[str, ...], *, fixes: bool) -> None:
-    """Tell whether cassettes are as recorded, without secrets.
+    """Check that cassettes are as recorded, without secrets.
 
-    A folder or a glob stands for all JSON files in it; what is no cassette is told, and fails
-    nothing. The exit code is 3 where a file is empty or damaged, or a cassette was edited, else 1
-    where the rules of redaction find a secret in one. With --fix, the digests in a cassette become
-    those of what stands in it now, and the file is spelled as a recording is.
+    A folder or a glob means all JSON files in it; other JSON is skipped with a note. The exit code
+    is 3 if a file is empty or damaged, or a cassette was edited, else 1 if the rules of redaction
+    find a secret. With --fix, the digests are computed anew, and the file is formatted like a
+    recording.
     """
     code = 0
     for cassette in cassettes_in(cassettes, takes_all=True):
         try:
             if is_foreign(read_file(cassette)):
-                say(f"note: {cassette} is no cassette, and was not checked")
+                say(f"note: {cassette} is not a cassette and was not checked")
                 continue
             has_secrets = _check(cassette, fixes=fixes)
             code = max(code, int(has_secrets))
@@ -453,23 +450,23 @@ def _check(cassette: Location, *, fixes: bool) -> bool:
     "--output",
     type=click.Path(path_type=Path),
     metavar="PLACE",
-    help="The page; the cassette's name with .html in this directory where it isn't given. Of "
-    "several pages, their folder.",
+    help="The page, or the folder of several pages; by default the cassette's name with .html, in "
+    "this directory.",
 )
 @click.option(
     "--report",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="A JSON report of a replay: misses stand beside the nearest recorded requests.",
+    help="A JSON report of a replay: misses appear beside the nearest recorded requests.",
 )
 @click.option(
     "--against",
     type=CASSETTE,
     metavar="OTHER",
-    help="Show what differs from this cassette, such as an earlier recording.",
+    help="Show the differences from this cassette, such as an earlier recording.",
 )
 @_ignore_from_option(
-    "With --against: leave out what this file names, as `verify` does."
+    "With --against: leave out the places that this file names, as `verify` does."
 )
 @_ignore_option("With --against: leave a value out of the comparison, as `diff` does.")
 def view(
@@ -482,18 +479,16 @@ def view(
 ) -> None:
     """Write cassettes as pages for a browser.
 
-    Each is one HTML file that needs no network: when each call came, how long it waited for the
-    server and for a person, each question as a form with its answer in it, results, branches side
-    by side. With --against, changed questions stand beside those of another cassette. A folder or a
-    glob stands for all cassettes in it.
+    A page is an HTML file that needs no network. It shows the time of every call and its waits for
+    the server and for a person, questions as forms with their answers, results, and branches side
+    by side. With --against, changed questions appear beside those of another cassette. A folder or
+    a glob means all cassettes in it.
     """
     from mrtr_cassette.shell.files.ignored import ignoring
 
     found = cassettes_in(cassettes)
     if len(found) > 1 and (report or against):
-        raise UsageError(
-            "--report and --against are about one cassette; don't name a second one"
-        )
+        raise UsageError("--report and --against take a single cassette")
     if against is None:
         _refuse_without_against({"--ignore": ignored, "--ignore-from": ignore_from})
     if len(found) == 1:
@@ -542,7 +537,7 @@ def _replay_report(path: Path, cassette: Cassette) -> ReplayReport:
     report = str(path.with_suffix(".json"))
     write = shell_command("report_replay", path=cassette.path, report=report)
     raise UsageError(
-        f"--report {path} is no JSON report of a replay of this cassette",
+        f"--report {path} is not a JSON report of a replay of this cassette",
         hint=f"write one with: {write}",
     )
 
@@ -554,13 +549,13 @@ def _replay_report(path: Path, cassette: Cassette) -> ReplayReport:
     required=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="The JSON report of a replay of the cassette that missed nothing.",
+    help="The JSON report of a replay of the cassette without misses.",
 )
 def prune(cassette: Location, report: Path) -> None:
-    """Take out of a cassette what a replay never played.
+    """Remove calls that a replay never played.
 
-    The report is what `replay CASSETTE --report FILE.json -- CLIENT` wrote. What stays keeps its
-    lines. What is taken out is printed; commit the cassette before, and git still has it.
+    The report comes from `replay CASSETTE --report FILE.json -- CLIENT`. The rest of the cassette
+    keeps its lines. Removed calls are printed; commit the cassette before, so that git has them.
     """
     recording = load_cassette(cassette)
     replay = _replay_report(report, recording)
@@ -576,12 +571,12 @@ def prune(cassette: Location, report: Path) -> None:
     if not rest.interactions:
         raise UsageError(f"the replay of --report {report} played nothing")
     if not unplayed:
-        say(f"{cassette}: all was played; it stays as it is")
+        say(f"{cassette}: everything was played; nothing was removed")
         return
     publish(cassette, [dump(rest)], replace=True)
     for outcome in replay.interactions:
         if outcome.number in unplayed:
-            tell(f"took out #{outcome.number} {outcome.call}")
+            tell(f"removed #{outcome.number} {outcome.call}")
     say(f"wrote {cassette}: {counted(len(rest.interactions), 'interaction')}")
 
 
@@ -593,18 +588,24 @@ _server = click.argument("server")
 @_file
 @_server
 @click.option(
-    "--record", type=CASSETTE, metavar="CASSETTE", help="Record the server to this."
+    "--record",
+    type=CASSETTE,
+    metavar="CASSETTE",
+    help="Record the server to this cassette.",
 )
 @click.option(
-    "--replay", type=CASSETTE, metavar="CASSETTE", help="Play this in its place."
+    "--replay",
+    type=CASSETTE,
+    metavar="CASSETTE",
+    help="Play this cassette instead of the server.",
 )
 def wrap(
     file: Path, server: str, record: Location | None, replay: Location | None
 ) -> None:
-    """Put a recorder or a replay in the place of a server.
+    """Let a client start a recorder or a replay instead of a server.
 
-    FILE is the client's configuration (its `mcpServers`), SERVER a name in it. Everything else in
-    FILE stays, and a copy without wrapped servers stands beside it. `unwrap` takes it back.
+    FILE is the client's configuration (its `mcpServers`), SERVER a name in it. The rest of FILE
+    stays as it is, and a copy without wrapped servers is kept beside it. `unwrap` undoes this.
     """
     if record is not None and replay is None:
         # The journal of any other would stand wherever the client runs.
@@ -626,14 +627,14 @@ def wrap(
         lambda data: wrapped(data, str(file), server, command),
         lambda data: not has_wrapped(data, str(file)),
     )
-    say(f"wrote {file}; it stands as it was in {backup}; restart the client")
+    say(f"wrote {file}; the old file is {backup}; restart the client")
 
 
 @click.command()
 @_file
 @_server
 def unwrap(file: Path, server: str) -> None:
-    """Give a server that was wrapped its own command again."""
+    """Restore the own command of a wrapped server."""
     change_config(
         file, lambda data: unwrapped(data, str(file), server), lambda _data: False
     )

@@ -101,14 +101,14 @@ from mrtr_cassette.shell.runs.verifying import (
     "given",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Answer the field or the question of this name; NAME:=JSON takes JSON; may be repeated.",
+    help="Answer the field or question of this name; NAME:=JSON takes JSON; may be repeated.",
 )
 @click.option(
     "--answers",
     "answers_path",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Rules that answer, in TOML.",
+    help="Answer by the rules in this TOML file.",
 )
 @click.option("--upstream", metavar="URL", help="The live server.")
 @click.option(
@@ -118,7 +118,7 @@ from mrtr_cassette.shell.runs.verifying import (
     "cassette",
     type=CASSETTE,
     metavar="CASSETTE",
-    help="The cassette to write: the call is recorded.",
+    help="Record the call to this cassette.",
 )
 @click.option(
     "--json", "as_json", is_flag=True, help="Print the whole conversation as JSON."
@@ -139,17 +139,17 @@ def call(
     as_json: bool,
     **others: Any,
 ) -> None:
-    """Make one call on a live server, and answer what it asks.
+    """Make a call on a live server, and answer its questions.
 
     \b
       mrtr-cassette call http://localhost:8000/mcp deploy env=prod --answer confirm=yes
       mrtr-cassette call http://localhost:8000/mcp prompts/get release-notes version=2
       mrtr-cassette call deploy env=prod -- python server.py
 
-    Without URL and SERVER it calls what MRTR_CASSETTE_URL names, as after `replay CASSETTE --`.
-    What it asks is answered by --answer, by the rules and the endpoint of --answers, and by you, at
-    a terminal. What nobody answers is printed as JSON, with the exit code 5; it is 1 where the tool
-    or the server says that the call failed, and 4 where the server can't be used.
+    Without URL and SERVER it calls the server at MRTR_CASSETTE_URL, as after `replay CASSETTE --`.
+    Questions are answered by --answer, by the rules and the endpoint of --answers, and by you, at a
+    terminal. Without an answer, the question is printed as JSON, and the exit code is 5. It is 1 if
+    the tool or the server says that the call failed, and 4 if the server can't be used.
     """  # noqa: D301  \b is click's mark for lines that stay as they are
     log = Log(log_format)
     options = read_options(CallOptions, others, log)
@@ -193,10 +193,10 @@ def _server_of(
         words = words[1:]
     if command is not None:
         if not command:
-            raise UsageError("there is no server after --")
+            raise UsageError("the command after -- is missing")
         if upstream is not None:
             raise UsageError(
-                "call needs one server", hint="give its URL, or -- SERVER ARGS"
+                "call takes a single server", hint="give its URL, or -- SERVER ARGS"
             )
         return command, words
     unnamed = [word for word in words[1:] if "=" not in word]
@@ -208,17 +208,17 @@ def _server_of(
     url = os.environ.get(URL_VARIABLE)
     if not url:
         raise UsageError(
-            "there is no server to call",
-            hint=f"begin with its URL, end with -- and its command, or set {URL_VARIABLE}",
+            "the server is missing",
+            hint=f"give its URL first, or its command after --, or set {URL_VARIABLE}",
         )
     return url, words
 
 
 @click.command()
 def demo() -> None:
-    """Show the main job on a server of our own.
+    """Record and replay an included server.
 
-    Record it, stop it, replay it, and compare every byte.
+    Records the server, stops it, replays it, and compares every byte.
     """
     from mrtr_cassette.demo.run import run_demo
 
@@ -242,7 +242,7 @@ def demo() -> None:
 @click.option(
     "--review",
     is_flag=True,
-    help="Ask at the terminal, response by response, what is taken into the cassette.",
+    help="Ask at the terminal which responses to take into the cassette.",
 )
 @report_option("Write the verdicts", ".json", ".xml", ".md")
 @click.pass_context
@@ -257,14 +257,14 @@ def verify(
     review: bool,
     **given: Any,
 ) -> None:
-    """Repeat what cassettes recorded with a live server, and compare.
+    """Repeat recorded calls with a live server, and compare.
 
-    A folder or a glob stands for all cassettes in it. The server is at URL, or -- SERVER starts
-    it: on pipes, or over HTTP where an argument has {port}. Each question of the server is compared
-    with the recorded one, and only the recorded one is answered. With --accept or --review, what
-    the server says now is taken into the cassette.
+    A folder or a glob means all cassettes in it. The server is at URL, or -- SERVER starts it: on
+    pipes, or over HTTP if an argument has {port}. A question of the server is answered only if it
+    is the recorded question. With --accept or --review, changed responses are taken into the
+    cassette.
 
-    The exit code is 0 where all is the same, 1 where something differs, 4 where nothing could be
+    The exit code is 0 if everything is the same, 1 if something differs, and 4 if nothing could be
     compared.
     """
     log = Log()
@@ -283,12 +283,12 @@ def verify(
         servers.append(command)
     if len(servers) != 1:
         raise UsageError(
-            "verify needs one live server",
+            "verify needs a single live server",
             hint="give its URL, or -- SERVER ARGS, which starts it",
         )
     if not cassettes:
         raise UsageError(
-            "verify needs a cassette", hint="name one before the server's URL"
+            "verify needs a cassette", hint="name it before the server's URL"
         )
     paths = cassettes_in(cassettes)
     check_selection(paths, options.only)
@@ -331,7 +331,7 @@ def _tell_what_to_do(
 ) -> None:
     has_learned = any(verification.learned for verification in verifications)
     if options.learn is not None and not has_learned:
-        say(f"note: nothing was learned, so {options.learn} stays as it is")
+        say(f"note: nothing was learned; {options.learn} is unchanged")
     for line in advice_on(verifications, TERMS):
         say(line)
     if any(_was_withheld(verification) for verification in verifications):
@@ -348,8 +348,8 @@ def _was_withheld(verification: Verification) -> bool:
 
 
 _WITHHELD: Final = (
-    "note: tools that may destroy something are called, and what comes after them is compared, "
-    "with --allow-destructive"
+    "note: destructive tools were not called, and later calls not compared; "
+    "--allow-destructive allows them"
 )
 
 
@@ -376,8 +376,8 @@ def acceptance_of(verdicts: Sequence[str], *, reviews: bool) -> Choose | None:
     for verdict in verdicts:
         if verdict not in (_ALL, *ACCEPTABLE):
             raise UsageError(
-                f"--accept {verdict!r} is no verdict that can be accepted",
-                hint=f"these are {', '.join(ACCEPTABLE)}, and all",
+                f"--accept {verdict!r} is not a verdict that can be accepted",
+                hint=f"use {', '.join(ACCEPTABLE)}, or all",
             )
     accepted = set(ACCEPTABLE if _ALL in verdicts else verdicts)
     if not reviews:

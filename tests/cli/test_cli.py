@@ -35,22 +35,22 @@ from mrtr_cassette.errors import CassetteError
         (("record", *UPSTREAM, "--repeat", "never"), "--repeat, --history and --reads need --append"),
         (("record", "--upstream", "localhost:8000"), "'localhost:8000' has no scheme; write http://"),
         (("record", "--upstream", ""), "there is no server to record"),
-        (("record", *UPSTREAM, "--header", "no colon"), "--header: a header has no value; give it as --header"),
-        (("record", *UPSTREAM, "--header", "Na me: x"), "none that HTTP can carry"),
-        (("record", *UPSTREAM, "--header", ": x"), "none that HTTP can carry"),
-        (("record", *UPSTREAM, "--header", "X: a\nY: b"), "none that HTTP can carry"),
+        (("record", *UPSTREAM, "--header", "no colon"), "--header: the value is missing; give it as --header"),
+        (("record", *UPSTREAM, "--header", "Na me: x"), "not valid in HTTP"),
+        (("record", *UPSTREAM, "--header", ": x"), "not valid in HTTP"),
+        (("record", *UPSTREAM, "--header", "X: a\nY: b"), "not valid in HTTP"),
         (("record", *UPSTREAM, "--request-state", "raw"), "'raw' is not one of"),
         (("record", *UPSTREAM, "--ca-file", "none.pem"), "none.pem"),
         (("record", *UPSTREAM, "--ca-file", "/dev/null"), "/dev/null"),
         (("record", *UPSTREAM, "--port", "65536"), "65536 is not in the range"),
         (("record", *UPSTREAM, "--host", "192.0.2.1"), "can't listen on 192.0.2.1"),
         (("replay",), "Missing argument 'CASSETTE...'"),
-        (("replay", "c.json", "--ignore", "arguments/at"), "--ignore 'arguments/at' is no JSON Pointer"),
-        (("replay", "c.json", "--ignore", ""), "--ignore '' is no JSON Pointer"),
+        (("replay", "c.json", "--ignore", "arguments/at"), "--ignore 'arguments/at' is not a JSON Pointer"),
+        (("replay", "c.json", "--ignore", ""), "--ignore '' is not a JSON Pointer"),
         (("replay", "c.json", "--repeat", "once"), "'once' is not one of"),
         (("replay", "c.json", "--pace", "slow"), "'slow' is not one of"),
         (("inspect",), "Missing argument 'CASSETTES...'"),
-        (("replay", "-c", "x"), "error: no such option '-c'; what belongs to CLIENT stands after --"),
+        (("replay", "-c", "x"), "error: no such option '-c'; options of CLIENT go after --"),
         (("record", *UPSTREAM, "--prot", "1"), "no such option '--prot'; did you mean --port?; see mrtr-cassette record --help"),
         (("call", "--prot", "1"), "an argument of the tool is written prot=VALUE; see mrtr-cassette call --help"),
         (("--frobnicate",), "error: no such option '--frobnicate'"),
@@ -104,7 +104,7 @@ async def test_the_program_names_its_subcommands_and_version() -> None:
     )
     assert "..." not in "".join(listed)
     groups = re.findall(r"^([A-Z].*):$", (await run("record", "-h")).out, re.MULTILINE)
-    assert groups == ["Options", "What is kept", "Matching", "TLS", "Operation"]
+    assert groups == ["Options", "Recording", "Matching", "TLS", "Operation"]
     version = await run("--version")
     assert (version.code, version.out.split()[0]) == (0, "mrtr-cassette,")
 
@@ -264,9 +264,7 @@ def test_both_sides_of_a_conflict_are_merged_by_the_commands_of_the_error(
     assert git("merge", "theirs") == 1
     refused = run_here("check", path)
     assert (refused.code, refused.out) == (3, "")
-    commands = refused.err.partition("both sides are merged by: ")[2].partition(
-        "; or "
-    )[0]
+    commands = refused.err.partition("merge both sides with: ")[2].partition("; or ")[0]
     found = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": found}
     subprocess.run(commands, shell=True, cwd=tmp_path, check=True, env=environment)

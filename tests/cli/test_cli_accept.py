@@ -22,10 +22,10 @@ from mrtr_cassette.shell.runs.running import in_thread
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--accept", "not-reached"), "is no verdict that can be accepted"),
+        (("--accept", "not-reached"), "is not a verdict that can be accepted"),
         (
             ("--accept", "text"),
-            "'text' is no verdict that can be accepted; these are text-ch",
+            "'text' is not a verdict that can be accepted; use text-ch",
         ),
         (("--accept", "same"), "question-changed, and all"),
         (("--review",), "--review needs a terminal"),

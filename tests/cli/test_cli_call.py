@@ -102,9 +102,12 @@ def test_unknown_tool_is_one_line(url: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["call"], "there is no server to call"),
-        (["call", "deploy", "--"], "there is no server after --"),
-        (["call", "http://localhost:9/mcp", "a", "--", "b"], "call needs one server"),
+        (["call"], "the server is missing"),
+        (["call", "deploy", "--"], "the command after -- is missing"),
+        (
+            ["call", "http://localhost:9/mcp", "a", "--", "b"],
+            "call takes a single server",
+        ),
         (["call", "a", "--upstream", "server"], "is no HTTP URL"),
         (["call", "http://localhost:9/mcp"], "there is nothing to call"),
         (

@@ -147,9 +147,9 @@ def test_what_changed_everywhere_is_told_once(tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (("a", "b", "--json", "--markdown"), "--json and --markdown don't go together"),
-        (("a", "b", "--ignore", "content"), "--ignore 'content' is no JSON Pointer"),
+        (("a", "b", "--ignore", "content"), "--ignore 'content' is not a JSON Pointer"),
         (("a",), "diff needs two cassettes"),
-        (("a", "b", "--git"), "the seven arguments that git gives"),
+        (("a", "b", "--git"), "the seven arguments of git"),
     ],
 )
 def test_wrong_usage_is_2(arguments: tuple[str, ...], words: str) -> None:
@@ -198,7 +198,7 @@ def test_the_library_compares_with_typed_results(tmp_path: Path) -> None:
     for spelled in ("/content", "/result/content"):
         assert mrtr_cassette.diff(old, new, ignore=[spelled]).is_same
     with pytest.raises(
-        mrtr_cassette.UsageError, match="ignore 'content' is no JSON Pointer"
+        mrtr_cassette.UsageError, match="ignore 'content' is not a JSON Pointer"
     ):
         mrtr_cassette.diff(old, new, ignore=["content"])
 

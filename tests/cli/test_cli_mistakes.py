@@ -60,7 +60,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (
             ["record", URL, "--watch"],
-            "no such option '--watch'; what belongs to CLIENT stands after --",
+            "no such option '--watch'; options of CLIENT go after --",
         ),
         (
             ["verify", "c.json", URL, "--only", "*deploy*"],
@@ -68,7 +68,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (
             ["call", URL, "say", "--header", "Authorization"],
-            "--header: a header has no value; give it as --header 'Name: value'",
+            "--header: the value is missing; give it as --header 'Name: value'",
         ),
     ],
 )

@@ -49,7 +49,7 @@ def test_what_was_never_played_is_taken_out_and_told() -> None:
     before = Path("c.json").read_text().splitlines()
     replayed("one", "three")
     pruned = prune()
-    assert (pruned.exit_code, pruned.stdout) == (0, 'took out #2 tools/call "two"\n')
+    assert (pruned.exit_code, pruned.stdout) == (0, 'removed #2 tools/call "two"\n')
     assert pruned.stderr == "wrote c.json: 2 interactions\n"
     after = Path("c.json").read_text().splitlines()
     added = [line for line in after if line not in before]
@@ -59,7 +59,7 @@ def test_what_was_never_played_is_taken_out_and_told() -> None:
     stale = prune()
     assert (
         stale.exit_code,
-        "is no JSON report of a replay of this" in stale.stderr,
+        "is not a JSON report of a replay of this" in stale.stderr,
     ) == (2, True)
 
 
@@ -67,11 +67,12 @@ def test_report_that_proves_nothing_changes_nothing() -> None:
     """One of another cassette, of a replay that missed something, or of one without a request."""
     data = Path("c.json").read_bytes()
     replayed("one", "two", "three")
-    assert prune().stderr == "c.json: all was played; it stays as it is\n"
+    assert prune().stderr == "c.json: everything was played; nothing was removed\n"
     other = cassette_of(*SCRIPT[:2], (tool("four"), text("four")))
     Path("other.json").write_bytes(encode_cassette(other))
     assert (
-        "is no JSON report of a replay of this cassette" in prune("other.json").stderr
+        "is not a JSON report of a replay of this cassette"
+        in prune("other.json").stderr
     )
     replayed()
     assert "played nothing" in prune().stderr

@@ -148,7 +148,7 @@ def test_what_is_hardly_meant_leaves_no_cassette(
     assert ended.code == code
     assert ended.err.endswith(
         f"{path} was not written: {what}\n"
-        "what was recorded is in the journal beside it; publish it with: "
+        "the recording is in the journal beside it; publish it with: "
         f"mrtr-cassette recover {path} (or delete the journal)\n"
     )
     assert [each.name for each in tmp_path.iterdir()] == ["c.json.journal"]
@@ -332,7 +332,7 @@ async def killed(path: Path, *options: object) -> None:
         assert "another recorder is writing" in second.err
         recover = await run("recover", path)
         assert recover.code == 3
-        assert "its recorder is still at work; stop that one first" in recover.err
+        assert "its recorder is still running; stop it first" in recover.err
         process.kill(signal.SIGKILL)
         assert (await process.ended()).code == -signal.SIGKILL
         await asyncio.gather(pending, return_exceptions=True)
@@ -374,7 +374,7 @@ async def test_a_killed_recording_is_recovered(tmp_path: Path) -> None:
     assert [one.name for one in tmp_path.iterdir()] == ["c.json"]
     again = await run("recover", path)
     assert (again.code, again.out) == (3, "")
-    assert "there is no journal to recover from" in again.err
+    assert "there is no journal to recover" in again.err
     path.unlink()
     journal.write_bytes(kept[:-20])
     assert "is not whole (" in (await run("recover", path)).err
@@ -450,7 +450,7 @@ async def test_what_was_killed_beside_a_cassette_is_recovered_as_it_was_meant(
     journal.write_bytes(kept)
     ended = await run("recover", path)
     assert (ended.code, ended.out) == (0, "")
-    assert ended.err.startswith(f"{path} has all that was recorded; ")
+    assert ended.err.startswith(f"{path} is complete; ")
     assert [each.name for each in tmp_path.iterdir()] == ["c.json"]
     assert path.read_bytes() == published
 

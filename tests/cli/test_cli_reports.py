@@ -58,8 +58,8 @@ def test_report_in_a_form_that_can_not_be_written_is_refused(command: str) -> No
         ended = CliRunner().invoke(main, [*words, "--report", f"r{ending}"])
         assert ended.exit_code == 2, ended.output
         assert ended.stderr == (
-            f"error: --report r{ending}: a report of this command has no form {ending}; "
-            f"the name may end in {', '.join(endings)}\n"
+            f"error: --report r{ending}: this command can't write a {ending} report; "
+            f"use a name that ends in {', '.join(endings)}\n"
         )
     assert not any(Path().iterdir())
 
@@ -87,7 +87,7 @@ def test_missing_folders_are_made() -> None:
     for words in (["merge", cassette, "-o"], ["view", cassette, "-o"]):
         ended = CliRunner().invoke(main, [*words, f"{cassette}/x.json"])
         assert ended.exit_code == 3
-        assert f"{cassette} is no directory; name another place" in ended.stderr
+        assert f"{cassette} is not a directory; name another place" in ended.stderr
 
 
 def metavars() -> list[Any]:

@@ -102,7 +102,7 @@ def test_wrong_path_is_one_line(server: list[str]) -> None:
     )
     refused = run("call", "put", "--path", "api", *started)
     assert refused.stderr.startswith(
-        "error: --path 'api' is no path; it begins with a slash"
+        "error: --path 'api' is not a path; it begins with a slash"
     )
     needless = run("call", "http://localhost:1/mcp", "put", "--path", "/x")
     assert needless.exit_code == 2

@@ -110,7 +110,7 @@ def test_a_failing_run_offers_what_works(project: Path) -> None:
         "not called twice: tools/call say: the server does not mark it readOnlyHint"
         in lines
     )
-    assert f"note: nothing was learned, so {rules} stays as it is" in lines
+    assert f"note: nothing was learned; {rules} is unchanged" in lines
     assert not rules.exists()
 
     assert "--accept text-changed" in lines[-1]
@@ -197,12 +197,12 @@ def test_a_log_of_the_start_that_comes_during_the_first_call_is_no_change(
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("{c}",), 2, "verify needs one live server"),
-        (("http://127.0.0.1:9/mcp",), 2, "verify needs a cassette; name one before"),
+        (("{c}",), 2, "verify needs a single live server"),
+        (("http://127.0.0.1:9/mcp",), 2, "verify needs a cassette; name it before"),
         (("{c}", "http://localhost:1/mcp", "--", "x"), 2, "needs one live server"),
         (("{c}", "--upstream", "server"), 2, "is no HTTP URL"),
-        (("{c}", "--ignore", "a", "--", "x"), 2, "--ignore 'a' is no JSON Pointer"),
-        (("{c}", "--fail-on", "b", "--", "x"), 2, "--fail-on 'b' is no verdict"),
+        (("{c}", "--ignore", "a", "--", "x"), 2, "--ignore 'a' is not a JSON Pointer"),
+        (("{c}", "--fail-on", "b", "--", "x"), 2, "--fail-on 'b' is not a verdict"),
         (
             ("{c}", "--ignore-from", "/none", "--", "x"),
             2,
@@ -210,11 +210,11 @@ def test_a_log_of_the_start_that_comes_during_the_first_call_is_no_change(
         ),
         (("{d}", "--", "x"), 2, "there is no cassette in"),
         (("{c}/none.json", "--", "x"), 3, "there is no such cassette"),
-        (("{c}", "--report", "{c}/a.json/x.json", "--", "x"), 3, "is no directory"),
+        (("{c}", "--report", "{c}/a.json/x.json", "--", "x"), 3, "is not a directory"),
         (
             ("{c}", "--report", "{c}/a.json", "--", "x"),
             2,
-            "a.json exists and is no report or page",
+            "a.json exists and is not a report or page",
         ),
         (("{c}/**/*.json", "http://127.0.0.1:1/mcp"), 4, "nothing was compared"),
         (("{c}/*.none", "--", "x"), 2, "there is no cassette in"),

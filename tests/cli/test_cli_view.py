@@ -123,10 +123,14 @@ async def test_view_refuses_what_it_cannot_use(tmp_path: Path) -> None:
     tree = json.loads(other.read_text())
     other.write_text(json.dumps({**tree, "interactions": tree["interactions"] * 2}))
     for arguments, code, said in (
-        ((path, "-o", path), 2, "deploy.json exists and is no report or page"),
+        ((path, "-o", path), 2, "deploy.json exists and is not a report or page"),
         ((path, "--report", tmp_path / "none.json"), 3, "none.json: no such file"),
-        ((path, "--report", path), 2, "deploy.json is no JSON report of a replay of"),
-        ((path, "--report", other), 2, "is no JSON report of a replay of this"),
+        (
+            (path, "--report", path),
+            2,
+            "deploy.json is not a JSON report of a replay of",
+        ),
+        ((path, "--report", other), 2, "is not a JSON report of a replay of this"),
         ((tmp_path / "missing.json",), 3, "there is no such cassette"),
     ):
         ended = await run("view", *arguments, cwd=tmp_path)

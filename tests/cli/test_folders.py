@@ -70,7 +70,7 @@ def test_cassettes_of_two_folders_are_compared_by_name() -> None:
     assert len(json.loads(run("diff", "old", "new", "--json").stdout)) == 4
     assert run("diff", "old", "old").stdout == "0 of 3 cassettes differ\n"
     refused = run("diff", "old", "new/come.json")
-    assert (refused.exit_code, "new/come.json is no folder" in refused.stderr) == (
+    assert (refused.exit_code, "new/come.json is not a folder" in refused.stderr) == (
         2,
         True,
     )
@@ -124,7 +124,7 @@ def test_a_folder_and_its_files_are_checked_alike(project: Path) -> None:
         assert checked.stdout.count("all as recorded") == 3
         assert (
             checked.stderr
-            == "note: old/other.json is no cassette, and was not checked\n"
+            == "note: old/other.json is not a cassette and was not checked\n"
         )
     for raw in (b"", b"[1, 2", Path("old/gone.json").read_bytes()[:300]):
         Path("old/other.json").write_bytes(raw)

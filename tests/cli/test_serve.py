@@ -300,7 +300,7 @@ def test_the_guide_names_every_member_and_status(replaying: Serve) -> None:
         ),
         ({"cassette": "deploy", "ignor": []}, 400, "did you mean 'ignore'?"),
         ({"cassette": "deploy", "port": 1}, 400, "a play has no option 'port'"),
-        ({"cassette": "deploy", "ignore": "/a"}, 400, "ignore is one text"),
+        ({"cassette": "deploy", "ignore": "/a"}, 400, "ignore is a single text"),
         ({"cassette": "new", "mode": "none"}, 404, "there is no such cassette"),
         ({"cassette": "new"}, 400, "name an upstream in the options of the play"),
         ({"cassette": "new", "upstream": "nowhere"}, 400, "is no URL"),

@@ -142,7 +142,7 @@ def test_missed_call_is_recorded_by_the_command_that_is_told(
     replay = "mrtr-cassette replay 'my calls.json' -- mrtr-cassette call add"
     missed = shell.run(f"{replay} a=1 b=3", code=1)
     assert missed.count("miss: ") == missed.count(" fix: ") == 1
-    assert "\nerror: -32010: not recorded, as told above\n" in missed
+    assert "\nerror: -32010: not recorded, for the reason above\n" in missed
     shell.run(told(missed, "mrtr-cassette record --append .*"))
     for sum_ in (2, 3):
         assert f"\n{1 + sum_}\n" in shell.run(f"{replay} a=1 b={sum_}")

@@ -315,7 +315,7 @@ def test_what_recording_takes_the_suite_takes(suite):
 @pytest.mark.parametrize(
     ("ini", "config", "text"),
     [
-        ("mrtr_cassette_ignore = a", "{}", "ignore 'a' is no JSON Pointer*"),
+        ("mrtr_cassette_ignore = a", "{}", "ignore 'a' is not a JSON Pointer*"),
         (
             "",
             "{'retpeat': 1}",

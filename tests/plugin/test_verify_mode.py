@@ -108,7 +108,9 @@ def test_a_marked_test_is_held_to_its_cassette(talk):
     )
     assert '- "Say it to Ada?"' in changed
     assert '+ "Really to Ada?"' in changed
-    renew = "record what happens now with pytest test_say.py::test_say --mrtr-mode=all"
+    renew = (
+        "record the new conversation with pytest test_say.py::test_say --mrtr-mode=all"
+    )
     assert renew in changed
     assert "1 different" in changed
     shown(talk, "--mrtr-mode=none")

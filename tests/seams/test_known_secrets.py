@@ -215,7 +215,7 @@ def test_miss_after_placeholders_says_so() -> None:
     play(player, named_in(NAMED[1], "")[0])
 
     assert "<password:1>" not in before.detail
-    assert "has <password:1> in the place of a secret" in missed(player, call).detail
+    assert "have <password:1> in place of a secret" in missed(player, call).detail
 
 
 def test_unknown_session_id_is_in_no_miss() -> None:

@@ -137,7 +137,7 @@ async def test_bad_endpoint_fails_before_anything_is_asked() -> None:
         ),
         (
             RestModel(url="http://a/", headers={"A b": "c"}),
-            "the header 'A b' is none that HTTP",
+            "the header 'A b' is not valid in HTTP",
         ),
     ):
         with pytest.raises(UsageError, match=reason):

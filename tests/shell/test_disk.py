@@ -114,7 +114,7 @@ def test_a_pipe_or_a_device_is_no_cassette(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     link.symlink_to("/dev/null")
     for path in (pipe, link):
-        with pytest.raises(CassetteError, match="is no regular file"):
+        with pytest.raises(CassetteError, match="is not a regular file"):
             cassettes.publish(path, NEW, replace=True)
     assert stat.S_ISFIFO(pipe.stat().st_mode)
     assert link.is_symlink()
@@ -140,8 +140,8 @@ def test_leftovers_of_killed_runs_go(tmp_path: Path) -> None:
     ("place", "reason"),
     [
         ("", "is a directory; name a file"),
-        ("file/c.json", "file is no directory; name another place"),
-        ("file/none/c.json", "file is no directory; name another place"),
+        ("file/c.json", "file is not a directory; name another place"),
+        ("file/none/c.json", "file is not a directory; name another place"),
     ],
 )
 def test_a_place_without_a_folder_is_refused(
@@ -203,12 +203,14 @@ def test_a_page_replaces_a_page_only(tmp_path: Path) -> None:
     assert path.read_text("utf-8").startswith(START)
     for other in (tmp_path / "notes.html", tmp_path / "c.json"):
         other.write_text("<!doctype html>\nmine")
-        with pytest.raises(UsageError, match="exists and is no report or page of this"):
+        with pytest.raises(
+            UsageError, match="exists and is not a report or page of this"
+        ):
             write_page(other, cassette)
         assert other.read_text() == "<!doctype html>\nmine"
     for place, reason in (
         (tmp_path, "is a directory"),
-        (tmp_path / "c.json" / "page.html", "c.json is no directory"),
+        (tmp_path / "c.json" / "page.html", "c.json is not a directory"),
         (tmp_path / f"{'x' * 300}.html", "file name too long"),
         (Path("/proc/page.html"), "can't be written: "),
     ):

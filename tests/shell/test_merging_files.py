@@ -136,7 +136,7 @@ def test_journal_and_its_own_cassette_are_one(tmp_path: Path) -> None:
     assert (len(merged.interactions), len(merged.recorders)) == (2, 2)
     assert notes == (
         f"{kept}: line 4 is not whole (17 bytes); it is left out",
-        f"{working.path}: its recorder is still at work; what came so far is merged",
+        f"{working.path}: its recorder is still running; its exchanges so far are merged",
     )
 
 

@@ -62,7 +62,7 @@ def test_headers_of_all_places_add_up():
             {"redact_key": ["a"]},
             "test has no option 'redact_key'; did you mean 'redact_keys'?",
         ),
-        ({"ignore": "/a"}, "test: ignore is one text; give a list: ignore=['/a']"),
+        ({"ignore": "/a"}, "test: ignore is a single text; give a list: ignore=['/a']"),
         ({"ignore": None}, "test: ignore is None, and not a list of texts"),
         (
             {"repeat": "often"},
@@ -80,11 +80,11 @@ def test_headers_of_all_places_add_up():
         ({"insecure": 1}, "test: insecure is 1, and not True or False"),
         (
             {"headers": {"A": 5}},
-            "test: headers: the header 'A' is none that HTTP can carry; give",
+            "test: headers: the header 'A' is not valid in HTTP; give",
         ),
-        ({"headers": 5}, "test: headers is no mapping of names to values"),
-        ({"redact": ["("]}, "redaction pattern '(' is no regular expression"),
-        ({"ignore": ["a"]}, "ignore 'a' is no JSON Pointer"),
+        ({"headers": 5}, "test: headers is not a mapping of names to values"),
+        ({"redact": ["("]}, "redaction pattern '(' is not a regular expression"),
+        ({"ignore": ["a"]}, "ignore 'a' is not a JSON Pointer"),
     ],
 )
 def test_a_wrong_option_is_named(options, text):

@@ -124,7 +124,7 @@ def _problem_of_elicitation(
     if content is None:
         return None
     if action == "accept":
-        return "has content, and an accepted URL has none"
+        return "has content, but an accepted URL has none"
     return f"has content, and a {action} has none"
 
 
@@ -283,7 +283,7 @@ def _problem_of_format(value: Any, schema: Mapping[str, Any]) -> str | None:
     is_day = not named.startswith("date") or _is_day(value[:10])
     if is_day and pattern.fullmatch(value):
         return None
-    return f"is no {words}"
+    return f"is not a valid {words}"
 
 
 def _is_day(text: str) -> bool:

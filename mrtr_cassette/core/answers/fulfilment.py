@@ -220,7 +220,7 @@ def _read_reply(asked: Asked, reply: bytes | str) -> Mapping[str, Any] | str:
     try:
         tree = parse(reply)
     except NotJsonError:
-        return "its reply is no JSON"
+        return "its reply is not JSON"
     answers = answers_in(members_of(tree))
     if answers is None or answers.input_responses is None:
         return f"its reply has no `{INPUT_RESPONSES}`"
@@ -404,7 +404,7 @@ def fault_of(method: str, exchange: RecordedExchange) -> str | None:
     members = exchange.rpc_members
     if not members:
         status = 0 if exchange.response is None else exchange.response.status
-        return f"the response is no JSON-RPC response (HTTP {status})"
+        return f"the response is not a JSON-RPC response (HTTP {status})"
     if members_of(members.get("result")).get(RESULT_TYPE) in _ASKING:
         return "the server asks for input in a form that nobody can read"
     return None

@@ -151,7 +151,7 @@ class AnswerRule(_Strict):
         if self.pattern is not None:
             reason = refusal_of(self.pattern)
             if reason:
-                raise ValueError(f"pattern is no regular expression: {reason}")
+                raise ValueError(f"pattern is not a regular expression: {reason}")
         return self
 
 
@@ -207,12 +207,12 @@ def read_answers(raw: bytes, path: str) -> AnswersFile:
     """Read an answers file.
 
     Raises:
-        UsageError: it is no TOML, or a member can't be meant; the message names rule and field.
+        UsageError: it is not TOML, or a member can't be meant; the message names rule and field.
     """
     try:
         tree = tomllib.loads(raw.decode())
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is no TOML: {error}") from None
+        raise UsageError(f"{path} is not TOML: {error}") from None
     return answers_of(tree, path)
 
 
@@ -374,7 +374,7 @@ def _read_pair(text: str, what: str) -> WrittenPair:
         read = parse(value.encode("utf-8", "surrogatepass"))
     except NotJsonError:
         raise UsageError(
-            f"{what} {name!r}: what follows := is no JSON",
+            f"{what} {name!r}: the text after := is not JSON",
             hint=f"a text is written {name}=text, and JSON in quotes of the shell",
         ) from None
     return WrittenPair(name, read, is_json=True)

@@ -102,13 +102,13 @@ def _entry(data: bytes, path: str, server: str) -> _Entry:
         raise CassetteError(
             path,
             printable(f"the server {server!r} has no `command`"),
-            hint="one with a URL is recorded by a proxy: <<record>>",
+            hint="record a server with a URL by a proxy: <<record>>",
         )
     args = value.get("args", [])
     is_list = isinstance(args, list)
     if not is_list or not all(isinstance(word, str) for word in args):
         raise CassetteError(
-            path, printable(f"`args` of the server {server!r} is no list of texts")
+            path, printable(f"`args` of the server {server!r} is not a list of texts")
         )
     command_span = _last_span(plain, member, server, "command")
     if command_span is None:

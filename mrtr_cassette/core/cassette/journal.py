@@ -80,7 +80,7 @@ def decode_header(line: bytes, path: str) -> JournalHeader:
     if isinstance(tree, dict):
         version = tree.pop("journal", None)
     if type(version) is not int:
-        raise CassetteError(path, "its first line is not that of a journal")
+        raise CassetteError(path, "its first line is not a journal's")
     # A version that is not known may have checksums of another kind.
     if version != JOURNAL_VERSION:
         raise CassetteError(
@@ -90,7 +90,7 @@ def decode_header(line: bytes, path: str) -> JournalHeader:
         )
     if with_checksum(body) != line:
         raise CassetteError(
-            path, "its first line is damaged: the checksum is not that of the line"
+            path, "its first line is damaged: the checksum doesn't match"
         )
     return _header_of(tree)
 
@@ -171,7 +171,7 @@ def decode_line(
     line = _with_end(line)
     body = _json_of(line)
     if with_checksum(body) != line:
-        raise ValueError("the checksum is not that of the line")
+        raise ValueError("the checksum doesn't match")
     try:
         tree = orjson.loads(body)
         if "continues" in tree:

@@ -115,7 +115,7 @@ def _merge_conflict(data: bytes, path: str, mark: int) -> CassetteError:
     return CassetteError(
         path,
         f"line {line} is the mark of a merge conflict",
-        hint=f"both sides are merged by: {commands}; or take one side whole (git checkout "
+        hint=f"merge both sides with: {commands}; or take a side whole (git checkout "
         "--ours or --theirs), or record it again",
     )
 

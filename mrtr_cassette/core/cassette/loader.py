@@ -265,7 +265,7 @@ class _Loader:
         self, event: PushedEventModel, pending: RecordedExchange
     ) -> PushedRequest:
         """Return a pushed request, in the response to the pending call or to an interaction's."""
-        error = ValueError(f"{event.key} is no request of the server's")
+        error = ValueError(f"{event.key} is not a request of the server")
         holder = pending
         if event.interaction is not None:
             if event.interaction > len(self._loaded):

@@ -138,7 +138,7 @@ def _refuse_other_rules(cassette: Cassette, first: Cassette) -> None:
         if getattr(cassette, name) != getattr(first, name):
             words = name.replace("_", " ")
             reason = f"it was recorded with another {words} than {first.path}"
-            raise CassetteError(cassette.path, reason, hint="play each by itself")
+            raise CassetteError(cassette.path, reason, hint="play them separately")
 
 
 def _last_arrival(exchange: RecordedExchange) -> int:

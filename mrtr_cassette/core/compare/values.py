@@ -197,7 +197,7 @@ def check_pointers(pointers: Collection[str]) -> None:
     for pointer in pointers:
         if not pointer.startswith("/"):
             raise UsageError(
-                f"<<ignore>> {pointer!r} is no JSON Pointer",
+                f"<<ignore>> {pointer!r} is not a JSON Pointer",
                 hint="it begins with a slash, such as /content/0/text or /#headers/vary",
             )
 

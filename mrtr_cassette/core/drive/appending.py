@@ -56,7 +56,7 @@ Steps = Generator[Conversation, None, Miss | None]
 """Conversations to be followed one after another; returns why they lead nowhere, or None."""
 
 _CURSOR_RECORDED: Final = (
-    "its cursor is that of a recorded page: record the whole list again"
+    "its cursor belongs to a recorded page: record the whole list again"
 )
 _NO_ASK: Final = "no ask in this cassette has its request state"
 _OTHER_CALL: Final = "its request state was recorded for another call"
@@ -64,7 +64,7 @@ _NOT_OPENED: Final = (
     "its session was recorded, and this client has not opened it with `initialize`"
 )
 _ANSWERS_STREAM: Final = (
-    "it answers what was asked in a recorded stream, and no live server asked it"
+    "it answers a question of a recorded stream, which no live server asked"
 )
 _REFUSED: Final = (
     "it answers what was asked during a call that is played as recorded, and any answer but the "

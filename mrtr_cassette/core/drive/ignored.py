@@ -187,7 +187,7 @@ def _why_not(change: Change) -> str | None:
     if change.verdict in ("question-changed", "rounds-changed"):
         return "a question that differs is never answered"
     if change.verdict != "text-changed":
-        return "not only its value differs, and what it is would be hidden"
+        return "more than its value differs, which would be hidden"
     texts = changed_texts(change)
     if texts is None:
         return None

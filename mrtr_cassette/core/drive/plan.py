@@ -128,9 +128,9 @@ def planned(
 def _why_skipped(item: Planned, endpoint: str, *, is_on_pipes: bool) -> str | None:
     """Return why an interaction can't be sent to the live server, or None."""
     if item.call.request.is_line and not is_on_pipes:
-        return "it stands for the beginning of a pipe"
+        return "it is the beginning of a pipe"
     if is_on_pipes and not item.call.request.is_line:
-        return "it is no part of a session, and the server takes nothing else"
+        return "it is not part of a session, and the server accepts nothing else"
     return next(_objections(item, endpoint), None)
 
 
@@ -216,7 +216,7 @@ def _objections(item: Planned, endpoint: str) -> Iterator[str]:
     if call.method == CANCELLED and not item.is_left:
         yield "it cancels a call that is not pending now"
     if is_response:
-        yield "it answers what a server pushed in the recorded run"
+        yield "it answers a question that was pushed in the recorded run"
     if call.request.header(LAST_EVENT_ID_HEADER):
         yield "it resumes a stream of the recorded run, with which it is compared"
     if response is not None and response.status in ABOUT_COPIES:
@@ -225,7 +225,7 @@ def _objections(item: Planned, endpoint: str) -> Iterator[str]:
         yield "no whole response was recorded: its client left, or the server was lost"
     if item.part == "call":
         if listens(call, item.interaction.exchanges[-1].response):
-            yield "it listens to what other calls cause"
+            yield "it listens to effects of other calls"
         reason = why_not_repeatable(item.interaction)
         if reason is not None:
             yield reason
@@ -269,7 +269,7 @@ def why_not_repeatable(interaction: RecordedInteraction) -> str | None:
     for step in interaction.steps:
         is_update = step.exchange.call.method == UPDATE_TASK
         if is_update and step.exchange not in answering:
-            return "it answers what a notification of its task asked, or nothing"
+            return "it answers a question in a notification of its task, or nothing"
     return None
 
 

@@ -373,7 +373,7 @@ def _objections_to_response(
     if not repeated_ids <= recorded_ids:
         yield "it repeats the id that another request of this comparison had"
     if base.rpc_response is None and live.rpc_response is not None:
-        yield "its response stands in what resumed its stream: record it again"
+        yield "its response is in a resumed stream: record it again"
 
 
 def _objections_to_ask(
@@ -499,7 +499,7 @@ class _WholeProposal:
         if not self._interaction.task_id:
             self._object("the server makes a task of the call now: record it again")
         elif len(set(recorded)) < len(recorded):
-            self._object("the task tells in parts what it asks: record it again")
+            self._object("the task asks in several parts: record it again")
 
     @property
     def _bases(self) -> list[RecordedExchange]:

@@ -65,7 +65,7 @@ from mrtr_cassette.core.wire.http import (
 )
 
 _NOT_SELECTED: Final = "it was not selected"
-_NEEDED: Final = "it was not selected, and only sent for what follows it"
+_NEEDED: Final = "it was not selected, and only sent for later calls"
 _HEAVIEST_OF_SAME_COURSE: Final = VERDICTS.index("key-changed")
 _OF_QUESTIONS: Final = frozenset({"key-changed", "rounds-changed", "question-changed"})
 
@@ -182,7 +182,7 @@ class Repeated:
             return verified
         last = verified.pairs[-1]
         if last.recorded.rpc_response and not last.live.rpc_response:
-            reason = f"{outcome(last.live)}, which is no response of MCP"
+            reason = f"{outcome(last.live)}, which is not an MCP response"
             return replace(verified, verdict="not-reached", reason=reason)
         return verified
 
@@ -192,7 +192,7 @@ class Repeated:
             return replace(verified, verdict="not-reached", reason="no stream came")
         if verified.changes:
             return verified
-        reason = "what a listening stream says depends on other calls"
+        reason = "messages on a listening stream depend on other calls"
         return replace(verified, verdict="skipped", reason=reason)
 
     def so_far(self) -> VerifiedInteraction:

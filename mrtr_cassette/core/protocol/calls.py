@@ -454,7 +454,7 @@ def line_label(call: Call) -> str:
     if call.message is not None:
         return "a JSON-RPC response"
     if call.request.body:
-        return "a line that is no message"
+        return "a line that is not a message"
     return "what the server says by itself"
 
 

@@ -305,5 +305,5 @@ def with_params(request: bytes, members: Mapping[str, bytes | None]) -> bytes:
     if params == b"{}":
         return request
     if given is not None and parse(given) not in NO_PARAMS:
-        raise NotJsonError("params that are no object")
+        raise NotJsonError("params that are not an object")
     return replace_members(request, (), {"params": params})

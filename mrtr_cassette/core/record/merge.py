@@ -120,19 +120,19 @@ def _check_alike(first: Source, source: Source) -> None:
         if getattr(expected, name) != getattr(header, name):
             reason = f"it was recorded with another {name.replace('_', ' ')} than {first.name}"
             raise CassetteError(
-                source.name, reason, hint="merge what was recorded alike"
+                source.name, reason, hint="merge recordings with the same settings"
             )
     if header.transport == "stdio" and source.recorder != first.recorder:
-        reason = f"it is of pipes, as {first.name} is: each has a client and a server of its own"
+        reason = f"it was recorded over pipes, like {first.name}, with another client and server"
         raise CassetteError(
             source.name, reason, hint="only pieces of one journal can be merged"
         )
     if _ORIGIN.sub("", header.upstream) != _ORIGIN.sub("", expected.upstream):
         reason = (
-            f"its upstream is {header.upstream}, and that of {first.name} is "
+            f"its upstream is {header.upstream}, but {first.name} has "
             f"{expected.upstream}"
         )
-        hint = "another path is another server; merge each server's recordings by themselves"
+        hint = "another path is another server; merge the recordings of each server separately"
         raise CassetteError(source.name, reason, hint=hint)
 
 
@@ -422,7 +422,7 @@ def _notes_of(recorders: Sequence[_Recorder], givers: _Givers) -> Iterator[str]:
         elif kind == _SESSION:
             yield (
                 f"{name}: {counted(len(set(causes)), 'session')} began at another recorder, and no "
-                "file tells where; journals have the ids of sessions, and cassettes have not"
+                "file tells where; journals have the ids of sessions, but cassettes don't"
             )
 
 

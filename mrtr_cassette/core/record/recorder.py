@@ -360,7 +360,7 @@ def _unread(call: Call, response: Response) -> list[Unread]:
     hides_id = bool(texts) and hides_response(call.message, response)
     reason = why_unread(response)
     if texts and not reason:
-        reason = "it is no JSON-RPC that can be read here"
+        reason = "it is not readable JSON-RPC"
     found = [
         Unread("request", why_unread(request)),
         Unread("response", reason, hides_id),

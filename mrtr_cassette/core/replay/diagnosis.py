@@ -94,13 +94,13 @@ def not_now(call: Call, nearest: Sequence[ReplayEntry], reason: Reason) -> Miss:
         return Miss(call, reason, detail, nearest[0])
     latest = nearest[-1]
     if reason is Reason.CONDITION_MISSING:
-        detail = "only what the server says to a client that has a copy was recorded"
+        detail = "only the reply to a client with a copy was recorded"
         return Miss(call, reason, detail, latest)
     if reason is Reason.ALREADY_PLAYED:
         times = "once" if len(nearest) == 1 else f"{len(nearest)} times"
         detail = f"this was recorded {times}, and has been played {times} already"
         return Miss(call, reason, detail, latest)
-    detail = "this was recorded with another secret, and which one it is counts here"
+    detail = "this was recorded with another secret, and the difference counts here"
     if call.answers is None:
         return Miss(call, Reason.ARGUMENTS_DIFFER, detail, latest)
     return Miss(call, Reason.ANSWERS_DIFFER, detail, latest)
@@ -119,7 +119,7 @@ def other_id(call: Call, nearest: ReplayEntry) -> Miss:
     if response is not None:
         reason = why_unread(response)
     if not reason:
-        reason = "it is no JSON-RPC that can be read here"
+        reason = "it is not readable JSON-RPC"
     detail = f"the recorded response can't be given this request's id, as {reason}"
     return Miss(call, Reason.UNREADABLE, printable(detail), nearest)
 
@@ -133,8 +133,8 @@ def after_placeholders(miss: Miss, placeholders: Sequence[str]) -> Miss:
     if more > 0:
         shown += f" and {more} more"
     note = (
-        f"what was played before has {shown} in the place of a secret, which the client may have "
-        "sent back, or gone on from"
+        f"earlier replies have {shown} in place of a secret, which the client may have sent back "
+        "or used"
     )
     return replace(miss, detail=printable(f"{miss.detail}; {note}"))
 

@@ -67,14 +67,16 @@ class StatelessGroups:
         pushing = _pushing(cassette)
         depending = []
         for call in changing:
-            depends = "which state of its task is played depends on what was answered or cancelled"
+            depends = (
+                "the state of its task depends on earlier answers and cancellations"
+            )
             depending.append(f"(#{call.interaction}): {depends}")
         for entry in self._entries.by_arrival:
             depends = ""
             if entry.created_by is None:
                 depends = _depends(entry, pushing)
             if not depends and entry.is_listening and depends_on_later(entry):
-                depends = "a stream says what other requests caused"
+                depends = "a stream has events that other requests caused"
             if depends:
                 session = f"{entry.session} " if entry.session else ""
                 depending.append(f"{session}(#{entry.interaction}): {depends}")
@@ -217,7 +219,7 @@ def _depends(entry: ReplayEntry, pushing: Collection[int]) -> str:
     if entry.interaction in pushing and not entry.turn:
         return "the server asks by requests of its own, which are answered by other requests"
     if entry.resumed is not None and entry.resumed.kind is Kind.REQUEST:
-        return "a request gets the rest of what was said to another one"
+        return "a request gets the rest of another request's response"
     return ""
 
 

@@ -42,7 +42,7 @@ class Gate(NamedTuple):
         causes: what clients must have sent, in the order of arrival.
         request: the request that a message on a listening stream is about, or None.
         responds: whether the message is the response to that request.
-        follows: the call whose response came before a line that is no message, or None.
+        follows: the call whose response came before a line that is not a message, or None.
     """
 
     causes: tuple[ReplayEntry, ...] = ()

@@ -51,7 +51,7 @@ def _acceptance(verifications: Sequence[Verification], terms: Terms) -> list[str
         return []
     words = in_terms("<<accept_verdicts>>", terms, {"verdicts": sorted(accepted)})
     return [
-        f"take what the server says now into the cassette with {words}: {_names_of(taken)}"
+        f"take the server's new responses into the cassette with {words}: {_names_of(taken)}"
     ]
 
 
@@ -83,7 +83,7 @@ def _leaving_out(verifications: Sequence[Verification], terms: Terms) -> list[st
     # With an option they are left out of all calls.
     if _hide_changes(verifications, pointers):
         return [found_places]
-    return [f"leave out what differs in every run with {ignoring}", found_places]
+    return [f"leave out values that change in every run with {ignoring}", found_places]
 
 
 def _hide_changes(

@@ -448,4 +448,4 @@ def _text_of(body: bytes) -> str:
     try:
         return body.decode()
     except UnicodeDecodeError:
-        return f"({counted(len(body), 'byte')} that are no text)"
+        return f"({counted(len(body), 'byte')} that are not text)"

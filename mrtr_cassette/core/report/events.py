@@ -249,7 +249,7 @@ def sent_elsewhere_said(observation: Observation, place: str) -> Said:
         "place": printable(place),
     }
     line = f"warning: {observation.label} sends its client elsewhere, by {place}"
-    return _said(event, f"{line}; what the client does there is not recorded")
+    return _said(event, f"{line}; requests there are not recorded")
 
 
 def unreachable_said(request: str, problem: str) -> Said:

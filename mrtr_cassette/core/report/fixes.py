@@ -19,7 +19,7 @@ from mrtr_cassette.terms import Terms, Values, in_terms
 
 _RECORD: Final = "record this {} too with <<{{too}}>>"
 _IGNORE: Final = (
-    "leave what differs in every run out of matching with <<ignore_values>>"
+    "leave values that change in every run out of matching with <<ignore_values>>"
 )
 _READS: Final = "if it changes nothing on the server, say so with <<reads_tool>>"
 _REPEAT: Final = "allow it again with <<repeat_always>>"
@@ -33,7 +33,7 @@ _FIXES: Final[Mapping[Reason, Sequence[str]]] = {
         "check the URL that the client uses",
         _RECORD.format("request"),
     ),
-    Reason.UNKNOWN_NAME: ("call what was recorded", _RECORD.format("call")),
+    Reason.UNKNOWN_NAME: ("make a recorded call", _RECORD.format("call")),
     Reason.SESSION_UNKNOWN: (
         "send the session id that this replay gave in its response to initialize",
         _RECORD.format("request"),
@@ -72,7 +72,7 @@ _FIXES: Final[Mapping[Reason, Sequence[str]]] = {
         "play equal calls in recorded order, whatever was written, with <<history_order>>",
     ),
     Reason.OUT_OF_ORDER: (
-        "send the call without answers first, then answer what it asks",
+        "send the call without answers first, then answer its question",
     ),
     Reason.ELSEWHERE: ("let the server name its own origin, and record it again",),
     Reason.NO_RESPONSE: (
@@ -93,7 +93,7 @@ _FIXES_UNDER_WAY: Final[Mapping[Reason, Sequence[str]]] = {
         "record the whole call, or session, with this answer, into another cassette",
     ),
     Reason.OUT_OF_ORDER: (
-        "make the call, poll its task, and answer what it asks, in this order",
+        "make the call, poll its task, and answer its question, in this order",
     ),
     Reason.UNKNOWN_METHOD: (
         "let the task go on",

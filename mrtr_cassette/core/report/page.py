@@ -243,7 +243,7 @@ _IMAGE: Final = re.compile(r"image/[a-z0-9.+-]+")
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 _TAB: Final = 4
 _MARK: Final = Markup(
-    '<mark title="This stands for what is not in the cassette.">{}</mark>'
+    '<mark title="A placeholder: the original is not in the cassette.">{}</mark>'
 )
 
 

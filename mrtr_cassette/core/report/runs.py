@@ -473,7 +473,7 @@ class UnpublishedError(MrtrCassetteError):
         shown = printable(str(path))
         super().__init__(
             f"{shown} was not written: {printable(reason)}\n"
-            "what was recorded is in the journal beside it; publish it with: "
+            "the recording is in the journal beside it; publish it with: "
             f"{shell_command('publish_journal', path=shown)} (or delete the journal)"
         )
         self.reason = reason
@@ -607,7 +607,7 @@ def problem_lines(result: CallResult, *, is_miss_told: bool = False) -> list[str
     error = result.error
     if is_miss_told and error is not None and _is_miss(error):
         result = replace(
-            result, error={**error, "message": "not recorded, as told above"}
+            result, error={**error, "message": "not recorded, for the reason above"}
         )
     lines = [f"error: {problem}" for problem in _problems(result, _as_options)]
     lines += [f"warning: {unused_text([name])}" for name in result.unused]

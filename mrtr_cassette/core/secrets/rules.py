@@ -362,7 +362,7 @@ RULE_NAMES: Final = {rule.name for rule in RULES} | set(NAMES.values()) | {CUSTO
 
 
 def refusal_of(pattern: str) -> str:
-    """Return why a user's pattern is no regular expression, or an empty string."""
+    """Return why a user's pattern is not a regular expression, or an empty string."""
     try:
         compiled(pattern, is_text=True)
     except UnicodeEncodeError:
@@ -430,7 +430,7 @@ class RedactionRules:
             reason = refusal_of(pattern)
             if reason:
                 raise ValueError(
-                    f"{_shown(pattern)} is no regular expression: {reason}"
+                    f"{_shown(pattern)} is not a regular expression: {reason}"
                 )
             if matches_whole(pattern, ""):
                 raise ValueError(f"{_shown(pattern)} matches the empty text")

@@ -140,7 +140,7 @@ def why_unread(message: Request | Response) -> str:
     if not message.body or (not coding and b"\0" not in message.body):
         return ""
     if not coding:
-        return "it is no UTF-8"
+        return "it is not UTF-8"
     if ContentDecoder(coding).is_known:
         return f"its {coding} is damaged, cut short or too large"
     return f"its content coding {coding} can't be decoded here"

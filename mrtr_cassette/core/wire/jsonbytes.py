@@ -86,7 +86,7 @@ class Span(NamedTuple):
 
 
 def _refuse_constant(name: str) -> Any:
-    msg = f"{name} is no JSON value"
+    msg = f"{name} is not a JSON value"
     raise NotJsonError(msg)
 
 

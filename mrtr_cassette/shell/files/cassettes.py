@@ -135,7 +135,7 @@ def check_replaceable(path: Location) -> None:
     if isinstance(path, Path):
         check_writable(path)
         if path.exists() and not path.is_file():
-            raise CassetteError(path, "is no regular file", hint="name a file")
+            raise CassetteError(path, "is not a regular file", hint="name a file")
         if _begins_with(LFS_POINTER, path):
             raise lfs_pointer_error(path)
         check_link(path)
@@ -485,7 +485,7 @@ def _sources(places: Iterable[Location], notes: list[str]) -> Iterator[Source]:
             )
         if isinstance(place, Path) and is_locked(place):
             notes.append(
-                f"{place}: its recorder is still at work; what came so far is merged"
+                f"{place}: its recorder is still running; its exchanges so far are merged"
             )
         if lost is not None:
             notes.append(f"{place}: {lost}")

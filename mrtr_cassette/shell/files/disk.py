@@ -42,7 +42,9 @@ def check_writable(path: Path) -> None:
     while not os.path.lexists(there):
         there = there.parent
     if not there.is_dir():
-        raise CassetteError(path, f"{there} is no directory", hint="name another place")
+        raise CassetteError(
+            path, f"{there} is not a directory", hint="name another place"
+        )
     if there != folder and not os.access(there, os.W_OK | os.X_OK):
         reason = f"there is no directory {folder}, and none can be made in {there}"
         raise CassetteError(path, reason, hint="name another place")

@@ -38,7 +38,7 @@ def read_rules(
                 raise UsageError(f"<<ignore_from>>: there is no file {path}") from None
         except (OSError, ValueError) as error:
             reason = reason_of(error) if isinstance(error, OSError) else str(error)
-            raise UsageError(f"can't read what {path} ignores: {reason}") from None
+            raise UsageError(f"can't read the rules in {path}: {reason}") from None
     return rules
 
 

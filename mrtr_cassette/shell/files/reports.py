@@ -50,7 +50,7 @@ def check_place(path: Path) -> None:
         raise CassetteError(path, reason_of(error)) from None
     if start and not _OWN.match(start):
         raise UsageError(
-            f"{path} exists and is no report or page of this program",
+            f"{path} exists and is not a report or page of this program",
             hint="name another file",
         )
 

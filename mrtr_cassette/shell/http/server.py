@@ -399,7 +399,7 @@ def _refusal(error: Exception, data: bytes) -> _RefusedError:
     cause = error.__context__ or error
     if isinstance(cause, _RefusedError):
         return cause
-    problem = f"it is no HTTP that can be read ({str(cause).lower()})"
+    problem = f"it is not readable HTTP ({str(cause).lower()})"
     if not isinstance(cause, HttpParserError):
         problem = internal_error(cause)
     elif data.startswith(_TLS_HANDSHAKE):

@@ -62,7 +62,7 @@ def bare(kind: str, **more: Any) -> InputRequest:
         (
             URL,
             {"action": "accept", "content": {}},
-            "has content, and an accepted URL has none",
+            "has content, but an accepted URL has none",
         ),
         (ROOTS, {"roots": [{"uri": "file:///a"}]}, None),
         (ROOTS, {}, "has no `roots`"),
@@ -102,8 +102,8 @@ TAGS = {
     "maxItems": 2,
 }
 SIZES = {"type": "array", "items": {"anyOf": TITLED}}
-NO_DATE = "is no date, such as 2026-07-28"
-NO_TIME = "is no date and time, such as 2026-07-28T09:30:00Z"
+NO_DATE = "is not a valid date, such as 2026-07-28"
+NO_TIME = "is not a valid date and time, such as 2026-07-28T09:30:00Z"
 
 
 @pytest.mark.parametrize(
@@ -113,9 +113,9 @@ NO_TIME = "is no date and time, such as 2026-07-28T09:30:00Z"
         (NAME, '"A"', "has 1 character, and must have at least 2"),
         (NAME, '"abcdef"', "has 6 characters, and must have at most 5"),
         (MAIL, '"a@example.com"', None),
-        (MAIL, '"example.com"', "is no e-mail address"),
+        (MAIL, '"example.com"', "is not a valid e-mail address"),
         (LINK, '"https://example.com/a?b"', None),
-        (LINK, '"example"', "is no URI, such as https://example.com"),
+        (LINK, '"example"', "is not a valid URI, such as https://example.com"),
         (DAY, '"2026-02-30"', NO_DATE),
         (AT, '"2026-07-28T09:30:00.5+02:00"', None),
         (AT, '"2026-07-28"', NO_TIME),

@@ -306,7 +306,7 @@ def test_endpoint_gets_the_call_and_the_full_requests() -> None:
     ("body", "outcome"),
     [
         (GOOD, ANSWERED),
-        (b"{", "its reply is no JSON"),
+        (b"{", "its reply is not JSON"),
         (b"[]", "its reply has no `inputResponses`"),
         (b'{"inputResponses":null}', "its reply has no `inputResponses`"),
         (b'{"inputResponses":{"a":{},"x":{}}}', "it answers 'x', which was not asked"),
@@ -424,7 +424,7 @@ def test_what_nobody_answers_ends_the_call() -> None:
             compact(result({"resultType": "input_required"})),
             "the server asks for input in a form that nobody can read",
         ),
-        (b"<html>", "the response is no JSON-RPC response (HTTP 200)"),
+        (b"<html>", "the response is not a JSON-RPC response (HTTP 200)"),
     ],
 )
 def test_last_response_is_an_outcome_or_a_fault(body: bytes, fault: str | None) -> None:

@@ -151,7 +151,7 @@ def test_words_name_a_tool_or_a_method(
         (
             given,
             ["a:=yes"],
-            "answer 'a': what follows := is no JSON; a text is written a=text",
+            "answer 'a': the text after := is not JSON; a text is written a=text",
         ),
     ],
 )
@@ -274,7 +274,7 @@ def test_file_says_which_kinds_it_can_answer() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("a =", "answers.toml is no TOML: "),
+        ("a =", "answers.toml is not TOML: "),
         ("rules = []", "answers.toml: rules: Extra inputs are not permitted"),
         (
             'otherwise = "ask"',
@@ -312,7 +312,7 @@ def test_file_says_which_kinds_it_can_answer() -> None:
         ),
         (
             f'[[rule]]\npattern = "("\n{ACCEPT}',
-            "rule 1: pattern is no regular expression: miss",
+            "rule 1: pattern is not a regular expression: miss",
         ),
         (
             '[[rule]]\naction = "accept"\ncontent = { day = 2026-07-28 }',

@@ -479,7 +479,7 @@ def put(tree: Any, path: Sequence[str | int], to: Any) -> None:
         ((*FIRST, "request", "text"), "1", "/interactions/0: both `body` and `text`"),
         ((*FIRST, "request", "body"), DEEP, "/interactions/0: "),
         ((*FOURTH, "response", "base64"), "A", "/interactions/3: Invalid base64"),
-        (("redaction",), RULES, "/redaction: .*no regular expression"),
+        (("redaction",), RULES, "/redaction: .*not a regular expression"),
         (
             ("redaction",),
             with_patterns("(a)" * 300),
@@ -533,19 +533,19 @@ def test_what_cannot_have_been_recorded_is_named_by_its_place(
             0,
             ("ask", "events", 0, "event"),
             9,
-            "at /interactions/1: elicitation-1 is no request",
+            "at /interactions/1: elicitation-1 is not a request",
         ),
         (
             0,
             ("ask", "events", 0, "event"),
             2,
-            "at /interactions/1: elicitation-1 is no request",
+            "at /interactions/1: elicitation-1 is not a request",
         ),
         (
             0,
             ("ask", "events", 1, "interaction"),
             9,
-            "at /interactions/1: roots-1 is no request",
+            "at /interactions/1: roots-1 is not a request",
         ),
         (
             0,

@@ -90,7 +90,7 @@ def test_any_server_comes_back(
         (b'{"mcpServers": 1}', "a", "no `mcpServers`"),
         (WITH_COMMENTS, "nobody", "no server 'nobody'; it has 'weather', 'plain'"),
         (WITH_COMMENTS, "remote", "the server 'remote' has no `command`"),
-        (WITH_COMMENTS, "odd", "`args` of the server 'odd' is no list"),
+        (WITH_COMMENTS, "odd", "`args` of the server 'odd' is not a list"),
         (
             wrapped(WITH_COMMENTS, "f", "weather", REPLAY),
             "weather",

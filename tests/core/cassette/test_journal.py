@@ -202,7 +202,7 @@ def header_with(**members: Any) -> bytes:
                 b"\xff\n",
                 header_with(journal="1"),
             ),
-            ["^j: its first line is not that of a journal"],
+            ["^j: its first line is not a journal's"],
         ),
         *product(
             (header_with(journal=99), header_with(journal=2, piece=1)),
@@ -210,7 +210,7 @@ def header_with(**members: Any) -> bytes:
                 r"^j: journal version \d+, and this program reads version 3; publish it with the v"
             ],
         ),
-        (header_with(journal=True), "^j: its first line is not that of a journal"),
+        (header_with(journal=True), "^j: its first line is not a journal's"),
         (
             encode_header(HEADER).replace(b"8000", b"8001"),
             "^j: its first line is damaged",

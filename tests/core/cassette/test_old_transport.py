@@ -76,7 +76,7 @@ def test_each_call_has_what_the_stream_says_of_it() -> None:
     }
     skipped = [each.skipped for each in planned(cassette, is_on_pipes=True)]
     assert [reason for reason in skipped if reason] == [
-        "it is no part of a session, and the server takes nothing else"
+        "it is not part of a session, and the server accepts nothing else"
     ]
 
 

@@ -153,7 +153,11 @@ def test_each_kind_of_traffic_has_its_part() -> None:
         ),
         ([(CALL, stream(end=End.BROKEN))], {}, "no whole response"),
         ([(CANCELLED, Answer((), (), 202))], {}, "cancels"),
-        ([(post(POSTED), Answer((), (), 202))], {}, "answers what a server pushed"),
+        (
+            [(post(POSTED), Answer((), (), 202))],
+            {},
+            "answers a question that was pushed",
+        ),
         (
             [(get("/mcp", ("Last-Event-ID", "7")), Answer((b": x\n\n",), EVENTS))],
             {},
@@ -164,7 +168,7 @@ def test_each_kind_of_traffic_has_its_part() -> None:
             {},
             "asks about a copy",
         ),
-        ([(rpc("subscriptions/listen"), stream())], {}, "listens to what"),
+        ([(rpc("subscriptions/listen"), stream())], {}, "listens to effects"),
         ([(get("/x"), Answer((b"a",), (), end=End.BROKEN))], {}, "no whole response"),
         (
             [(tool("a", at="sha256:" + "0" * 64), text("x"))],
@@ -746,11 +750,11 @@ def run(*results: Json) -> VerifiedInteraction:
         (text('{"n":1,"m":2}'), text('{"n":5,"m":2}'), "/content/0/text#json/n", None),
         ({"a": "3 of 7 done"}, {"a": "4 of 7 done"}, "/a#word/0", None),
         ({"a": "3 of 7 done"}, {"a": "All done"}, "/a", "the words 'done'"),
-        ({"a": 1}, {"a": "1"}, "/a", "not only its value"),
-        ({"a": [1]}, {"a": [1, 2]}, "/a/1", "not only its value"),
+        ({"a": 1}, {"a": "1"}, "/a", "more than its value"),
+        ({"a": [1]}, {"a": [1, 2]}, "/a/1", "more than its value"),
         (asks("a"), asks("b"), "/inputRequests/a", "never answered"),
         (asks("a"), text("done"), "/inputRequests", "never answered"),
-        (text("done"), refusal(TICK), "/#error", "not only its value"),
+        (text("done"), refusal(TICK), "/#error", "more than its value"),
     ],
 )
 def test_exact_places_are_learned_and_what_would_hide_more_is_refused(

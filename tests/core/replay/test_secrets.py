@@ -74,7 +74,7 @@ def test_a_secret_too_many_is_another_argument() -> None:
     assert miss.reason is Reason.ARGUMENTS_DIFFER
     assert (
         miss.detail
-        == "this was recorded with another secret, and which one it is counts here"
+        == "this was recorded with another secret, and the difference counts here"
     )
     assert OTHER not in str(miss)
 

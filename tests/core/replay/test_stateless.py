@@ -297,8 +297,9 @@ def test_stream_that_says_what_other_requests_caused_is_refused() -> None:
 
     with pytest.raises(CassetteError) as error:
         Player(loaded(talk.cassette()), stateless=True)
-    assert "\n  mrtr-session:1 (#3): a stream says what other requests caused" in str(
-        error.value
+    assert (
+        "\n  mrtr-session:1 (#3): a stream has events that other requests caused"
+        in str(error.value)
     )
 
 

@@ -287,7 +287,7 @@ def test_stateless_replay_plays_the_last_state() -> None:
             "completed",
         ]
     for steps in ((ASKS_A, A, DONE), (WORKING, CANCELS, GONE), (ASKS_A,)):
-        with pytest.raises(CassetteError, match=r"#1.*which state of its task"):
+        with pytest.raises(CassetteError, match=r"#1.*the state of its task"):
             player_of(*steps, stateless=True)
 
 

@@ -494,9 +494,7 @@ def test_only_what_differs_in_every_run_may_be_left_out(
     fixes = report_of_miss(
         missed(player, tool("note", at=received)), player, SHELL_TERMS
     ).fixes
-    offered = (
-        "leave what differs in every run out of matching with --ignore /arguments/at"
-    )
+    offered = "leave values that change in every run out of matching with --ignore /arguments/at"
     assert (offered in fixes) == is_offered
     assert ("--ignore" in str(fixes)) == is_offered
 
