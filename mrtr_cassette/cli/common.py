@@ -395,7 +395,7 @@ def cassettes_in(
             ]
         if not within:
             kind = "cassette" if ".json" in suffixes else "journal"
-            raise UsageError(f"no {kind} in {path}")
+            raise UsageError(f"there is no {kind} in {path}")
         found += sorted(within)
     return found
 

@@ -27,7 +27,7 @@ from mrtr_cassette.shell.runs.running import in_thread
             ("--accept", "text"),
             "'text' is not a verdict that can be accepted; use text-ch",
         ),
-        (("--accept", "same"), "question-changed, and all"),
+        (("--accept", "same"), "question-changed, or all"),
         (("--review",), "--review needs a terminal"),
     ],
 )

@@ -92,7 +92,7 @@ async def test_view_compares_with_another_cassette(tmp_path: Path) -> None:
         assert differences.one("h2").text == "No differences"
         (tmp_path / "changed.html").unlink()
     refused = await run("view", path, changed, "--against", path, cwd=tmp_path)
-    assert (refused.code, "--against are about one cassette" in refused.err) == (
+    assert (refused.code, "--against take a single cassette" in refused.err) == (
         2,
         True,
     )
@@ -112,7 +112,7 @@ async def test_view_writes_two_pages_as_it_writes_three(tmp_path: Path) -> None:
         assert ended.err == "".join(f"wrote {name}.html\n" for name in names)
         assert page(tmp_path / "b.html").one("h1").text == "b.json"
     refused = await run("view", *paths, "--report", report(tmp_path), cwd=tmp_path)
-    assert (refused.code, "are about one cassette" in refused.err) == (2, True)
+    assert (refused.code, "take a single cassette" in refused.err) == (2, True)
 
 
 @looped
