@@ -182,7 +182,7 @@ async def test_what_comes_before_its_turn_waits() -> None:
     [
         (
             b"GET / HTTP/1.1\r\nsecret\x01: 1\r\n\r\n",
-            "no HTTP that can be read (invalid header",
+            "not readable HTTP (invalid header",
         ),
         (
             b"\x16\x03\x01\x02\x00\x01secret",

@@ -311,7 +311,7 @@ def test_session_that_no_live_one_can_stand_for_is_refused() -> None:
     """Nobody opened it here, or a response answers what a recorded stream asked."""
     for sessions, body, words in (
         (Sessions(), tool("a"), "this client has not opened it"),
-        (opened_sessions(), answer(rpc("x"), {}), "no live server asked it"),
+        (opened_sessions(), answer(rpc("x"), {}), "which no live server asked"),
     ):
         failure = sessions.opening_for(in_session(body))
         assert isinstance(failure, Miss)
