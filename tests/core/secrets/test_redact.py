@@ -807,9 +807,15 @@ def test_hash_of_a_secret_depends_on_its_key() -> None:
     [
         ({"patterns": ("(",)}, "'\\('.*not a regular expression"),
         ({"patterns": ("a", "b*")}, "'b\\*'.*empty"),
-        ({"patterns": ("a{1001}",)}, "not a regular expression: invalid repetition size"),
+        (
+            {"patterns": ("a{1001}",)},
+            "not a regular expression: invalid repetition size",
+        ),
         ({"patterns": ("(?<=a)b",)}, "invalid perl operator"),
-        ({"patterns": ("(a)\\1",)}, "not a regular expression: invalid escape sequence"),
+        (
+            {"patterns": ("(a)\\1",)},
+            "not a regular expression: invalid escape sequence",
+        ),
         ({"patterns": ("\ud800",)}, "half of a surrogate pair"),
         ({"patterns": ("(" * 500 + "a*" + ")" * 500,)}, "empty"),
         ({"keys": ("",)}, "''"),
