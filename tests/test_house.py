@@ -24,14 +24,14 @@ TESTS = [
 ]
 LONGEST_FUNCTION = 50
 LARGEST_MODULE = 6_400
-DENSEST_FOLDER = 6.5
+DENSEST_FOLDER = 6.3
 SMALLEST_FOLDER_MEASURED = 100
 """Lines below which a folder's density says nothing."""
 
 SIZES = {
-    "tokens of the package": 275_000,
+    "tokens of the package": 283_000,
     "modules of the package": 140,
-    "functions with more than 10 branches": 40,
+    "functions with more than 10 branches": 27,
     "words of README and docs": 22_000,
     "lines of README": 150,
 }
@@ -40,8 +40,8 @@ SIZES = {
 DENSITY = {
     "tokens in a line of the package": 5.8,
     "tokens in a line of tests": 6.6,
-    "conditional expressions in 1,000 lines": 10.5,
-    "comprehensions in 1,000 lines": 15,
+    "conditional expressions in 1,000 lines": 9.5,
+    "comprehensions in 1,000 lines": 14.5,
     "tuple assignments in 1,000 lines": 0.5,
     "names that name nothing in 1,000 lines": 1,
 }
