@@ -165,17 +165,18 @@ class Command(click.Command):
     ) -> None:
         """Write them."""
         titles = {name: title for title, names in _GROUPS.items() for name in names}
-        records: dict[str, list[tuple[str, str]]] = {
-            title: [] for title in ("Options", *_GROUPS)
-        }
+        records: dict[str, list[tuple[str, str]]] = {"Options": []}
+        for title in _GROUPS:
+            records[title] = []
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
             if record is not None and isinstance(param, click.Option):
-                records[titles.get(param.name or "", "Options")].append(record)
-        for title, its in records.items():
-            if its:
+                title = titles.get(param.name or "", "Options")
+                records[title].append(record)
+        for title, of_title in records.items():
+            if of_title:
                 with formatter.section(title):
-                    formatter.write_dl(its)
+                    formatter.write_dl(of_title)
 
 
 class TakesCommand(Command):
@@ -242,8 +243,10 @@ def painted(line: str) -> str:
     What is no terminal gets the line without the colour.
     """
     word = line.lstrip(" ").partition(" ")[0].rstrip(":")
-    colour = None if os.environ.get("NO_COLOR") else _COLOURS.get(word)
-    return line if colour is None else click.style(line, fg=colour)
+    colour = _COLOURS.get(word)
+    if colour is None or os.environ.get("NO_COLOR"):
+        return line
+    return click.style(line, fg=colour)
 
 
 _COLOURS: Final = {
@@ -378,26 +381,32 @@ def cassettes_in(
     found: list[Location] = []
     for word in words:
         path = location(word)
-        if isinstance(path, Path) and path.is_dir():
-            files: Iterable[Path] = path.rglob("*")
-        # The names of cassettes may have brackets, as parameters of tests do.
-        elif isinstance(path, Path) and has_magic(word) and not path.exists():
-            files = map(Path, glob(word, recursive=True))  # noqa: PTH207  Path takes no absolute one
-        else:
+        files = _files_in(word, path)
+        if files is None:
             found.append(path)
             continue
-        within = [each for each in files if each.suffix in suffixes and each.is_file()]
-        if not takes_all:
-            within = [
-                path
-                for path in within
-                if path.suffix == ".journal" or is_cassette(path)
-            ]
+        within = []
+        for file in files:
+            if file.suffix in suffixes and file.is_file():
+                if takes_all or file.suffix == ".journal" or is_cassette(file):
+                    within.append(file)
         if not within:
             kind = "cassette" if ".json" in suffixes else "journal"
             raise UsageError(f"there is no {kind} in {path}")
         found += sorted(within)
     return found
+
+
+def _files_in(word: str, path: Location) -> Iterable[Path] | None:
+    """Return what a folder has, or what a glob finds; None for a single file or object."""
+    if not isinstance(path, Path):
+        return None
+    if path.is_dir():
+        return path.rglob("*")
+    # The names of cassettes may have brackets, as parameters of tests do.
+    if has_magic(word) and not path.exists():
+        return map(Path, glob(word, recursive=True))  # noqa: PTH207  Path takes no absolute one
+    return None
 
 
 log_format = click.option(
@@ -414,9 +423,8 @@ def shared_options(options: type[Options]) -> Decorator:
 
     def decorate(command: Any) -> Any:
         for name, option in reversed(options_of(options).items()):
-            for decorator in reversed(
-                _click_options(name, option, default_of(options, name))
-            ):
+            decorators = _click_options(name, option, default_of(options, name))
+            for decorator in reversed(decorators):
                 command = decorator(command)
         return command
 
@@ -424,12 +432,18 @@ def shared_options(options: type[Options]) -> Decorator:
 
 
 def _click_options(name: str, option: Option, default: Any) -> list[Decorator]:
+    """Return what gives a command an option, or one flag for each of its values."""
     if option.flags is not None:
-        return [
-            click.option(flag, f"{name}_{value}", is_flag=True, help=f"{text}.")
-            for value, (flag, text) in option.flags.items()
-        ]
-    flag, end = flag_of(name, option), "."
+        flags = []
+        for value, (flag, text) in option.flags.items():
+            flags.append(
+                click.option(flag, f"{name}_{value}", is_flag=True, help=f"{text}.")
+            )
+        return flags
+    flag = flag_of(name, option)
+    if not flag:
+        return []
+    end = "."
     facts: dict[str, Any] = {"metavar": option.metavar}
     if option.kind in ("list", "headers"):
         facts["multiple"] = True
@@ -445,17 +459,18 @@ def _click_options(name: str, option: Option, default: Any) -> list[Decorator]:
     if option.kind == "number":
         facts["type"] = _Number(option.smallest, option.largest)
         facts["metavar"] = option.metavar or "NUMBER"
-        end = ", in MiB." if option.unit > 1 else "."
-        if option.shell_default is not None:
-            default, end = option.shell_default, ", and so does a command after --."
-        elif default is not None:
-            default //= option.unit
+        default, end = _default_number(option, default)
     help_text = option.help + end
-    return (
-        [click.option(flag, name, default=default, help=help_text, **facts)]
-        if flag
-        else []
-    )
+    return [click.option(flag, name, default=default, help=help_text, **facts)]
+
+
+def _default_number(option: Option, default: Any) -> tuple[Any, str]:
+    """Return the default of a number as users give it, and the end of its help."""
+    if option.shell_default is not None:
+        return option.shell_default, ", and so does -- CLIENT."
+    if default is not None:
+        default //= option.unit
+    return default, ", in MiB." if option.unit > 1 else "."
 
 
 def read_options(
@@ -469,17 +484,22 @@ def read_options(
             if len(chosen) > 1:
                 flags = [option.flags[value][0] for value in chosen]
                 raise UsageError(f"{' and '.join(flags)} don't go together")
-            for value in chosen:
-                values[name] = value
-        elif option.kind == "headers":
-            values[name] = [_header_of(text) for text in given[name]]
-        elif option.kind == "number" and given[name] is not None:
-            values[name] = given[name] * option.unit
+            if chosen:
+                values[name] = chosen[0]
         elif option.in_shell:
-            values[name] = given[name]
+            values[name] = _value_of(option, given[name])
     if values.get("insecure"):
         say("WARNING: --insecure: the server is not verified; anyone may be answering")
     return options(**values)
+
+
+def _value_of(option: Option, given: Any) -> Any:
+    """Return the value of an option, from what was given on a command line."""
+    if option.kind == "headers":
+        return [_header_of(text) for text in given]
+    if option.kind == "number" and given is not None:
+        return given * option.unit
+    return given
 
 
 def _header_of(text: str) -> tuple[str, str]:
@@ -494,11 +514,11 @@ def _header_of(text: str) -> tuple[str, str]:
 
 def warn_of_path(upstream: object, rules: RedactionRules) -> None:
     """Warn of a secret in the path of the recorded URL that the rules of redaction don't find."""
-    patterns = (
-        patterns_of_path(shown_by(rules)(upstream)) if isinstance(upstream, str) else ()
-    )
+    if not isinstance(upstream, str):
+        return
+    patterns = patterns_of_path(shown_by(rules)(upstream))
     if patterns:
-        options = " ".join(f"--redact {shlex.quote(each)}" for each in patterns)
+        options = " ".join([f"--redact {shlex.quote(text)}" for text in patterns])
         say(
             "warning: the path of the upstream's URL seems to have a secret, which is kept; "
             f"record with {options}"

@@ -484,16 +484,10 @@ def _read(
         tree = {name: tree["result"][name] for name in state.response}
     if "error" in tree:
         return {**members, "#error": tree["error"]}
-    if not messages and "result" not in tree and not response.is_framed:
-        members |= _members_of_body(response, states)
+    has_messages = messages or response.is_framed
+    if "result" not in tree and response.body and not has_messages:
+        members["#body"] = _body_of(response, states)
     return {**members, **_result_members(exchange, tree, method.volatile)}
-
-
-def _members_of_body(response: Response, states: Mapping[str, str]) -> dict[str, Any]:
-    """Return the body of a response without messages as a member, if it has any."""
-    if not response.body:
-        return {}
-    return {"#body": _body_of(response, states)}
 
 
 def _result_members(

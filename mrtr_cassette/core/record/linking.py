@@ -22,7 +22,7 @@ from mrtr_cassette.core.cassette.sessions import (
     opened_session,
 )
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, session_of
-from mrtr_cassette.core.protocol.jsonrpc import Kind, ask_in, completed_by
+from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, ask_in, completed_by
 from mrtr_cassette.core.protocol.methods import GET_TASK, PING, TASK_STEPS
 from mrtr_cassette.core.protocol.tasks import named_task, polled_state
 from mrtr_cassette.core.secrets.names import sha256_of
@@ -115,13 +115,7 @@ def facts_of(
 ) -> ExchangeFacts:
     """Return the facts about an exchange with this call, which may resume a call's stream."""
     response = exchange.response
-    message = call.message
-    request_id = None
-    posted_id = None
-    if message is not None and message.kind is Kind.REQUEST:
-        request_id = message.same_id
-    elif message is not None and message.kind is Kind.RESPONSE:
-        posted_id = message.same_id
+    request_id = _id_of(call.message, Kind.REQUEST)
     answered_keys = None
     echoed = None
     if call.answers:
@@ -140,7 +134,7 @@ def facts_of(
         session=intern(session_of(exchange.request) or opened_session(response)),
         listens=heard.listens,
         request_id=request_id,
-        posted_id=posted_id,
+        posted_id=_id_of(call.message, Kind.RESPONSE),
         pushes=heard.pushes,
         responses=heard.responses,
         ended=ended,
@@ -157,6 +151,13 @@ def facts_of(
         creates_task=exchange.created_task is not None,
         task=_task_of(exchange, call),
     )
+
+
+def _id_of(message: Message | None, kind: Kind) -> str | None:
+    """Return the id of a message of a kind, as equal ids have it; None for any other."""
+    if message is None or message.kind is not kind:
+        return None
+    return message.same_id
 
 
 class _ResponseFacts(NamedTuple):
@@ -243,13 +244,13 @@ def _stream_facts(
         message = completed_by(response, index)
         if message is None or message.same_id is None:
             continue
+        identity = message.same_id
         moment = _moment_of(piece)
         if message.kind is Kind.REQUEST and message.method != PING:
-            pushes.append(
-                Push(intern(message.same_id), intern(message.method), index, moment)
-            )
+            method = intern(message.method)
+            pushes.append(Push(intern(identity), method, index, moment))
         elif message.kind is Kind.RESPONSE and is_shared:
-            responses.append((message.same_id, moment))
+            responses.append((identity, moment))
     return tuple(pushes), tuple(responses)
 
 
@@ -505,17 +506,19 @@ def _add_steps(
     """Add to a task what clients did to it, in the order in which they did it and saw states."""
 
     def moment(number: int) -> Moment:
-        is_poll = facts[number].task.is_poll
-        return facts[number].ended if is_poll else Moment(number, -1.0)
+        if facts[number].task.is_poll:
+            return facts[number].ended
+        return Moment(number, -1.0)
 
     steps = interaction.steps
     polled = [number for number in steps if facts[number].task.is_poll]
     for number in sorted(numbers, key=moment):
         task = facts[number].task
-        last = facts[polled[-1]].task if polled else NO_TASK
         if not task.is_poll:
             steps[number] = 1
-        elif task.got and task.got == last.got:
+            continue
+        last = facts[polled[-1]].task if polled else NO_TASK
+        if task.got and task.got == last.got:
             steps[polled[-1]] += 1
         elif task.got and not last.is_over:
             steps[number] = 1

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -479,19 +479,12 @@ def _tokens_in(exchange: RecordedExchange) -> tuple[str, list[tuple[str, str]]]:
 def _reopened(cassette: Cassette) -> dict[str, dict[int, RecordedExchange]]:
     """Return the exchanges of a cassette by recorder, and by number there.
 
-    A state has the hash that `recording` keeps. What a cassette has no hash of (session ids, ids of
-    events and of questions, secrets) gets one of its own path. A recorder that is not known has an
-    empty id.
+    A recorder that is not known has an empty id.
     """
     exchanges: list[RecordedExchange] = []
     for interaction in cassette.interactions:
         exchanges.extend(interaction.own)
-    states: dict[str, str] = {}
-    for exchange in exchanges:
-        name = issued_name(exchange)
-        if name is not None:
-            sha256 = exchange.issued_sha256
-            states[name] = sha256 or _sha256_of_name(name, cassette.path)
+    states = _state_hashes(exchanges, cassette.path)
     announced = Announced()
     numbers: dict[str, list[_Numbers]] = {}
     before: dict[int, RecordedExchange] = {}
@@ -510,10 +503,24 @@ def _reopened(cassette: Cassette) -> dict[str, dict[int, RecordedExchange]]:
         offset_ms = offsets.get(recorder, 0)
         reopened[recorder] = {}
         for number, there in of_recorder[1:]:
-            reopened[recorder][there] = _as_counted(
-                before[number], there, of_recorder, offset_ms
-            )
+            exchange = _as_counted(before[number], there, of_recorder, offset_ms)
+            reopened[recorder][there] = exchange
     return reopened
+
+
+def _state_hashes(exchanges: Iterable[RecordedExchange], path: str) -> dict[str, str]:
+    """Return the hash that `recording` keeps of each state, by its name.
+
+    What a cassette has no hash of (session ids, ids of events and of questions, secrets) gets one
+    of its own path.
+    """
+    hashes: dict[str, str] = {}
+    for exchange in exchanges:
+        name = issued_name(exchange)
+        if name is not None:
+            sha256 = exchange.issued_sha256
+            hashes[name] = sha256 or _sha256_of_name(name, path)
+    return hashes
 
 
 def _numbered(exchanges: Sequence[RecordedExchange]) -> dict[int, RecordedExchange]:

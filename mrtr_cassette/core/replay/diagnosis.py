@@ -280,7 +280,8 @@ def no_match(call: Call, recorded: Recorded) -> Miss:
         return Miss(call, Reason.STATE_UNKNOWN, detail)
     lookup = lookup_key(call, recorded.ignored)
     key = lookup.call
-    same_method = _with_method_of(key, recorded.entries)
+    # Of a key the endpoint and the method come first.
+    same_method = [entry for entry in recorded.entries if entry.key[:2] == key[:2]]
     if not same_method:
         return Miss(call, Reason.UNKNOWN_METHOD, _unknown_method(key, recorded.entries))
     same_name = [entry for entry in same_method if entry.key.name == key.name]
@@ -290,16 +291,6 @@ def no_match(call: Call, recorded: Recorded) -> Miss:
         detail = f"the header {call.contradiction} contradicts the body, which a server refuses"
         return Miss(call, Reason.HEADERS_CONTRADICT, printable(detail), same_name[0])
     return _Search(call, lookup, recorded, same_name).miss()
-
-
-def _with_method_of(key: CallKey, entries: Sequence[ReplayEntry]) -> list[ReplayEntry]:
-    """Return the exchanges with the endpoint and the method of a call."""
-    found = []
-    for entry in entries:
-        is_same_endpoint = entry.key.endpoint == key.endpoint
-        if is_same_endpoint and entry.key.method == key.method:
-            found.append(entry)
-    return found
 
 
 def _unknown_name(key: CallKey, same_method: Sequence[ReplayEntry]) -> str:
@@ -316,10 +307,8 @@ def _unknown_method(key: CallKey, entries: Sequence[ReplayEntry]) -> str:
         if any(entry.key.endpoint == key.endpoint for entry in entries):
             return f"only JSON-RPC requests were recorded at {key}"
         return f"{key} was not recorded"
-    elsewhere = set()
-    for entry in entries:
-        if entry.key.method == key.method:
-            elsewhere.add(entry.key.endpoint)
+    same_method = [entry for entry in entries if entry.key.method == key.method]
+    elsewhere = {entry.key.endpoint for entry in same_method}
     if not elsewhere:
         return f"{key} was not recorded"
     listed = ", ".join(sorted(elsewhere))

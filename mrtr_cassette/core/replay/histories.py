@@ -388,10 +388,9 @@ class WriteHistories:
     def _living(self, played: PlayedWrites) -> dict[HistoryKey, _WriteHistory]:
         """Return the histories that a play keeps alive."""
         if played.living is None:
-            living = {}
-            for key, writes in self._writes.items():
-                living[key] = _WriteHistory(writes)
-            played.living = living
+            played.living = {
+                key: _WriteHistory(writes) for key, writes in self._writes.items()
+            }
         return played.living
 
     def went_live(self, key: CallKey, played: PlayedWrites) -> bool:
@@ -614,10 +613,7 @@ class WriteHistories:
             path = entry.numbers.path
             if path in self._repeated and self._is_watched(entry):
                 reads.setdefault(path, []).append(entry)
-        lines = {}
-        for path, equal in reads.items():
-            lines[path] = self._lines(equal, is_held=True)
-        return lines
+        return {path: self._lines(equal, is_held=True) for path, equal in reads.items()}
 
     def nearest(
         self,

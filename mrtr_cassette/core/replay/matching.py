@@ -131,11 +131,9 @@ class MatchedForm:
             for _, value in response.headers:
                 refs += refs_in(value)
             refs += refs_in(response.body.decode("latin-1"))
-        names = set()
-        for ref in refs:
-            if ref.is_secret or ref.kind in (HASH, ANSWER):
-                names.add(ref.name)
-        return frozenset(names)
+        return frozenset(
+            [ref.name for ref in refs if ref.is_secret or ref.kind in (HASH, ANSWER)]
+        )
 
     # As they are matched
 

@@ -206,11 +206,9 @@ class SecretMapping:
             if same:
                 return same
             entries = _taking(entries, received, self._may_be)
-        fitting = []
-        for entry in entries:
-            if not self._has_been_another(entry, received):
-                fitting.append(entry)
-        return fitting
+        return [
+            entry for entry in entries if not self._has_been_another(entry, received)
+        ]
 
     def _has_been_another(self, entry: ReplayEntry, received: tuple[Ref, ...]) -> bool:
         earlier: set[Ref] = set()
@@ -246,11 +244,9 @@ def _taking(
     takes: Callable[[Ref, Ref], bool],
 ) -> list[ReplayEntry]:
     """Return the exchanges of which every secret takes the one received in its place."""
-    taking = []
-    for entry in entries:
-        if all(map(takes, entry.matched.secrets, received)):
-            taking.append(entry)
-    return taking
+    return [
+        entry for entry in entries if all(map(takes, entry.matched.secrets, received))
+    ]
 
 
 def _is_of_rule(recorded: Ref, received: Ref) -> bool:
@@ -459,11 +455,8 @@ class PlayOrder:
         recorded = self._taken_for(candidates.entries, session)
         if recorded is None:
             return self._among(candidates, matched, session)
-        of_session = []
-        for entry in candidates.entries:
-            if entry.session == recorded:
-                of_session.append(entry)
-        candidates = Candidates(of_session, self.histories)
+        entries = [entry for entry in candidates.entries if entry.session == recorded]
+        candidates = Candidates(entries, self.histories)
         chosen = self._among(candidates, matched, session)
         return chosen._replace(recorded=recorded)
 

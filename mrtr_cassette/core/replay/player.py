@@ -630,21 +630,19 @@ class Player:
         return numbers
 
     @property
+    def _entries_played(self) -> Iterator[ReplayEntry]:
+        return filter(self._order.was_played, self._by_arrival)
+
+    @property
     def only_probed(self) -> bool:
         """Whether a client has asked for nothing but `server/discover`."""
-        played = set()
-        for entry in self._by_arrival:
-            if self._order.was_played(entry):
-                played.add(entry.key.method)
-        return played == {DISCOVER} and not self.misses
+        methods = {entry.key.method for entry in self._entries_played}
+        return methods == {DISCOVER} and not self.misses
 
     @property
     def unplayed(self) -> list[int]:
         """Numbers of the interactions of which something was never played."""
-        played = set()
-        for entry in self._by_arrival:
-            if self._order.was_played(entry):
-                played.add(entry.numbers.lookup)
+        played = {entry.numbers.lookup for entry in self._entries_played}
         numbers = []
         for number, entries in enumerate(self.interactions, start=1):
             if any(self._lacks(entry, played) for entry in entries):

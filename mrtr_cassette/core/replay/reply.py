@@ -208,17 +208,12 @@ class _Places:
             places = _echo_places(located.message, caller, about)
             if self._tasks:
                 places += self._task_times(located.message, located.piece)
-            for inner, value, source in places:
-                self._add_gap(located, inner, value, source)
+            for place in places:
+                self._add_gap(located, place)
         self.gaps.sort(key=attrgetter("span"))
 
-    def _add_gap(
-        self,
-        located: Located,
-        inner: Span,
-        value: str,
-        source: ReplayEntry | str | None,
-    ) -> None:
+    def _add_gap(self, located: Located, place: _Place) -> None:
+        inner, value, source = place
         span = located.in_body(inner)
         if span is not None:
             recorded = self._response.body[span.start : span.end]
@@ -260,13 +255,10 @@ def _echo_places(
     """Return where a message repeats values of the caller, or else of the request it is about."""
     places: list[_Place] = []
     if caller is not None:
-        for span, value in echoes(message, caller):
-            places.append((span, value, None))
+        places = [(*echo, None) for echo in echoes(message, caller)]
     if places or about is None or about.asker is None:
         return places
-    for span, value in echoes(message, about.asker):
-        places.append((span, value, about))
-    return places
+    return [(*echo, about) for echo in echoes(message, about.asker)]
 
 
 # Replies on their way

@@ -97,7 +97,10 @@ class StatelessGroups:
                 self._unite_names(group[0], entry)
         ambiguous = []
         for group in groups.values():
-            self._choose_first(group)
+            first = _first_answered(group)
+            for entry in group:
+                if entry is not first:
+                    self.stand_ins[entry] = first
             if len(group) > 1 and len(set(self._digests(group))) > 1:
                 ambiguous.append(_listed(group))
         reason = (
@@ -147,13 +150,6 @@ class StatelessGroups:
     def _unite(self, name: str | None, equal: str | None) -> None:
         if name and equal and self.root(name) != self.root(equal):
             self._roots[self.root(equal)] = self.root(name)
-
-    def _choose_first(self, group: Sequence[ReplayEntry]) -> None:
-        """Let the first exchange with a response be played for all of its group."""
-        first = _first_answered(group)
-        for entry in group:
-            if entry is not first:
-                self.stand_ins[entry] = first
 
     def _digests(self, group: Iterable[ReplayEntry]) -> Iterator[bytes]:
         retries = self._entries.answered_by_proxy
@@ -207,11 +203,7 @@ def _listed(group: Sequence[ReplayEntry]) -> str:
 
 def _pushing(cassette: Cassette) -> set[int]:
     """Return the numbers of the interactions in which the server asks by requests of its own."""
-    pushing = set()
-    for interaction in cassette.interactions:
-        if interaction.pushed_turns:
-            pushing.add(interaction.number)
-    return pushing
+    return {call.number for call in cassette.interactions if call.pushed_turns}
 
 
 def _depends(entry: ReplayEntry, pushing: Collection[int]) -> str:

@@ -286,10 +286,7 @@ class LiveTask:
             if expected[:1] == [answer]:
                 self._given[key] += 1
         still_waiting = self._waiting()
-        came = []
-        for cause in waiting:
-            if cause not in still_waiting:
-                came.append(task.steps[cause])
+        came = [task.steps[cause] for cause in waiting if cause not in still_waiting]
         acknowledged = task.steps[0]
         for cause, update in task.updates.items():
             if answers.items() & update.items():
@@ -298,11 +295,8 @@ class LiveTask:
 
     def _waiting(self) -> list[int]:
         """Return the causes whose answers have not all come."""
-        waiting = []
-        for cause in self.recorded.causes:
-            if not self.recorded.has_come(cause, self._given):
-                waiting.append(cause)
-        return waiting
+        task = self.recorded
+        return [cause for cause in task.causes if not task.has_come(cause, self._given)]
 
     def _refused(self, answers: Mapping[str, str]) -> NoStep | None:
         """Return why answers are none of the recorded ones, or None."""
@@ -431,11 +425,9 @@ class RecordedTasks:
     @property
     def changing(self) -> list[ReplayEntry]:
         """The calls whose tasks depend on what is answered or cancelled."""
-        changing = []
-        for task in self.by_id.values():
-            if task.asks or task.causes:
-                changing.append(task.creating)
-        return changing
+        return [
+            task.creating for task in self.by_id.values() if task.asks or task.causes
+        ]
 
     def _notify(self, stream: ReplayEntry) -> None:
         for state in notified_states(stream.exchange.response):

@@ -114,19 +114,15 @@ class Timelines:
             pushed = question.request
             self._asking[pushed.exchange, pushed.piece] = question.pending
         if entry.kind is Kind.REQUEST and entry.asker is not None:
-            self._add_request(entry, entry.asker)
+            by_id = (session, True, entry.asker.same_id)
+            by_token = (session, False, same_name(entry.asker.progress_token))
+            self._named.setdefault(by_id, []).append(entry)
+            self._named.setdefault(by_token, []).append(entry)
+            if not method_of(entry.key.method).reads:
+                self._changes.setdefault(session, []).append(entry)
         # Clients without a session have nothing in common but what they change.
         elif session != NO_SESSION and _is_cause(entry):
             self._messages.setdefault(session, []).append(entry)
-
-    def _add_request(self, entry: ReplayEntry, asker: Message) -> None:
-        session = entry.session
-        by_id = (session, True, asker.same_id)
-        by_token = (session, False, same_name(asker.progress_token))
-        self._named.setdefault(by_id, []).append(entry)
-        self._named.setdefault(by_token, []).append(entry)
-        if not method_of(entry.key.method).reads:
-            self._changes.setdefault(session, []).append(entry)
 
     # When calls ended
 
