@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test coverage lint format schema dist lowest soak fuzz wild languages bench fleet clean
+.PHONY: demo test coverage lint format schema dist lowest releasable verify soak fuzz wild languages bench fleet clean
 
 demo: $(VENV)/.installed
 	$(BIN)/mrtr-cassette demo
@@ -53,6 +53,18 @@ lowest: $(VENV)/.installed-dev
 		hypothesis pytest pytest-timeout pyyaml
 	build/lowest/bin/python -m pytest -q -p no:cacheprovider tests/core/wire tests/core/secrets \
 		tests/demo tests/cli/test_cli_call.py
+
+# A release has its repository's address, and the version that its tag names.
+releasable:
+	@! grep -n example.invalid pyproject.toml npm/README.md \
+		|| { echo "put the repository's address there before a release"; exit 1; }
+	@grep -qx "__version__ = \"$${TAG#v}\"" mrtr_cassette/__init__.py \
+		|| { echo "the tag $$TAG does not name the version of mrtr_cassette/__init__.py"; exit 1; }
+
+# The demo's server still does what its committed cassette says.
+verify: $(VENV)/.installed
+	$(BIN)/mrtr-cassette verify cassettes/demo-server.json \
+		-- $(BIN)/python -m mrtr_cassette.demo.server --port {port}
 
 # Hundreds of kills under load, about five minutes; a short form is part of `make test`.
 soak: $(VENV)/.installed-dev

@@ -19,6 +19,8 @@ import yaml
 from lowest import lowest_versions
 from processes import CASSETTES
 
+import mrtr_cassette
+
 ROOT = Path(__file__).parent.parent
 PROGRAM = Path(sys.executable).parent / "mrtr-cassette"
 
@@ -191,18 +193,49 @@ def test_container_has_and_runs_what_exists(folder):
     assert "warning: listening on 0.0.0.0" in done.stderr
 
 
-def test_workflow_runs_the_tests_with_no_more_than_it_needs():
-    """Its commands are targets of the Makefile, and a job may read the repository and nothing else."""
-    (path,) = (ROOT / ".github" / "workflows").glob("*.yml")
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_workflow_runs_targets_with_no_more_than_it_needs(path):
+    """Its commands are targets of the Makefile, and only named jobs may write anything."""
     workflow = yaml.load(path.read_text(), Loader=yaml.BaseLoader)
     assert workflow["permissions"] == {}
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    commands = []
-    for job in workflow["jobs"].values():
-        assert job["permissions"] == {"contents": "read"}
-        commands += [step["run"].split() for step in job["steps"] if "run" in step]
-    assert ["make", "test"] in commands
-    assert all(program == "make" and target in targets for program, target in commands)
+    may_write = {
+        "publish": {"id-token", "attestations"},
+        "analyze": {"security-events"},
+    }
+    for name, job in workflow["jobs"].items():
+        rights = job["permissions"].items()
+        written = {right for right, access in rights if access == "write"}
+        assert written == may_write.get(name, set())
+        commands = [step["run"].split() for step in job["steps"] if "run" in step]
+        for program, target in commands:
+            assert program == "make"
+            assert target in targets
+
+
+def test_release_refuses_what_is_not_ready():
+    """A tag of another version and the placeholder of the address end the release's first step."""
+    env = {**os.environ, "TAG": f"v{mrtr_cassette.__version__}"}
+    done = subprocess.run(
+        ["make", "releasable"],
+        cwd=ROOT,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    has_address = "example.invalid" not in (ROOT / "pyproject.toml").read_text()
+    assert (done.returncode == 0) == has_address, done.stdout
+
+
+def test_action_installs_its_own_release():
+    """The version that the action installs is the one that it is published with."""
+    action = yaml.safe_load((ROOT / "action.yml").read_text())
+    assert action["inputs"]["version"]["default"] == mrtr_cassette.__version__
+    assert "github.action_path" not in (ROOT / "action.yml").read_text()
 
 
 @pytest.fixture(scope="module")
