@@ -238,6 +238,23 @@ def test_action_installs_its_own_release():
     assert "github.action_path" not in (ROOT / "action.yml").read_text()
 
 
+def test_forms_for_contributors_are_whole():
+    """An issue form asks for a cassette, and the pages for contributors name targets that exist."""
+    forms = (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml")
+    asked = set()
+    for path in forms:
+        form = yaml.safe_load(path.read_text())
+        asked |= {field.get("id") for field in form.get("body", [])}
+    assert "cassette" in asked
+    makefile = (ROOT / "Makefile").read_text()
+    pages = (ROOT / "CONTRIBUTING.md").read_text()
+    pages += (ROOT / ".pre-commit-config.yaml").read_text()
+    for target in re.findall(r"\bmake ([a-z]+)\b(?=`| *#|$)", pages, re.MULTILINE):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == mrtr_cassette.__version__
+
+
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory):
     """The source package, and the wheel that is built from it."""
