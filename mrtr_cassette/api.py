@@ -16,6 +16,7 @@ from mrtr_cassette.core.report.runs import (
     MissesError,
     UnplayedError,
     UnpublishedError,
+    unmet_text,
     unused_text,
 )
 from mrtr_cassette.errors import MrtrCassetteError, UsageError
@@ -101,6 +102,7 @@ def replay(
         CassetteError: when the block begins: the cassette can't be read.
         MissesError: when the block ends: something was asked that was not recorded.
         UnplayedError: when the block ends: not all was played, with `fail_on_unplayed`.
+        MrtrCassetteError: when the block ends: nothing met one of the `faults`.
     """
     options["beside"] = [*map(str, beside), *options.get("beside", ())]
     checked = options_from(ReplayOptions, options, "replay")
@@ -162,6 +164,9 @@ def _check_replay(options: ReplayOptions, replay: Replay) -> None:
         raise MrtrCassetteError(replay.problem)
     if options.on_miss == "raise" and replay.misses:
         raise MissesError(replay.place, replay.misses)
+    unmet = unmet_text(replay.faults)
+    if unmet is not None:
+        raise MrtrCassetteError(unmet)
     if options.fail_on_unplayed and replay.unplayed:
         raise UnplayedError(replay.place, replay.unplayed)
     _warn_of_unused(replay)

@@ -21,7 +21,15 @@ if TYPE_CHECKING:
 
 FilePath = str | os.PathLike[str]
 Kind = Literal[
-    "text", "number", "switch", "choice", "list", "headers", "file", "function"
+    "text",
+    "number",
+    "switch",
+    "choice",
+    "list",
+    "headers",
+    "file",
+    "function",
+    "faults",
 ]
 Existing = Literal["keep", "replace", "append"]
 
@@ -59,7 +67,7 @@ class Option(NamedTuple):
 
 def option_field(kind: Kind, text: str, *, default: Any = None, **facts: Any) -> Any:
     """Return a field that is an option; a list is empty by default, a choice its first value."""
-    if kind in ("list", "headers"):
+    if kind in ("list", "headers", "faults"):
         default = ()
     elif kind == "switch":
         default = False
@@ -120,6 +128,11 @@ def checked(name: str, option: Option, value: Any) -> Any:
     """Return a value in its unchangeable form."""
     if option.kind == "headers":
         return checked_headers(value)
+    if option.kind == "faults":
+        from mrtr_cassette.core.replay.faults import read_faults
+
+        read_faults(value, f"<<{name}>>")
+        return tuple(value)
     if option.kind == "choice":
         if value not in option.choices:
             known = ", ".join(option.choices)
@@ -459,6 +472,12 @@ class ReplayOptions(ProxyOptions):
         "number",
         "Milliseconds after which clients poll a task again, whatever was recorded",
         metavar="MS",
+    )
+    faults: Collection[Mapping[str, Any]] = option_field(
+        "faults",
+        "Lay faults over the replay, which a TOML file has as [[fault]] tables: delays, refusals, "
+        "lost responses",
+        metavar="FILE",
     )
     stateless: bool = option_field(
         "switch",

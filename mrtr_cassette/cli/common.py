@@ -150,6 +150,7 @@ _GROUPS: Final[Mapping[str, Collection[str]]] = {
         "max_body",
         "pace",
         "poll_interval",
+        "faults",
         "stateless",
         "log_format",
     ),
@@ -362,6 +363,37 @@ class _Cassette(click.Path):
 CASSETTE: Final = _Cassette()
 
 
+class _Faults(click.Path):
+    """A file of faults."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
+        """Return its tables."""
+        if not isinstance(value, str):
+            # It is the default.
+            return value
+        import tomllib
+
+        from mrtr_cassette.core.replay.faults import read_faults
+
+        path = Path(super().convert(value, param, ctx))
+        try:
+            tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise UsageError(f"--faults {value}: {reason_of(error)}") from None
+        except ValueError as error:
+            text = f"{value}: this is not TOML: {str(error).lower()}"
+            raise UsageError(text) from None
+        faults = tables.pop("fault", [])
+        if tables or not faults:
+            raise UsageError(
+                f"{value}: a file of faults has [[fault]] tables and nothing else"
+            )
+        read_faults(faults, value)
+        return faults
+
+
 class _Number(click.IntRange):
     """A whole number, as a message calls it."""
 
@@ -452,6 +484,8 @@ def _click_options(name: str, option: Option, default: Any) -> list[Decorator]:
         facts["is_flag"] = True
     elif option.kind == "file":
         facts["type"] = click.Path()
+    elif option.kind == "faults":
+        facts["type"] = _Faults()
     else:
         facts["show_default"] = True
     if option.kind == "choice":

@@ -39,7 +39,11 @@ from mrtr_cassette.cli.common import (
 )
 from mrtr_cassette.cli.mistakes import refuse_misplaced, refuse_without_scheme
 from mrtr_cassette.core.report.events import recording_said, replay_said
-from mrtr_cassette.core.report.runs import report_of_replay, summary_data
+from mrtr_cassette.core.report.runs import (
+    outcomes_of_faults,
+    report_of_replay,
+    summary_data,
+)
 from mrtr_cassette.core.secrets.credentials import shown_by
 from mrtr_cassette.core.secrets.rules import BUILT_IN
 from mrtr_cassette.errors import UpstreamError, UsageError
@@ -346,7 +350,9 @@ async def _replay(
         ) as session:
             end = await _until_stopped(session, command, signals, log)
         fails = _conclude_replay(session, options, log, reports)
-        is_used = session.player.plays or session.player.misses
+        player = session.player
+        is_met = any(fault.came for fault in outcomes_of_faults(player))
+        is_used = player.plays or player.misses or is_met
         is_unused = not is_used and _had_no_client(command, end, log)
     return end.code or int(fails or is_unused)
 
@@ -385,7 +391,8 @@ def _conclude_replay(
         for report in reports:
             write_report(report, forms)
     tell_unused(player.unused_options(), log)
-    return bool(summary.misses or (options.fail_on_unplayed and summary.incomplete))
+    is_incomplete = options.fail_on_unplayed and bool(summary.incomplete)
+    return bool(summary.misses) or is_incomplete or summary.has_unmet_fault
 
 
 # What both do

@@ -16,6 +16,7 @@ from typing import Any, Final, NoReturn, get_args
 
 import orjson
 
+from mrtr_cassette.core.report.text import as_data
 from mrtr_cassette.core.wire.http import JSON_HEADERS, Request
 from mrtr_cassette.errors import (
     BeingRecordedError,
@@ -112,6 +113,7 @@ class CassettePlay:
             "harmless": shown.harmless,
             "unplayed": unplayed,
             "first_divergence": misses[0] if misses else None,
+            "faults": as_data(shown.faults, {}),
             "valid": not misses,
         }
 

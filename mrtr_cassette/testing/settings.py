@@ -151,6 +151,8 @@ def _merged(name: str, farther: Any, value: Any) -> Any:
         return value
     if option.kind == "list":
         return tuple(dict.fromkeys((*farther, *value)))
+    if option.kind == "faults":
+        return (*farther, *value)
     if option.kind == "headers":
         set_again = {name.lower() for name, _ in value}
         kept = [pair for pair in farther if pair[0].lower() not in set_again]

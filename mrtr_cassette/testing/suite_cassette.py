@@ -18,7 +18,7 @@ from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.transports import ENDPOINT
 from mrtr_cassette.core.compare.conversations import IgnoredFor
 from mrtr_cassette.core.report.redactions import Redaction
-from mrtr_cassette.core.report.runs import UnplayedError, unused_text
+from mrtr_cassette.core.report.runs import UnplayedError, unmet_text, unused_text
 from mrtr_cassette.core.secrets.names import strip_volatile
 from mrtr_cassette.errors import BeingRecordedError, MrtrCassetteError, counted
 from mrtr_cassette.options import (
@@ -349,6 +349,9 @@ class CassetteUse:
                 self.terms,
             )
             problems.append(f"{unplayed}\n{way}")
+        unmet = unmet_text(self.shown.faults)
+        if passed and self.given_up is None and unmet is not None:
+            problems.append(unmet)
         return self._finish(problems, passed=passed)
 
     def _finish(self, problems: list[str], *, passed: bool) -> list[str]:

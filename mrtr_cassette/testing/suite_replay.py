@@ -51,7 +51,8 @@ class ReplayUse(CassetteUse):
         return replace(options, beside=beside) if beside else options
 
     def _finish(self, problems: list[str], *, passed: bool) -> list[str]:  # noqa: ARG002
-        if not self.shown.played and not self.shown.misses:
+        is_met = any(fault.came for fault in self.shown.faults)
+        if not self.shown.played and not self.shown.misses and not is_met:
             self.outcome = "not used"
         elif self.shown.problem is not None:
             problems.insert(0, self.shown.problem)

@@ -21,6 +21,7 @@ export interface PlayOptions {
   ca_file?: string | undefined;
   fail_on?: readonly string[] | undefined;
   fail_on_unplayed?: boolean | undefined;
+  faults?: readonly Record<string, unknown>[] | undefined;
   headers?: Readonly<Record<string, string>> | undefined;
   history?: "auto" | "strict" | "order" | undefined;
   ignore?: readonly string[] | undefined;

@@ -426,6 +426,11 @@ class WriteHistories:
         if is_watched and not self._is_in_place(entry, played):
             self.strayed[entry.interaction] += 1
 
+    def taken_back(self, ask: ReplayEntry, played: PlayedWrites) -> None:
+        """Take note that a call that was asked something has not begun after all."""
+        if ask.parent is None and (self._holds_any or self._watches):
+            played.in_flight[self._points[ask].family] -= 1
+
     def _went_on(
         self, step: ReplayEntry, call: ReplayEntry, played: PlayedWrites
     ) -> None:

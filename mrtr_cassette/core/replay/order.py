@@ -742,6 +742,16 @@ class PlayOrder:
             self.histories.played(entry, session.writes)
         return session
 
+    def unask(self, answer: ReplayEntry, session: LiveSession) -> None:
+        """Let the asks before an answer be played again, which stay asked."""
+        asked = answer.parent
+        while asked is not None:
+            if session.played.get(asked):
+                session.played[asked] -= 1
+                self.histories.taken_back(asked, session.writes)
+            asked = asked.parent
+        session.used.clear()
+
     def step_played(self, choice: StepChoice, session: LiveSession) -> None:
         """Take note of the plays of tasks in a session after a request about one of them."""
         session.tasks = dict(choice.plays)

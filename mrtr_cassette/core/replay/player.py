@@ -55,6 +55,7 @@ from mrtr_cassette.core.replay.diagnosis import (
     not_now,
     other_id,
 )
+from mrtr_cassette.core.replay.faults import Fault, Faults
 from mrtr_cassette.core.replay.matching import MatchedForm, placeholders_in
 from mrtr_cassette.core.replay.order import (
     Chosen,
@@ -145,9 +146,11 @@ class Player:
         add_settings: takes credentials, to be looked for in what clients send from now on.
         redacted: gives a text for the terminal, without known secrets.
         was_probed: an earlier process of the client has played `server/discover`.
+        faults: what goes wrong in this replay, or None.
     """
 
     was_probed = False
+    faults: Faults | None = None
     poll_interval: int | None = None
 
     def __init__(
@@ -298,6 +301,34 @@ class Player:
         return LiveTask(
             task, now, poll_interval=self.poll_interval, is_over=self._stateless
         )
+
+    # Faults
+
+    def fault_of(self, choice: Choice) -> Fault | None:
+        """Return the fault that a request meets, and count it."""
+        if self.faults is None:
+            return None
+        lookup = choice.matched.lookup
+        session = session_of(choice.request)
+        return self.faults.meet(lookup, _entry_of(choice), session)
+
+    def unplayed_response(self, choice: Choice) -> Delivery | None:
+        """Return the response to a request that is not played; None where none was recorded."""
+        entry = _entry_of(choice)
+        if entry is None:
+            return None
+        while entry in self._answered_by_proxy:
+            entry = self._answered_by_proxy[entry]
+        session = choice.session
+        if entry.opens_session:
+            session = LiveSession(entry.session, entry.session)
+        return self._deliveries.deliver(entry, session, choice.values)
+
+    def starts_over(self, choice: Choice) -> None:
+        """Let a client that has lost a response make its call again, from the beginning."""
+        entry = _entry_of(choice)
+        if entry is not None:
+            self._order.unask(entry, choice.session)
 
     # Playing
 
@@ -663,6 +694,16 @@ class Player:
         # A faster replay repeats these less often.
         is_repeat = entry.numbers.lookup in played
         return not (is_repeat and histories.repeats_with_time(entry))
+
+
+def _entry_of(choice: Choice) -> ReplayEntry | None:
+    """Return the recorded exchange that a request gets, if any."""
+    step = choice.step
+    if step is None:
+        return choice.chosen.entry
+    if isinstance(step.found, NoStep):
+        return None
+    return step.found.entry
 
 
 def _leading_elsewhere(

@@ -390,6 +390,11 @@ class Delivery:
         change = renaming({recorded: self.session.id})
         return headers_with(self.reply.headers, lambda raw, _name: change(raw))
 
+    @property
+    def body(self) -> bytes:
+        """All that is sent, whether it is due or not."""
+        return b"".join(map(self._filled, self.reply.parts))
+
     def next(self) -> Sending | Refusal | End | None:
         """Return what is sent next, or the end; None while it waits for what clients send."""
         session = self.session

@@ -21,6 +21,10 @@ def junit(report: ReplayReport) -> bytes:
     for number, miss in enumerate(report.misses, start=1):
         case = _case(suite, f"miss {number}: {miss.request}")
         _failure(case, miss.reason, f"{miss.reason}: {miss.detail}", miss.text)
+    for fault in report.faults:
+        case = _case(suite, fault.fault)
+        if not fault.came:
+            _failure(case, "unmet", str(fault), str(fault))
     return _xml("mrtr-cassette replay", [suite])
 
 

@@ -360,6 +360,12 @@ def missed_event(miss: Miss) -> Event:
 # Outcomes
 
 
+def fault_said(fault: str, call: str) -> Said:
+    """Return that a call has met a fault."""
+    event = {"event": "fault", "fault": fault, "call": call}
+    return _said(event, f"{fault}: {call}")
+
+
 def replay_said(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> Said:
     """Return the outcome of a replay."""
     event = {
@@ -370,6 +376,8 @@ def replay_said(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> Said:
         "harmless": sum(request.times for request in report.harmless),
         "after_other_writes": [read.number for read in report.after_other_writes],
     }
+    if report.faults:
+        event["faults"] = as_data(report.faults, {})
     return event, summary_text(report, terms)
 
 

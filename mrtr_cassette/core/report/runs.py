@@ -18,6 +18,7 @@ from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
+from mrtr_cassette.core.replay.faults import FaultOutcome
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.details import Interaction, arguments_json
 from mrtr_cassette.core.report.fixes import asked_in, fixes_of
@@ -283,6 +284,12 @@ class ReplayReport:
     without_response: tuple[int, ...] = ()
     """Numbers of the interactions that were played up to a call whose response was not recorded."""
     after_other_writes: tuple[StrayedRead, ...] = ()
+    faults: tuple[FaultOutcome, ...] = ()
+
+    @property
+    def has_unmet_fault(self) -> bool:
+        """Whether nothing met a fault: probably it says where wrongly."""
+        return any(not fault.came for fault in self.faults)
 
     @property
     def incomplete(self) -> list[InteractionOutcome]:
@@ -335,7 +342,18 @@ def report_of_replay(player: Player, terms: Terms = LIBRARY_TERMS) -> ReplayRepo
         ),
         without_response=tuple(player.without_response),
         after_other_writes=tuple(strayed),
+        faults=outcomes_of_faults(player),
     )
+
+
+def outcomes_of_faults(player: Player) -> tuple[FaultOutcome, ...]:
+    """Return how often each fault of a replay was met so far."""
+    return () if player.faults is None else player.faults.outcomes
+
+
+def unmet_text(faults: Sequence[FaultOutcome]) -> str | None:
+    """Return which faults nothing met, which fails a run or a test; None where all were."""
+    return "\n".join([str(fault) for fault in faults if not fault.came]) or None
 
 
 def reports_of_misses(
@@ -381,6 +399,7 @@ def summary_text(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> str:
         hint = "  reads are held to the writes before them with <<history_strict>>"
         lines.append(in_terms(hint, terms))
     lines += map(_elsewhere_text, report.elsewhere)
+    lines += _first_ten([f"  {fault}" for fault in report.faults])
     return line_by_line(*lines)
 
 
@@ -438,6 +457,7 @@ def saved_report(raw: bytes) -> ReplayReport:
             _rows(HarmlessRequest, tree["harmless"]),
             without_response=tuple(tree.get("without_response", ())),
             after_other_writes=_rows(StrayedRead, tree.get("after_other_writes", ())),
+            faults=_rows(FaultOutcome, tree.get("faults", ())),
         )
     except (KeyError, TypeError) as error:
         raise ValueError(error) from None

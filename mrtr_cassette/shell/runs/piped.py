@@ -24,6 +24,7 @@ from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.transports import over_pipes
 from mrtr_cassette.core.protocol.methods import DISCOVER
 from mrtr_cassette.core.record.recorder import Channel
+from mrtr_cassette.core.replay.faults import FaultOutcome, read_faults
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.runs import MissReport, Nearest
 from mrtr_cassette.core.secrets.credentials import UserSettings, shown_by
@@ -596,12 +597,27 @@ def _both(first: RunOutcome, second: RunOutcome) -> RunOutcome:
         harmless=first.harmless + second.harmless,
         unplayed=_common(first.unplayed, second.unplayed),
         after_other_writes=sorted(after_other_writes),
+        faults=_added(first.faults, second.faults),
         unreachable=first.unreachable + second.unreachable,
         unrecorded=[*first.unrecorded, *second.unrecorded],
         problem=first.problem or second.problem,
         objection=first.objection or second.objection,
         unused=None if unused is None else sorted(unused),
     )
+
+
+def _added(
+    first: Sequence[FaultOutcome], second: Sequence[FaultOutcome]
+) -> Sequence[FaultOutcome]:
+    """Return how often the same faults were met in two starts."""
+    if not first or not second:
+        return first or second
+    added = []
+    for one_start, next_start in zip(first, second, strict=True):
+        came = one_start.came + next_start.came
+        times = one_start.times + next_start.times
+        added.append(FaultOutcome(one_start.fault, came, times))
+    return added
 
 
 def _common(
@@ -620,6 +636,7 @@ def _highest_number(cassette: Cassette | None) -> int:
 
 def _outcome_from(data: dict[str, Any]) -> RunOutcome:
     data["misses"] = [_miss_from(miss) for miss in data["misses"]]
+    data["faults"] = [FaultOutcome(*fault) for fault in data["faults"]]
     if data["unused"] is not None:
         data["unused"] = [tuple(pair) for pair in data["unused"]]
     return RunOutcome(**data)
@@ -674,6 +691,7 @@ def replayed_by_client(
     Raises:
         CassetteError: the cassette can't be read.
     """
+    read_faults(options.faults, is_piped=True)
     return _started(path, cassettes.load_cassette(path), options, {})
 
 

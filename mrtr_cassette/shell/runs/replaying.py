@@ -23,18 +23,20 @@ from mrtr_cassette.core.cassette.recorded import (
 from mrtr_cassette.core.cassette.texts import combine_cassettes
 from mrtr_cassette.core.cassette.transports import origin_of, over_http
 from mrtr_cassette.core.replay.diagnosis import Harmless, Miss
+from mrtr_cassette.core.replay.faults import EXPIRED_STATE, Fault, Faults, read_faults
 from mrtr_cassette.core.replay.order import History, Repeat
-from mrtr_cassette.core.replay.player import Play, Player
+from mrtr_cassette.core.replay.player import Choice, Play, Player
 from mrtr_cassette.core.replay.reply import Delivery, Refusal, Sending
 from mrtr_cassette.core.report.events import (
     asked_by_push_event,
+    fault_said,
     harmless_event,
     missed_event,
     played_events,
 )
 from mrtr_cassette.core.report.runs import MissReport, error_body, report_of_miss
 from mrtr_cassette.core.secrets.credentials import NO_SETTINGS, UserSettings
-from mrtr_cassette.core.wire.http import JSON_HEADERS, End, Request
+from mrtr_cassette.core.wire.http import JSON_HEADERS, NO_STATUS, End, Headers, Request
 from mrtr_cassette.options import ProxyOptions, ReplayOptions
 from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.disk import CLOCK, Clock
@@ -52,6 +54,8 @@ _APART_S: Final = 0.05
 Of what the TypeScript SDK's client of HTTP+SSE reads at once, it handles responses first, and drops
 the progress of a call that has its response: only time keeps the two apart.
 """
+_SLOW_STEP_S: Final = 0.02
+"""Seconds between the pieces of a response that a fault slows down."""
 
 
 def replaying(
@@ -131,6 +135,9 @@ def load_server(
             # A miss names the command that started the server.
             player.recording = replace(cassette, command=recorded.server)
         player.poll_interval = options.poll_interval
+        if options.faults:
+            is_piped = over is not over_http
+            player.faults = Faults(read_faults(options.faults, is_piped=is_piped))
         player.adds_to = str(path)
     server = ReplayServer(player, announcer, paced, clock)
     if announcer.listeners:
@@ -182,6 +189,15 @@ class ReplayServer:
 
     async def handle(self, request: Request, downstream: Downstream) -> None:
         """Answer one request."""
+        if self.player.faults is not None:
+            choice = self.player.choose(request, self.clock.wall())
+            fault = self.player.fault_of(choice)
+            if fault is not None:
+                await self._meet(fault, choice, downstream)
+                return
+        await self._answer(request, downstream)
+
+    async def _answer(self, request: Request, downstream: Downstream) -> None:
         decision = self.player.request_received(request, self.clock.wall())
         if isinstance(decision, Play):
             await self.play(decision, downstream)
@@ -189,6 +205,38 @@ class ReplayServer:
             await self._miss(request, decision, downstream)
         else:
             await self._harmless(request, decision, downstream)
+
+    async def _meet(self, fault: Fault, choice: Choice, downstream: Downstream) -> None:
+        """Let a request meet a fault; what it doesn't get of a response stays unplayed."""
+        request = choice.request
+        call = self.player.redacted(str(choice.matched.lookup.call))
+        self.announcer.say(fault_said, fault.name, call)
+        await self.clock.sleep(fault.delay)
+        if fault.slow:
+            downstream = _Slowed(downstream, fault.slow, self.clock, request.is_line)
+        if fault.is_instead:
+            self.player.starts_over(choice)
+        if fault.drop is not None:
+            await self._drop(fault, choice, downstream)
+        elif fault.expired_state:
+            body = EXPIRED_STATE % (choice.values.id or b"null")
+            await self._respond(request, body, downstream)
+        elif fault.status is not None or fault.session_lost:
+            await _refuse(fault, downstream)
+        else:
+            await self._answer(request, downstream)
+
+    async def _drop(self, fault: Fault, choice: Choice, downstream: Downstream) -> None:
+        """Lose the connection before a response, or in its middle."""
+        delivery = None
+        if fault.drop != "head":
+            delivery = self.player.unplayed_response(choice)
+        if delivery is not None:
+            reply = delivery.reply
+            downstream.begin(reply.status, delivery.headers)
+            kept = fault.kept_of(delivery.body, is_event_stream=reply.is_event_stream)
+            await downstream.send(kept)
+        downstream.break_off()
 
     async def _harmless(
         self, request: Request, reply: Harmless, downstream: Downstream
@@ -272,7 +320,14 @@ class ReplayServer:
         if miss.is_refused:
             # The call that waits for this answer gets the miss.
             await self.accept(downstream)
-        elif self.player.respond_on_stream(request, body):
+        else:
+            await self._respond(request, body, downstream)
+
+    async def _respond(
+        self, request: Request, body: bytes, downstream: Downstream
+    ) -> None:
+        """Give a request a response that was not recorded."""
+        if self.player.respond_on_stream(request, body):
             await self.accept(downstream)
         else:
             await downstream.send_whole(200, JSON_HEADERS, body)
@@ -400,3 +455,54 @@ class ReplayServer:
         if is_behind and not delivery.entry.matched.request.is_line:
             # What came first comes by another connection.
             await self.clock.sleep(_APART_S)
+
+
+async def _refuse(fault: Fault, downstream: Downstream) -> None:
+    status = fault.status or 404
+    headers = TEXT_HEADERS
+    if fault.retry_after is not None:
+        headers = (*headers, ("Retry-After", str(fault.retry_after)))
+    if status == 401:
+        headers = (*headers, ("WWW-Authenticate", "Bearer"))
+    await downstream.send_whole(status, headers, f"{fault.name}\n".encode())
+
+
+@dataclass(slots=True)
+class _Slowed:
+    """Sends a response to a client at so many bytes a second."""
+
+    downstream: Downstream
+    per_s: int
+    clock: Clock
+    is_line: bool
+    _due: float = 0.0
+    """When the next bytes are due."""
+
+    def begin(self, status: int, headers: Headers, reason: str | None = None) -> None:
+        """Begin a response."""
+        self.downstream.begin(status, headers, reason)
+
+    async def send(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
+        """Send the next bytes a few at a time, each as late as so many bytes take."""
+        # Where nothing was sent for a while, nothing is caught up with.
+        self._due = max(self._due, self.clock.now())
+        size = max(1, round(self.per_s * _SLOW_STEP_S))
+        for start in range(0, len(chunk), size):
+            part = chunk[start : start + size]
+            self._due += len(part) / self.per_s
+            await self.clock.sleep(max(0.0, self._due - self.clock.now()))
+            await self.downstream.send(part)
+        await self.downstream.send(is_last=is_last)
+
+    async def send_whole(self, status: int, headers: Headers, body: bytes) -> None:
+        """Send a whole response."""
+        if self.is_line and status != NO_STATUS:
+            # It is our own, which gets its line end there.
+            await self.downstream.send_whole(status, headers, body)
+            return
+        self.begin(status, (*headers, ("Content-Length", str(len(body)))))
+        await self.send(body, is_last=True)
+
+    def break_off(self) -> None:
+        """End the response so that its client sees that it is incomplete."""
+        self.downstream.break_off()

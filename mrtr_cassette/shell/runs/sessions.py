@@ -22,6 +22,7 @@ from mrtr_cassette.core.protocol.methods import GET_TASK
 from mrtr_cassette.core.protocol.tasks import polled_state
 from mrtr_cassette.core.record.publish_check import Outcomes
 from mrtr_cassette.core.record.recorder import Due, Observation, Recorder, Unread
+from mrtr_cassette.core.replay.faults import FaultOutcome
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.events import (
     failed_said,
@@ -34,6 +35,7 @@ from mrtr_cassette.core.report.events import (
 from mrtr_cassette.core.report.runs import (
     MissReport,
     RecordingReport,
+    outcomes_of_faults,
     reports_of_misses,
 )
 from mrtr_cassette.core.secrets.credentials import Credentials, UserSettings
@@ -73,6 +75,8 @@ class RunOutcome:
     """Numbers of the interactions of which something was not played; None where nothing plays."""
     after_other_writes: Sequence[int] = ()
     """Numbers of the interactions that read, and were played after other writes than recorded."""
+    faults: Sequence[FaultOutcome] = ()
+    """How often each fault was met."""
     unreachable: int = 0
     """How many requests the upstream did not answer."""
     unrecorded: Sequence[str] = ()
@@ -134,6 +138,7 @@ class Session:
             harmless=len(player.harmless),
             unplayed=player.unplayed,
             after_other_writes=[*player.after_other_writes],
+            faults=outcomes_of_faults(player),
             unused=player.unused_options(),
         )
 

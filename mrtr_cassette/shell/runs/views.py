@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mrtr_cassette.core.replay.faults import FaultOutcome
 from mrtr_cassette.core.report.details import Interaction, details_of
 from mrtr_cassette.core.report.runs import CallResult, MissReport
 from mrtr_cassette.errors import CassetteError, MrtrCassetteError, shorten
@@ -115,6 +116,11 @@ class MrtrCassette:
     def misses(self) -> tuple[MissReport, ...]:
         """What was asked so far and had not been recorded; a test fails if there is any."""
         return tuple(self._session.outcome.misses)
+
+    @property
+    def faults(self) -> tuple[FaultOutcome, ...]:
+        """How often each fault was met so far; a test fails if nothing met one."""
+        return tuple(self._session.outcome.faults)
 
     @property
     def unrecorded(self) -> tuple[str, ...]:
