@@ -37,6 +37,7 @@ _INI_OPTIONS = (
 _COUNTS = "mrtr_cassette_counts"
 _REDACTED = "mrtr_cassette_redacted"
 _READS = "mrtr_cassette_reads"
+_ANSWERS = "mrtr_cassette_answers"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -124,6 +125,7 @@ class SuiteRun:
         self.counts: Counter[str] = Counter()
         self._redacted: list[str] = []
         self.reads: Counter[str] = Counter()
+        self._answers: list[Any] = []
         self._problems: list[str] = []
         self._uses: Uses | None = None
 
@@ -168,12 +170,14 @@ class SuiteRun:
         self.counts.update(output.get(_COUNTS, {}))
         self._redacted += output.get(_REDACTED, [])
         self.reads.update(output.get(_READS, {}))
+        self._answers += output.get(_ANSWERS, [])
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Publish what tests share; a worker of pytest-xdist hands on what it counted."""
         if self._uses is not None:
             self._problems = self._uses.publish_shared()
             self._redacted += self._uses.redacted
+            self._answers += map(list, self._uses.answers)
         if self._problems and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         output = getattr(self.config, "workeroutput", None)
@@ -181,6 +185,7 @@ class SuiteRun:
             output[_COUNTS] = dict(self.counts)
             output[_REDACTED] = self._redacted
             output[_READS] = dict(self.reads)
+            output[_ANSWERS] = self._answers
 
     def pytest_terminal_summary(
         self, terminalreporter: pytest.TerminalReporter
@@ -200,7 +205,15 @@ class SuiteRun:
                 f"{count} {outcome}" for outcome, count in sorted(self.counts.items())
             ]
             terminalreporter.write_line(f"mrtr-cassette: {', '.join(counts)}")
-            for line in self._redacted:
+            lines = self._redacted
+            if self._answers:
+                from mrtr_cassette.core.report.coverage import GivenAnswer, untried_line
+
+                given = [GivenAnswer(*answer) for answer in self._answers]
+                untried = untried_line(given)
+                if untried is not None:
+                    lines = [*lines, untried]
+            for line in lines:
                 terminalreporter.write_line(f"mrtr-cassette: {line}")
 
 

@@ -377,7 +377,7 @@ class _Faults(click.Path):
 
         from mrtr_cassette.core.replay.faults import read_faults
 
-        path = Path(super().convert(value, param, ctx))
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
         try:
             tables = tomllib.loads(path.read_text(encoding="utf-8"))
         except OSError as error:

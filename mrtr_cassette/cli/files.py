@@ -43,6 +43,7 @@ from mrtr_cassette.core.report.comparison import (
     comparison_markdown,
     comparison_text,
 )
+from mrtr_cassette.core.report.coverage import coverage_data, coverage_of, coverage_text
 from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.report.runs import (
     RecordingReport,
@@ -97,6 +98,12 @@ def _ignore_from_option(text: str) -> Decorator:
     "--markdown", is_flag=True, help="Print a sequence diagram for a pull request."
 )
 @click.option(
+    "--coverage",
+    "shows_coverage",
+    is_flag=True,
+    help="Show which answers, arguments and histories all cassettes have together, by tool.",
+)
+@click.option(
     "--git",
     "for_git",
     is_flag=True,
@@ -108,6 +115,7 @@ def inspect(
     as_json: bool,
     full: bool,
     markdown: bool,
+    shows_coverage: bool,
     for_git: bool,
 ) -> None:
     """Show calls, questions and answers.
@@ -118,6 +126,7 @@ def inspect(
     alone = {"--markdown": markdown, "--git": for_git}
     if markdown or for_git:
         _refuse_together({**alone, "--full": full, "--json": as_json})
+    _refuse_together({**alone, "--full": full, "--coverage": shows_coverage})
     if for_git:
         _show_to_git(cassettes)
         return
@@ -126,7 +135,12 @@ def inspect(
         for cassette in cassettes_in(cassettes):
             tell_of_journal(cassette, Log())
             details.append(details_of(load_cassette(cassette)))
-        if as_json:
+        if shows_coverage:
+            covered = coverage_of(details)
+            shown = coverage_text(covered)
+            if as_json:
+                shown = json_report(coverage_data(covered))
+        elif as_json:
             data = [inspection_data(detail) for detail in details]
             shown = json_report(data if len(data) > 1 else data[0])
         elif markdown:

@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, NamedTuple, NoReturn
 import pytest
 from _pytest._code.code import ExceptionChainRepr, ReprEntryNative
 
+from mrtr_cassette.core.report.coverage import GivenAnswer, answers_in
 from mrtr_cassette.core.report.redactions import Redaction, redaction_lines
 from mrtr_cassette.core.report.runs import InteractionOutcome, ReplayReport
 from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UsageError
@@ -45,6 +46,8 @@ from mrtr_cassette.testing.suite_cassette import (
 from mrtr_cassette.testing.suite_replay import use_of
 
 _NO_FAILURES: Final = (pytest.skip.Exception, pytest.xfail.Exception, unittest.SkipTest)
+_HAS_CASSETTE: Final = ("replayed", "recorded", "added to", "same, kept")
+"""The outcomes of a use after which its cassette is there."""
 _PAGES: Final = "mrtr-view"
 """The folder of the pages, in the root directory; a job uploads it as an artifact."""
 _PAGE_TITLE: Final = "mrtr-cassette: page"
@@ -88,6 +91,9 @@ class Uses:
         self._sharers: dict[Path, list[str]] = {}
         self.redacted: list[str] = []
         """What redaction replaced in the cassettes that were written, in lines for people."""
+        self.answers: set[GivenAnswer] = set()
+        """What was answered to the questions in the cassettes of the run."""
+        self._noted: set[Path] = set()
         self._plays_all: bool = config.getoption("mrtr_fail_on_unplayed")
         self._writes_pages: bool = bool(config.getoption("mrtr_view"))
         config.pluginmanager.register(self, "mrtr-cassette-uses")
@@ -320,11 +326,18 @@ class Uses:
             self._note_redacted(use.path, use.redacted)
             if passes and not objections:
                 warnings += use.warnings
+                self._note_answers(use)
         return problems, warnings
 
     def _count(self, outcome: str | None) -> None:
         if outcome is not None:
             self._counts[outcome] += 1
+
+    def _note_answers(self, use: CassetteUse) -> None:
+        """Note which answers a cassette has, once in a run."""
+        if use.outcome in _HAS_CASSETTE and use.path not in self._noted:
+            self._noted.add(use.path)
+            self.answers.update(answers_in(use.shown.interactions))
 
     def _note_redacted(self, path: Path, redacted: tuple[Redaction, ...]) -> None:
         shown = _shown_path(path, self._config)

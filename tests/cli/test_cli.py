@@ -295,6 +295,19 @@ async def test_a_secret_in_a_cassette_is_found(tmp_path: Path) -> None:
 # --- inspect and schema ---
 
 
+def test_inspect_shows_what_all_cassettes_cover(tmp_path: Path) -> None:
+    """`--coverage` counts answers by tool, turn and key; with `--json` for programs."""
+    path = asyncio.run(recorded(tmp_path / "c.json"))
+    shown = run_here("inspect", path, path.parent, "--coverage")
+    assert shown.code == 0
+    assert "  turn 1, confirm: accept 2, decline 2, cancel never\n" in shown.out
+    data = json.loads(run_here("inspect", path, "--coverage", "--json").out)
+    (question,) = data["tools"]["deploy"]["questions"]
+    assert question["decline"] == 1
+    refused = run_here("inspect", path, "--coverage", "--markdown")
+    assert (refused.code, "don't go together" in refused.err) == (2, True)
+
+
 def test_inspect_shows_a_cassette_in_short_whole_as_json_and_drawn(
     tmp_path: Path,
 ) -> None:

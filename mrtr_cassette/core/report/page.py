@@ -23,6 +23,7 @@ from mrtr_cassette.core.compare.conversations import (
 )
 from mrtr_cassette.core.compare.values import Change
 from mrtr_cassette.core.report.comparison import conclusion, shown_values
+from mrtr_cassette.core.report.coverage import answer_counts, coverage_of
 from mrtr_cassette.core.report.details import Interaction, details_of
 from mrtr_cassette.core.report.runs import MissReport, ReplayReport
 from mrtr_cassette.core.report.text import json_text, message_lines, outcome_line
@@ -60,7 +61,8 @@ def page(
     ignored_for: IgnoredFor = ignores_nothing,
 ) -> Iterator[str]:
     """Yield the page of a cassette in pieces, with a replay or an earlier cassette beside it."""
-    calls = details_of(cassette).interactions
+    details = details_of(cassette)
+    calls = details.interactions
     branches: dict[int, list[Interaction]] = defaultdict(list)
     sessions: dict[str, list[Interaction]] = defaultdict(list)
     for call in calls:
@@ -86,6 +88,7 @@ def page(
         spans=spans_of(cassette.interactions, sessions),
         branches=branches,
         misses_near=_misses_near(replay),
+        covered=coverage_of([details]),
         is_redacted=any(map(_is_redacted, cassette.interactions)),
         opens=sum(bool(call.turns) for call in calls) <= _MOST_OPEN,
         **facts,
@@ -129,6 +132,7 @@ def _template(texts: tuple[str, ...]) -> Template:
     )
     environment.globals |= {"counted": counted, "LONGEST_TEXT": _LONGEST_TEXT}
     environment.filters |= {
+        "answer_counts": answer_counts,
         "canonical": canonical,
         "conclusion": conclusion,
         "difference": _difference,

@@ -118,6 +118,7 @@ def replay_told(name: str, dialect: str) -> Told:
         harmless = player.request_received(request)
         assert isinstance(harmless, Harmless)
         yield "harmless_event", events.harmless_event(harmless)
+    yield "fault_said", events.fault_said(name, name)
     player.path = name
     came_to = replace(
         report_of_replay(player), elsewhere=(name,), without_response=(1,)

@@ -1,0 +1,172 @@
+"""Coverage of recordings: which answers, arguments and histories clients were tried with."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from mrtr_cassette.core.protocol.calls import CallKey
+from mrtr_cassette.core.protocol.methods import CALL_TOOL
+from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.report.details import CassetteDetails, Interaction, Turn
+from mrtr_cassette.errors import counted
+
+ANSWERS: Final = {"accept": "accepted", "decline": "declined", "cancel": "cancelled"}
+"""The answers that a person can give to a form or a URL, and what was done with the question."""
+_REJECTED: Final = "rejected"
+"""An accept that an error or the same question follows."""
+
+
+class GivenAnswer(NamedTuple):
+    """An answer to a question of a tool's turn; an empty one if the client never answered."""
+
+    tool: str
+    turn: int
+    key: str
+    answer: str
+
+
+@dataclass(slots=True)
+class ToolCoverage:
+    """What is recorded of one tool, or of another call that asks.
+
+    Attributes:
+        histories: the writes that were made before it, for each different sequence of them.
+        questions: how often each answer was given, by turn and key.
+    """
+
+    arguments: set[str | None] = field(default_factory=set)
+    histories: set[tuple[CallKey, ...]] = field(default_factory=set)
+    errors: int = 0
+    questions: dict[tuple[int, str], Counter[str]] = field(default_factory=dict)
+
+
+def coverage_of(cassettes: Sequence[CassetteDetails]) -> dict[str, ToolCoverage]:
+    """Return what cassettes cover together, by tool."""
+    found: dict[str, ToolCoverage] = defaultdict(ToolCoverage)
+    for details in cassettes:
+        histories = _histories(details)
+        for interaction in details.interactions:
+            if interaction.method != CALL_TOOL and not interaction.turns:
+                continue
+            tool = found[_tool_of(interaction)]
+            tool.arguments.add(interaction.arguments_json)
+            tool.histories.add(histories[interaction.number])
+            tool.errors += _has_failed(interaction)
+            for given in answers_in([interaction]):
+                place = (given.turn, given.key)
+                tool.questions.setdefault(place, Counter())[given.answer] += 1
+    return dict(found)
+
+
+def _histories(details: CassetteDetails) -> dict[int, tuple[CallKey, ...]]:
+    """Return the writes that were made before each interaction, by its number."""
+    player = Player(details.recorded)
+    made: list[CallKey] = []
+    histories = {}
+    for number, entries in enumerate(player.interactions, start=1):
+        histories[number] = tuple(made)
+        made += [entry.key for entry in entries if player.is_write(entry)]
+    return histories
+
+
+def answers_in(interactions: Iterable[Interaction]) -> Iterator[GivenAnswer]:
+    """Yield what was answered to each question that a person can decline."""
+    for interaction in interactions:
+        tool = _tool_of(interaction)
+        branch = interaction.branch
+        first = 1 if branch is None else branch.turn
+        for number, turn in enumerate(interaction.turns, start=1):
+            if number < first:
+                # Another interaction has the same turn.
+                continue
+            for key, request in turn.input_requests.items():
+                answer = _answer_to(turn, key)
+                if request.kind not in ("form", "url") or answer is None:
+                    continue
+                yield GivenAnswer(tool, number, key, answer)
+                if answer == "accept" and _is_rejected(interaction, number, key):
+                    yield GivenAnswer(tool, number, key, _REJECTED)
+
+
+def _answer_to(turn: Turn, key: str) -> str | None:
+    """Return the answer to a question; None if it can't be told."""
+    answered = turn.answered
+    if answered is None or key not in answered:
+        return ""
+    answer = answered[key]
+    action = answer.get("action") if isinstance(answer, dict) else None
+    return action if action in ANSWERS else None
+
+
+def _is_rejected(interaction: Interaction, number: int, key: str) -> bool:
+    if number == len(interaction.turns):
+        return _has_failed(interaction)
+    asked = interaction.turns[number - 1].asked[key]
+    return interaction.turns[number].asked.get(key) == asked
+
+
+def _has_failed(interaction: Interaction) -> bool:
+    return interaction.final.kind in ("error", "failed result")
+
+
+def _tool_of(interaction: Interaction) -> str:
+    return interaction.name if interaction.method == CALL_TOOL else interaction.call
+
+
+def coverage_data(covered: dict[str, ToolCoverage]) -> dict[str, Any]:
+    """Return what is covered as JSON-ready data."""
+    tools = {}
+    for name, tool in covered.items():
+        questions = []
+        for (turn, key), counts in tool.questions.items():
+            times = {answer: counts[answer] for answer in (*ANSWERS, _REJECTED)}
+            questions.append({"turn": turn, "key": key, **times})
+        tools[name] = {
+            "arguments": len(tool.arguments),
+            "errors": tool.errors,
+            "histories": len(tool.histories),
+            "questions": questions,
+        }
+    return {"tools": tools}
+
+
+def coverage_text(covered: dict[str, ToolCoverage]) -> str:
+    """Return what is covered as lines for people."""
+    lines = []
+    for name, tool in covered.items():
+        facts = (
+            f"different arguments {len(tool.arguments)}",
+            f"histories {len(tool.histories)}",
+            f"errors {tool.errors}",
+        )
+        lines.append(f"{name}: {', '.join(facts)}")
+        for (turn, key), counts in tool.questions.items():
+            lines.append(f"  turn {turn}, {key}: {answer_counts(counts)}")
+    return "\n".join(lines) or "no tool was called"
+
+
+def answer_counts(counts: Counter[str]) -> str:
+    """Return how often each answer was given, such as `accept 2, decline never`."""
+    words = [f"{answer} {counts[answer] or 'never'}" for answer in ANSWERS]
+    if counts[_REJECTED]:
+        words.append(f"accept rejected {counts[_REJECTED]}")
+    return ", ".join(words)
+
+
+def untried_line(given: Iterable[GivenAnswer]) -> str | None:
+    """Return how many questions never got which answer; None if all got each."""
+    questions: dict[tuple[str, int, str], set[str]] = defaultdict(set)
+    for tool, turn, key, given_answer in given:
+        questions[tool, turn, key].add(given_answer)
+    never = []
+    for answer, done in ANSWERS.items():
+        untried = [found for found in questions.values() if answer not in found]
+        if untried:
+            never.append(f"{len(untried)} never {done}")
+    if not never:
+        return None
+    total = counted(len(questions), "question")
+    return f"of {total} {', '.join(never)} (mrtr-cassette inspect --coverage)"

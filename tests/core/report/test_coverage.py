@@ -1,0 +1,78 @@
+"""Facts about the coverage of recordings: which answers a client was tried with."""
+
+from __future__ import annotations
+
+from builders import Step, cassette_of, loaded, retry, tool
+from messages import JsonObject, asks, text
+
+from mrtr_cassette.core.report.coverage import (
+    answers_in,
+    coverage_data,
+    coverage_of,
+    coverage_text,
+    untried_line,
+)
+from mrtr_cassette.core.report.details import CassetteDetails, details_of
+
+ACCEPT: JsonObject = {"confirm": {"action": "accept", "content": {"ok": True}}}
+DECLINE: JsonObject = {"confirm": {"action": "decline"}}
+DEPLOY = tool("deploy", env="prod")
+STAGE = tool("deploy", env="stage")
+
+
+def details(*script: Step) -> CassetteDetails:
+    """Return the details of a cassette of these steps."""
+    return details_of(loaded(cassette_of(*script)))
+
+
+DECLINED = details(
+    (DEPLOY, asks("confirm", state="s")),
+    (retry(DEPLOY, DECLINE, state="s"), text("no")),
+    (retry(DEPLOY, ACCEPT, state="s", number=3), {**text("failed"), "isError": True}),
+    (STAGE, asks("confirm", state="t")),
+)
+ASKED_AGAIN = details(
+    (DEPLOY, asks("confirm", state="s")),
+    (retry(DEPLOY, ACCEPT, state="s"), asks("confirm", state="u")),
+    (retry(DEPLOY, {"confirm": {"action": "cancel"}}, state="u"), text("no")),
+)
+
+
+def test_answers_arguments_and_histories_are_counted() -> None:
+    """A shared ask counts once with each answer; an accept that ends in an error was rejected."""
+    covered = coverage_of([DECLINED])
+    confirm = {"turn": 1, "key": "confirm"}
+    counts = {"accept": 1, "decline": 1, "cancel": 0, "rejected": 1}
+    deploy = {
+        "arguments": 2,
+        "errors": 1,
+        "histories": 3,
+        "questions": [confirm | counts],
+    }
+    assert coverage_data(covered) == {"tools": {"deploy": deploy}}
+    assert coverage_text(covered) == (
+        "deploy: different arguments 2, histories 3, errors 1\n"
+        "  turn 1, confirm: accept 1, decline 1, cancel never, accept rejected 1"
+    )
+
+
+def test_several_cassettes_cover_together_what_each_covers() -> None:
+    """An accept that the same question follows was rejected; turns are questions of their own."""
+    (tool_covered,) = coverage_of([DECLINED, ASKED_AGAIN]).values()
+    assert tool_covered.questions == {
+        (1, "confirm"): {"decline": 1, "accept": 2, "rejected": 2, "": 1},
+        (2, "confirm"): {"cancel": 1},
+    }
+
+
+def test_a_line_tells_what_was_never_tried() -> None:
+    """It counts questions without an answer of each kind, and is absent where there is none."""
+    given = [*answers_in(DECLINED.interactions), *answers_in(ASKED_AGAIN.interactions)]
+    assert untried_line(given) == (
+        "of 2 questions 1 never accepted, 1 never declined, 1 never cancelled "
+        "(mrtr-cassette inspect --coverage)"
+    )
+    cancelled = given[0]._replace(answer="cancel")
+    first = [answer for answer in given if answer.turn == 1]
+    assert untried_line([*first, cancelled]) is None
+    assert untried_line([]) is None
