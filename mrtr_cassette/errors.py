@@ -133,6 +133,15 @@ class CassetteError(MrtrCassetteError):
         self.reason = reason
 
 
+def damaged(path: str, pointer: str, reason: str) -> CassetteError:
+    """Return the error for a place in a file, named by its JSON Pointer."""
+    return CassetteError(
+        path,
+        printable(f"at {pointer}: {reason}"),
+        hint="restore the file, or record it again",
+    )
+
+
 class BeingRecordedError(CassetteError):
     """A recording to the same cassette is under way."""
 

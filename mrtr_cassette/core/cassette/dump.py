@@ -10,8 +10,9 @@ from typing import Any
 
 import orjson
 
-from mrtr_cassette.core.cassette.model import SCHEMA_ID, VERSION, HeaderMap
 from mrtr_cassette.core.cassette.recorded import (
+    SCHEMA_ID,
+    VERSION,
     Cassette,
     PushedTurn,
     RecordedExchange,
@@ -263,12 +264,15 @@ def encode_opaque(raw: bytes) -> dict[str, str]:
         return {"base64": base64.b64encode(raw).decode()}
 
 
-def header_map(headers: Headers) -> HeaderMap:
+_HeaderMap = dict[str, str | list[str]]
+
+
+def header_map(headers: Headers) -> _HeaderMap:
     """Return headers as a cassette has them: a name that came more than once has a list."""
     values_by_name: dict[str, list[str]] = {}
     for name, value in headers:
         values_by_name.setdefault(name, []).append(value)
-    tree: HeaderMap = {}
+    tree: _HeaderMap = {}
     for name, values in values_by_name.items():
         tree[name] = values[0] if len(values) == 1 else values
     return tree

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import codecs
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import orjson
-from pydantic import ValidationError
 
-from mrtr_cassette.core.cassette.loader import cassette_of, damaged
-from mrtr_cassette.core.cassette.model import VERSION, CassetteModel
-from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.cassette.recorded import VERSION, Cassette
 from mrtr_cassette.core.wire.pointers import escape_pointer
-from mrtr_cassette.errors import CassetteError, shorten
+from mrtr_cassette.errors import CassetteError, damaged, shorten
 from mrtr_cassette.terms import shell_command
+
+if TYPE_CHECKING:
+    from mrtr_cassette.core.cassette.model import CassetteModel
 
 LFS_POINTER: Final = b"version https://git-lfs"
 """The first bytes of a file that Git LFS has not fetched."""
@@ -27,6 +27,9 @@ def load(data: bytes, path: str) -> Cassette:
     Raises:
         CassetteError: no cassette, of another version, damaged, or edited without its digests.
     """
+    # The models of a file take half of a start: only who reads a cassette waits for them.
+    from mrtr_cassette.core.cassette.loader import cassette_of
+
     file = decode_cassette(data, path)
     return cassette_of(file, path, file.recording.exchanges)
 
@@ -54,6 +57,10 @@ def decode_cassette(data: bytes, path: str) -> CassetteModel:
             f"cassette version {version}, and this program reads version {VERSION}",
             hint="update mrtr-cassette" if version > VERSION else "record it again",
         )
+    from pydantic import ValidationError
+
+    from mrtr_cassette.core.cassette.model import CassetteModel
+
     try:
         return CassetteModel.model_validate(tree)
     except ValidationError as error:

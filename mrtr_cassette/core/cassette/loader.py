@@ -47,7 +47,7 @@ from mrtr_cassette.core.wire.http import (
     Response,
     line_request,
 )
-from mrtr_cassette.errors import CassetteError, printable
+from mrtr_cassette.errors import CassetteError, damaged
 from mrtr_cassette.terms import shell_command
 
 
@@ -66,15 +66,6 @@ class ExchangePlace(NamedTuple):
 def place_of(facts: ExchangeFactsModel) -> ExchangePlace:
     """Return the place of the exchange that the facts are about."""
     return ExchangePlace(facts.interaction, facts.turn, facts.answer, facts.step)
-
-
-def damaged(path: str, pointer: str, reason: str) -> CassetteError:
-    """Return the error for a place in a file, named by its JSON Pointer."""
-    return CassetteError(
-        path,
-        printable(f"at {pointer}: {reason}"),
-        hint="restore the file, or record it again",
-    )
 
 
 def cassette_of(

@@ -8,15 +8,13 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from collections.abc import Iterable
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
+from mrtr_cassette.core.cassette.recorded import SCHEMA_ID, VERSION
 from mrtr_cassette.core.secrets.rules import RedactionRules
-
-VERSION: Final = 1
-SCHEMA_ID: Final = "urn:mrtr-cassette:cassette:1"
 
 HeaderName = Annotated[str, Field(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")]
 HeaderValue = Annotated[str, Field(pattern=r"^[^\x00-\x08\x0a-\x1f\x7f]*$")]

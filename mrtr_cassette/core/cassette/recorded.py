@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.dialect import InputRequest, input_request
@@ -27,6 +27,9 @@ from mrtr_cassette.core.protocol.tasks import (
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.http import Request, Response
 
+VERSION: Final = 1
+"""The version of the format of cassettes."""
+SCHEMA_ID: Final = "urn:mrtr-cassette:cassette:1"
 RequestState = Literal["sealed", "verbatim"]
 Transport = Literal["http", "stdio"]
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
-from mrtr_cassette.core.cassette.model import VERSION
 from mrtr_cassette.core.cassette.recorded import (
+    VERSION,
     Branch,
     Cassette,
     RecordedExchange,

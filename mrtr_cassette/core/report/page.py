@@ -14,8 +14,7 @@ from jinja2 import DictLoader, Environment, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from mrtr_cassette.core.answers.forms import titled_choices
-from mrtr_cassette.core.cassette.model import VERSION
-from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
+from mrtr_cassette.core.cassette.recorded import VERSION, Cassette, RecordedInteraction
 from mrtr_cassette.core.compare.conversations import (
     IgnoredFor,
     compared,

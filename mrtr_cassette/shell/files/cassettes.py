@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 
 from mrtr_cassette import __version__
 from mrtr_cassette.core.cassette.dump import dump
-from mrtr_cassette.core.cassette.edited import accept_edit
 from mrtr_cassette.core.cassette.journal import (
     JournalContent,
     JournalHeader,
@@ -160,6 +159,8 @@ def is_cassette(path: Path) -> bool:
 
 def fix(path: Location) -> int:
     """Accept what was edited in a cassette; return how many exchanges that changes."""
+    from mrtr_cassette.core.cassette.edited import accept_edit
+
     data = read_file(path)
     accepted, changed = accept_edit(data, str(path))
     if accepted != data:

@@ -13,7 +13,6 @@ from string import punctuation
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
-from mrtr_cassette.core.cassette.loader import damaged
 from mrtr_cassette.core.cassette.recorded import (
     Cassette,
     PushedAsk,
@@ -37,6 +36,7 @@ from mrtr_cassette.core.report.events import (
 from mrtr_cassette.core.report.runs import MissReport, error_body, report_of_miss
 from mrtr_cassette.core.secrets.credentials import NO_SETTINGS, UserSettings
 from mrtr_cassette.core.wire.http import JSON_HEADERS, NO_STATUS, End, Headers, Request
+from mrtr_cassette.errors import damaged
 from mrtr_cassette.options import ProxyOptions, ReplayOptions
 from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.disk import CLOCK, Clock
