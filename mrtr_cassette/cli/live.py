@@ -348,8 +348,8 @@ def _was_withheld(verification: Verification) -> bool:
 
 
 _WITHHELD: Final = (
-    "note: destructive tools were not called, and later calls not compared; "
-    "--allow-destructive allows them"
+    "note: destructive tools were not called, and later calls not compared; call them with "
+    "--allow-destructive"
 )
 
 
