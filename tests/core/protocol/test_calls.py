@@ -460,7 +460,9 @@ def test_the_guide_lists_the_methods_that_read() -> None:
     """Users find there which calls may be repeated."""
     guide = Path(__file__).parents[3] / "docs" / "matching.md"
     listed = re.search(
-        "^- a method that only reads: (.*);$", guide.read_text(encoding="utf-8"), re.M
+        "^- a method that only reads: (.*);$",
+        guide.read_text(encoding="utf-8"),
+        re.MULTILINE,
     )
 
     assert listed is not None
