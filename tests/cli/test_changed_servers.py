@@ -134,7 +134,9 @@ def test_a_changed_word_changes_the_lines_that_have_it(project: Project) -> None
     for line in difflib.ndiff(before.splitlines(), after.splitlines()):
         if line.startswith("+"):
             changed.append(re.sub(r"[^a-z_0-9].*", "", line[1:].strip(' "{')))
-    assert changed == ["text", "recorded_at", "recorders", "number"]
+    # Both may have been recorded in one second.
+    lasting = [name for name in changed if name != "recorded_at"]
+    assert lasting == ["text", "recorders", "number"]
 
 
 def test_a_tool_that_is_gone_is_refused_with_the_words_of_the_server(
