@@ -321,6 +321,18 @@ class ServeOptions(ListeningOptions):
     )
 
 
+def mode_named(text: str, source: str) -> Mode:
+    """Return the mode of this name, which a source has.
+
+    Raises:
+        UsageError: there is no such mode.
+    """
+    for mode in MODES:
+        if mode == text:
+            return mode
+    raise UsageError(f"{source} is {text!r}, and not one of {', '.join(MODES)}")
+
+
 def default_mode() -> Mode:
     """Return the mode where nothing has one: none under CI, where nobody can record, else once."""
     is_ci = os.environ.get("CI", "").lower() not in {"", "0", "false"}

@@ -7,16 +7,18 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
+from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import (
     MODE_VARIABLE,
     MODES,
     Mode,
     RecordOptions,
     default_mode,
+    mode_named,
     options_of,
 )
 
@@ -107,12 +109,12 @@ def _mode(config: pytest.Config) -> tuple[Mode, bool]:
         (ini, config.getini("mrtr_cassette_mode")),
     )
     for source, mode in sources:
-        if mode and mode not in MODES:
-            raise pytest.UsageError(
-                f"{source} is {mode!r}, and not one of {', '.join(MODES)}"
-            )
-        if mode:
-            return cast("Mode", mode), source != ini
+        if not mode:
+            continue
+        try:
+            return mode_named(mode, source), source != ini
+        except UsageError as error:
+            raise pytest.UsageError(str(error)) from None
     return default_mode(), False
 
 

@@ -26,7 +26,7 @@ from mrtr_cassette.cli.common import (
     tell,
 )
 from mrtr_cassette.errors import UsageError, counted
-from mrtr_cassette.options import MODE_VARIABLE, MODES, Mode, ServeOptions
+from mrtr_cassette.options import MODE_VARIABLE, Mode, ServeOptions, mode_named
 from mrtr_cassette.shell.files.log import Announcer, heard_by
 from mrtr_cassette.shell.http.access import is_loopback, listening
 from mrtr_cassette.shell.http.server import serving
@@ -117,13 +117,7 @@ def _mode_of_all() -> Mode | None:
     given = os.environ.get(MODE_VARIABLE)
     if not given:
         return None
-    for mode in MODES:
-        if mode == given:
-            return mode
-    raise UsageError(
-        f"the environment variable {MODE_VARIABLE} is {given!r}, and not one of "
-        f"{', '.join(MODES)}"
-    )
+    return mode_named(given, f"the environment variable {MODE_VARIABLE}")
 
 
 def _tell_ready(url: str, log: Log) -> None:

@@ -25,7 +25,7 @@ from mrtr_cassette.errors import (
     UpstreamError,
     UsageError,
 )
-from mrtr_cassette.options import MODES, Mode, default_mode
+from mrtr_cassette.options import Mode, default_mode, mode_named
 from mrtr_cassette.shell.files.log import Announcer, OnEvent
 from mrtr_cassette.shell.http.server import HttpDownstream
 from mrtr_cassette.shell.runs.running import in_loop
@@ -352,10 +352,8 @@ class Plays:
         return play
 
     def _mode_of(self, given: Any) -> Mode:
-        if given is not None and given not in MODES:
-            raise UsageError(f"mode is {given!r}, and not one of {', '.join(MODES)}")
-        mode: Mode = self._mode or given or default_mode()
-        return mode
+        chosen = None if given is None else mode_named(given, "mode")
+        return self._mode or chosen or default_mode()
 
     def _within_folder(self, place: Place) -> Place:
         """Return the options of a play with the paths of its files.
