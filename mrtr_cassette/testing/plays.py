@@ -201,8 +201,6 @@ class Plays:
         loop = asyncio.get_running_loop()
         self._loop = loop
         self._run = Run(
-            mode or "once",
-            mode is not None,
             Path.cwd(),
             is_worker=False,
             reads=Counter(),

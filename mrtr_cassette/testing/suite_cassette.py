@@ -192,9 +192,6 @@ class Entering(Protocol):
 class Run:
     """One run of a test suite."""
 
-    mode: Mode
-    is_mode_given: bool
-    """The command line or the environment has the mode, whatever a test's settings say."""
     cwd: Path
     """Where commands run."""
     is_worker: bool

@@ -80,10 +80,13 @@ class Uses:
         """Begin with none.
 
         `counts` takes what becomes of each cassette, `reads` in how many tests each name matched.
+        With `is_mode_given` the mode holds whatever a test's settings say.
         """
         self._config = config
         is_worker = hasattr(config, "workerinput")
-        self._run = Run(mode, is_mode_given, config.rootpath, is_worker, reads)
+        self._run = Run(config.rootpath, is_worker, reads)
+        self._mode = mode
+        self._is_mode_given = is_mode_given
         self._uses: dict[CassetteUse, _Fixture] = {}
         self._counts = counts
         self._ini = Place("the ini file", ini)
@@ -148,8 +151,8 @@ class Uses:
             if not (path.exists() or Path(request.node.path).exists()):
                 # What is recorded here would be gone with the faked files.
                 raise CassetteError(path, "is hidden, and so is the test's own file")
-            mode = self._run.mode
-            if settings.mode is not None and not self._run.is_mode_given:
+            mode = self._mode
+            if settings.mode is not None and not self._is_mode_given:
                 mode = settings.mode
             asked = UseRequest(
                 self._run,
