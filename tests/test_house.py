@@ -29,10 +29,10 @@ SMALLEST_FOLDER_MEASURED = 100
 """Lines below which a folder's density says nothing."""
 
 SIZES = {
-    "tokens of the package": 283_000,
-    "modules of the package": 140,
+    "tokens of the package": 310_000,
+    "modules of the package": 152,
     "functions with more than 10 branches": 27,
-    "words of README and docs": 22_000,
+    "words of README and docs": 26_000,
     "lines of README": 150,
 }
 """Upper limits, a few percent above what is there, so that nobody packs a statement to stay below one."""
