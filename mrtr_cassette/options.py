@@ -487,7 +487,7 @@ class ReplayOptions(ProxyOptions):
     )
     faults: Collection[Mapping[str, Any]] = option_field(
         "faults",
-        "Lay faults over the replay, which a TOML file has as [[fault]] tables: delays, refusals, "
+        "Inject the faults in a TOML file of [[fault]] tables: delays, refusals, "
         "lost responses",
         metavar="FILE",
     )

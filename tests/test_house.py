@@ -164,7 +164,13 @@ def test_the_package_keeps_its_size_and_density() -> None:
     """Package, tests and docs grow only where somebody decides that they do."""
     package = measure(MODULES)
     tests = measure(TESTS)
-    pages = [README, *PACKAGE.parent.glob("docs/*.md")]
+    # The page of the commands is their help, which tests/cli/test_help.py writes.
+    pages = [
+        page
+        for page in DOCS
+        if page.parent.name == "docs" and page.name != "commands.md"
+    ]
+    pages.append(README)
     thousand_lines = package["lines"] / 1_000
     found = {
         "tokens of the package": package["tokens"],

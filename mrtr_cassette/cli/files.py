@@ -92,7 +92,7 @@ def _ignore_from_option(text: str) -> Decorator:
 @click.option(
     "--full",
     is_flag=True,
-    help="Show questions, answers and results whole, for a review.",
+    help="Show questions, answers and results in full, for a review.",
 )
 @click.option(
     "--markdown", is_flag=True, help="Print a sequence diagram for a pull request."
@@ -648,7 +648,7 @@ def wrap(
 @_file
 @_server
 def unwrap(file: Path, server: str) -> None:
-    """Restore the own command of a wrapped server."""
+    """Restore a wrapped server's own command."""
     change_config(
         file, lambda data: unwrapped(data, str(file), server), lambda _data: False
     )

@@ -107,7 +107,7 @@ _HTTP_ONLY: Final = frozenset(
 @click.option(
     "--stdio",
     is_flag=True,
-    help="Record between the own stdin and stdout and a server, which -- SERVER starts.",
+    help="Record between stdin and stdout and the server that -- SERVER starts.",
 )
 @click.option(
     "-o",
@@ -127,9 +127,7 @@ _HTTP_ONLY: Final = frozenset(
 )
 @shared_options(RecordOptions)
 @log_format
-@report_option(
-    "Write what the recording came to, and what was redacted in which calls", ".json"
-)
+@report_option("Write a summary of the recording, with redactions by call", ".json")
 @click.pass_context
 def record(
     context: click.Context,
@@ -194,7 +192,7 @@ def _server_of(words: Sequence[str], upstream: str | None) -> str | list[str]:
         words = words[1:]
     if words:
         raise UsageError(
-            f"unexpected argument {words[0]!r}", hint="a command stands after --"
+            f"unexpected argument {words[0]!r}", hint="write the command after --"
         )
     if not upstream or not upstream.strip():
         raise UsageError(
@@ -212,7 +210,7 @@ def _server_of(words: Sequence[str], upstream: str | None) -> str | list[str]:
     server = [os.path.expanduser(word) if word[:2] == "~/" else word for word in words]  # noqa: PTH111
     if shutil.which(server[0]) is None:
         raise UsageError(
-            f"the upstream {upstream!r} is no HTTP URL, and there is no such program",
+            f"the upstream {upstream!r} is neither an HTTP URL nor a program",
             hint="a URL begins with http:// or https://",
         )
     return server
@@ -266,7 +264,7 @@ def _conclude_recording(
         write_report(report, {".json": lambda: json_form(summary_data(concluded))})
     tell_unused(session.outcome.unused or (), log)
     if session.problem is not None:
-        text = f"error: the recording is not whole: {session.problem}"
+        text = f"error: the recording is incomplete: {session.problem}"
         log.tell(text, {"event": "concluded", "problem": session.problem})
         return 3
     if session.objection is not None or (session.unreachable and not session.exchanges):
@@ -282,7 +280,7 @@ def _conclude_recording(
 @log_format
 @report_option("Write what was played, missed and unplayed", ".json", ".xml")
 @click.option(
-    "--stdio", is_flag=True, help="Serve the own stdin and stdout instead of HTTP."
+    "--stdio", is_flag=True, help="Serve on stdin and stdout instead of HTTP."
 )
 @click.pass_context
 def replay(
@@ -409,8 +407,8 @@ def _run_on_http(
         options = replace(options, port=0)
     if not is_loopback(options.host):
         say(
-            f"warning: listening on {options.host}: whoever reaches this machine can read what is "
-            "played, or call the upstream through this proxy"
+            f"warning: listening on {options.host}: anyone who reaches "
+            "this machine can read the replay, or call the upstream through this proxy"
         )
     sys.exit(run(main(options)))
 

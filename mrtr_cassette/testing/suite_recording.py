@@ -251,7 +251,7 @@ class RecordingUse(CassetteUse):
         except MrtrCassetteError as error:
             return [error.in_terms(self._settings.record.terms)]
         if lost is not None:
-            return [f"the recording is not whole: {lost}"]
+            return [f"the recording is incomplete: {lost}"]
         self.outcome = self._outcome(self._outcome_kept(published))
         return []
 
@@ -260,7 +260,7 @@ class RecordingUse(CassetteUse):
         problems = []
         outcome = self._session.outcome
         if outcome.problem is not None:
-            problems.append(f"the recording is not whole: {outcome.problem}")
+            problems.append(f"the recording is incomplete: {outcome.problem}")
         if outcome.unreachable:
             count = counted(outcome.unreachable, "request")
             problem = f"the upstream did not answer {count}"

@@ -29,7 +29,7 @@ from mrtr_cassette.errors import CassetteError
     ("arguments", "said"),
     [
         (("record",), "there is no server to record; give its URL"),
-        (("record", *UPSTREAM, "nothing"), "unexpected argument 'nothing'; a command stands after --"),
+        (("record", *UPSTREAM, "nothing"), "unexpected argument 'nothing'; write the command after --"),
         (("record", *UPSTREAM, "--force", "--append"), "--force and --append don't go together"),
         (("record", *UPSTREAM, "--ignore", "/a"), "--ignore needs --append or --force"),
         (("record", *UPSTREAM, "--repeat", "never"), "--repeat, --history and --reads need --append"),

@@ -108,7 +108,7 @@ def test_unknown_tool_is_one_line(url: str, tmp_path: Path) -> None:
             ["call", "http://localhost:9/mcp", "a", "--", "b"],
             "call takes a single server",
         ),
-        (["call", "a", "--upstream", "server"], "is no HTTP URL"),
+        (["call", "a", "--upstream", "server"], "is not an HTTP URL"),
         (["call", "http://localhost:9/mcp"], "there is nothing to call"),
         (
             ["call", "http://localhost:9/mcp", "deploy", "env"],
@@ -160,7 +160,7 @@ def test_no_server_is_told(tmp_path: Path) -> None:
     file.write_text('[rest]\nurl = "nowhere"\n')
     ended = run("call", "http://127.0.0.1:9/mcp", "deploy", "--answers", str(file))
     assert ended.exit_code == 2
-    assert "rest.url of the answers file is no HTTP URL" in ended.stderr
+    assert "rest.url of the answers file is not an HTTP URL" in ended.stderr
 
 
 def test_answers_file_of_a_recording_gives_its_answers(

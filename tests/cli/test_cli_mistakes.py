@@ -51,7 +51,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (
             ["record", URL, "nothing"],
-            "unexpected argument 'nothing'; a command stands after --",
+            "unexpected argument 'nothing'; write the command after --",
         ),
         (["call", URL, "say", "--env=production"], NO_ARGUMENT),
         (
@@ -64,7 +64,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (
             ["verify", "c.json", URL, "--only", "*deploy*"],
-            "--only '*deploy*' fits no call of the cassettes; they have say",
+            "--only '*deploy*' matches no call of the cassettes; they have say",
         ),
         (
             ["call", URL, "say", "--header", "Authorization"],

@@ -377,7 +377,7 @@ async def test_a_killed_recording_is_recovered(tmp_path: Path) -> None:
     assert "there is no journal to recover" in again.err
     path.unlink()
     journal.write_bytes(kept[:-20])
-    assert "is not whole (" in (await run("recover", path)).err
+    assert "is incomplete (" in (await run("recover", path)).err
 
 
 @pytest.mark.parametrize("is_dangling", [False, True])

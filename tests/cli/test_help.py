@@ -1,16 +1,20 @@
-"""Help texts are read by people: a change of their words is seen in tests/data/help.txt."""
+"""Help texts are read by people: docs/commands.md has them all, and shows a change of their words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import click
-from goldens import DATA
 from harness import run_here
+from shown import ROOT
 
 from mrtr_cassette.cli import main
 
-GOLDEN = DATA / "help.txt"
+PAGE = ROOT / "docs" / "commands.md"
+HEAD = """# Commands
+
+The help of every command. `pytest tests/cli/test_help.py --update-goldens` writes this page.
+"""
 
 
 def _paths_of(
@@ -27,14 +31,15 @@ def _paths_of(
 
 
 def test_help_texts_are_as_reviewed(monkeypatch, updates_goldens):
-    """The help of every command is in one file; `pytest --update-goldens` writes it."""
+    """The help of every command is in docs/commands.md; `pytest --update-goldens` writes it."""
     monkeypatch.setenv("COLUMNS", "80")
-    texts = []
+    sections = [HEAD]
     for path in _paths_of(main):
         shown = run_here(*path, "--help")
         assert shown.code == 0
-        texts.append(f"$ {' '.join(['mrtr-cassette', *path])} --help\n{shown.out}")
-    text = "\n".join(texts)
+        title = " ".join(path) or "mrtr-cassette"
+        sections.append(f"## {title}\n\n```text\n{shown.out}```\n")
+    text = "\n".join(sections)
     if updates_goldens:
-        GOLDEN.write_text(text, encoding="utf-8")
-    assert text == GOLDEN.read_text(encoding="utf-8")
+        PAGE.write_text(text, encoding="utf-8")
+    assert text == PAGE.read_text(encoding="utf-8")

@@ -234,7 +234,9 @@ def test_a_date_that_is_none_is_an_error_where_age_counts(suite):
         "test_one.py", ONE_TEST.replace("APPLICATION)", "APPLICATION, max_age=30)")
     )
     result = suite.run("--mrtr-mode=none", errors=1)
-    text = "*test_deploy.json: /recording/recorded_at is 'yesterday', which is no date*"
+    text = (
+        "*test_deploy.json: /recording/recorded_at is 'yesterday', which is not a date*"
+    )
     result.stdout.fnmatch_lines([text])
 
 

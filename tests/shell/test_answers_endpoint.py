@@ -75,7 +75,10 @@ async def test_each_fault_is_told() -> None:
             assert (await outcome(server.url)).startswith(reason)
         assert len(server.received) == 1
     async with upstream(silent) as server:
-        assert await outcome(server.url, seconds=0.05) == "nothing whole within 0.05 s"
+        assert (
+            await outcome(server.url, seconds=0.05)
+            == "no complete response within 0.05 s"
+        )
     assert "connection refused" in await outcome("http://127.0.0.1:9/")
 
 
@@ -129,11 +132,11 @@ async def test_bad_endpoint_fails_before_anything_is_asked() -> None:
     for rest, reason in (
         (
             RestModel(url="localhost:9/answers"),
-            "rest.url of the answers file is no HTTP URL",
+            "rest.url of the answers file is not an HTTP URL",
         ),
         (
             RestModel(url="ftp://localhost/"),
-            "rest.url of the answers file is no HTTP URL",
+            "rest.url of the answers file is not an HTTP URL",
         ),
         (
             RestModel(url="http://a/", headers={"A b": "c"}),

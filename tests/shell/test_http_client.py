@@ -179,11 +179,11 @@ async def test_response_to_head_has_no_body() -> None:
         (b"HTTP/1.1 200 OK\r\n", "the connection was closed$"),
         (
             b"",
-            "the connection was closed; if it speaks TLS, try https:// in the place of http://",
+            "the connection was closed; if it speaks TLS, use https:// instead of http://",
         ),
         (
             bytes.fromhex("15030100020246"),
-            "it speaks TLS; try https:// in the place of http://",
+            "it speaks TLS; use https:// instead of http://",
         ),
     ],
     ids=[
@@ -230,7 +230,7 @@ async def test_server_without_tls_is_told_as_one() -> None:
         with pytest.raises(SSLError) as caught:
             await send(client)
     reason = network_reason(caught.value)
-    assert reason == "it speaks plain HTTP; try http:// in the place of https://"
+    assert reason == "it speaks plain HTTP; use http:// instead of https://"
 
 
 @looped

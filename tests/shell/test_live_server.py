@@ -229,7 +229,7 @@ async def test_silent_server_gives_no_response() -> None:
 
     async with live(silent, call_s=0.01) as (live_server, _):
         with pytest.raises(
-            UpstreamError, match=r"gave no response: nothing whole within 0.01 s"
+            UpstreamError, match=r"gave no response: no complete response within 0.01 s"
         ):
             await live_server.follow(
                 Conversation(post(CALL), FixedScript(refusing), session())

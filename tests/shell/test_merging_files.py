@@ -135,7 +135,7 @@ def test_journal_and_its_own_cassette_are_one(tmp_path: Path) -> None:
 
     assert (len(merged.interactions), len(merged.recorders)) == (2, 2)
     assert notes == (
-        f"{kept}: line 4 is not whole (17 bytes); it is left out",
+        f"{kept}: line 4 is incomplete (17 bytes); it is left out",
         f"{working.path}: its recorder is still running; its exchanges so far are merged",
     )
 
@@ -146,7 +146,7 @@ def test_journal_and_its_own_cassette_are_one(tmp_path: Path) -> None:
         (None, "there is no such cassette"),
         (b"{}", "none.json"),
         (b'{"journal":99} 00000000\n', "journal version 99"),
-        (encode_header(header(1)), "no file has a whole exchange"),
+        (encode_header(header(1)), "no file has a complete exchange"),
         (encode_header(header(1, existing="append")), "it adds to a cassette"),
     ],
 )

@@ -446,7 +446,7 @@ def _check_half(one: Seen, kept: Kept, states: Mapping[str, str]) -> None:
 
 
 def is_torn(journal: Path) -> bool:
-    """Tell whether the last line of a journal is not whole; its end may lack the line's end only."""
+    """Tell whether the last line of a journal is incomplete; its end may lack the line's end only."""
     last = journal.read_bytes().rpartition(b"\n")[2]
     try:
         return bool(last) and not decode_line(last)
@@ -560,7 +560,7 @@ async def killed(this: Round) -> Tally:
         await process.ended()
     was_torn = is_torn(journal)
     _, lost = recover_journal(this.cassette) or (None, None)
-    if ("is not whole" in (lost or "")) != was_torn:
+    if ("is incomplete" in (lost or "")) != was_torn:
         raise UnexpectedError(f"torn: {was_torn}; recover says {lost!r}")
     return checked(this, load.seen) + Tally(torn=was_torn)
 

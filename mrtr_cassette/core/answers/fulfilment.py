@@ -406,5 +406,5 @@ def fault_of(method: str, exchange: RecordedExchange) -> str | None:
         status = 0 if exchange.response is None else exchange.response.status
         return f"the response is not a JSON-RPC response (HTTP {status})"
     if members_of(members.get("result")).get(RESULT_TYPE) in _ASKING:
-        return "the server asks for input in a form that nobody can read"
+        return "the server asks for input in an unknown form"
     return None

@@ -291,7 +291,9 @@ def _answer_lines(request: InputRequest, answer: Any) -> str:
         return note + _lines({"result": {}})
     note = ""
     if has_secrets(text):
-        note = "# The recorded answer has redacted secrets: write them in the place of <...>.\n"
+        note = (
+            "# The recorded answer has redacted secrets: write them instead of <...>.\n"
+        )
     is_result = not (request.takes_value or is_elicitation)
     # What a client answered may be no object, which only a result can say.
     if is_result or not isinstance(answer, dict):

@@ -239,7 +239,9 @@ def decode_journal(data: bytes, path: str) -> JournalContent:
         except ValueError:
             if line:
                 size = f"{len(line):,} bytes"
-                lost.append(f"line {line_number} is not whole ({size}); it is left out")
+                lost.append(
+                    f"line {line_number} is incomplete ({size}); it is left out"
+                )
             continue
         if isinstance(decoded, RecordedExchange):
             number = decoded.number or 0

@@ -48,7 +48,7 @@ def decode_cassette(data: bytes, path: str) -> CassetteModel:
     if type(version) is not int or "interactions" not in tree:
         raise CassetteError(
             path,
-            "JSON, but no mrtr-cassette file (no `version` and `interactions` at its top level)",
+            "JSON, but not a cassette (no `version` and `interactions` at its top level)",
             hint="name a file that `mrtr-cassette record` wrote",
         )
     if version != VERSION:
@@ -108,7 +108,7 @@ def _not_json(data: bytes, path: str, error: orjson.JSONDecodeError) -> Cassette
     return CassetteError(
         path,
         f"not JSON: {error}",
-        hint="the file is damaged or no cassette; restore it or record it again",
+        hint="the file is damaged, or not a cassette; restore it or record it again",
     )
 
 

@@ -44,27 +44,25 @@ class PieceModel(_Model):
 
     before: str | None = Field(None, description="the bytes of an event up to its data")
     data: Any = Field(
-        None, description="JSON, where compact re-serialising gives the same bytes"
+        None, description="JSON, if compact re-serialising gives the same bytes"
     )
     after: str | None = Field(
         None, description="what follows the data; of a line, a line feed"
     )
     text: str | None = Field(
-        None, description="the whole piece, where its data is no such JSON"
+        None, description="the whole piece, if its data is not such JSON"
     )
-    base64: str | None = Field(
-        None, description="the whole piece, where it is not UTF-8"
-    )
+    base64: str | None = Field(None, description="the whole piece, if it is not UTF-8")
 
 
 class BodyModel(_Model):
     """Bytes in the most readable form that gives them back; no form at all is an empty body."""
 
     body: Any = Field(
-        None, description="JSON, where compact re-serialising gives the same bytes"
+        None, description="JSON, if compact re-serialising gives the same bytes"
     )
-    text: str | None = Field(None, description="UTF-8 text, where it is no such JSON")
-    base64: str | None = Field(None, description="base64, where it is not UTF-8")
+    text: str | None = Field(None, description="UTF-8 text, if it is not such JSON")
+    base64: str | None = Field(None, description="base64, if it is not UTF-8")
     events: list[PieceModel] | None = Field(
         None, description="the events of an event stream"
     )
@@ -144,9 +142,7 @@ class HttpModel(_Model):
 class RequestModel(BodyModel):
     """The request that began an interaction."""
 
-    http: HttpModel | None = Field(
-        None, description="absent where the transport is stdio"
-    )
+    http: HttpModel | None = Field(None, description="absent if the transport is stdio")
     session: HeaderValue | None = Field(None, description=_SESSION)
 
 
@@ -154,7 +150,7 @@ class AnswerModel(BodyModel):
     """A retry that carries answers, the echoed request state, or both."""
 
     headers: HeaderMap | None = Field(
-        None, description="absent where the transport is stdio"
+        None, description="absent if the transport is stdio"
     )
     session: HeaderValue | None = Field(None, description=_SESSION)
 
@@ -162,11 +158,9 @@ class AnswerModel(BodyModel):
 class ResponseModel(BodyModel):
     """A response: an ask, or the one that ended the interaction."""
 
-    status: Status | None = Field(
-        None, description="absent where the transport is stdio"
-    )
+    status: Status | None = Field(None, description="absent if the transport is stdio")
     headers: HeaderMap | None = Field(
-        None, description="absent where the transport is stdio"
+        None, description="absent if the transport is stdio"
     )
     end: Literal["open", "broken"] | None = Field(
         None,
@@ -180,7 +174,7 @@ class ExchangeModel(_Model):
 
     request: RequestModel
     response: ResponseModel | None = Field(
-        None, description="absent where none was received"
+        None, description="absent if none was received"
     )
 
 
@@ -289,12 +283,12 @@ class InteractionModel(ExchangeModel):
     """One logical call: the request, its elicitation turns, the final response."""
 
     orphan: Literal[True] | None = Field(
-        None, description="it continues a state of no recorded ask"
+        None, description="no recorded ask issued its state"
     )
     branch: BranchModel | None = None
     elicitation_turns: list[TurnModel]
     task: list[ExchangeModel] | None = Field(
-        None, description="what came of the task it creates"
+        None, description="the steps of the task that it creates"
     )
 
 
@@ -305,9 +299,7 @@ class PieceFactsModel(_Model):
     after: int = Field(
         description="how many requests had arrived in the whole recording by then"
     )
-    size: Index | None = Field(
-        None, description="its bytes, where the body has no events"
-    )
+    size: Index | None = Field(None, description="its bytes, if the body has no events")
 
 
 class ExchangeFactsModel(_Model):
@@ -399,7 +391,7 @@ class RecordingModel(_Model):
     )
     command: str | None = Field(
         None,
-        description="starts the server, where the recorder did that, and not over stdio",
+        description="starts the server, if the recorder did that, and not over stdio",
     )
     recorders: list[RecorderModel] | None = Field(
         None, description="whose exchanges these are"

@@ -475,7 +475,7 @@ class PlayedCalls:
             self._diverged = Diverged(call.entry, f"it can't be repeated: {reason}")
             return None
         # Unless it is followed to its end, nobody knows whether it has been made.
-        no_response = "the live server gave no whole response"
+        no_response = "the live server gave no complete response"
         self._diverged = Diverged(call.entry, no_response)
         shown = self._player.shown(call.request)
         failure = yield from self._sessions.open(shown)

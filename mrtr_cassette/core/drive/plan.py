@@ -177,7 +177,7 @@ def check_patterns(
                 del unused[pattern]
     for pattern in unused:
         raise UsageError(
-            f"<<only>> {pattern!r} fits no call of the cassettes",
+            f"<<only>> {pattern!r} matches no call of the cassettes",
             hint=shorten(f"they have {', '.join(names)}"),
         )
 
@@ -222,7 +222,7 @@ def _objections(item: Planned, endpoint: str) -> Iterator[str]:
     if response is not None and response.status in ABOUT_COPIES:
         yield "it asks about a copy that its client had of an earlier response"
     if _is_lost(item):
-        yield "no whole response was recorded: its client left, or the server was lost"
+        yield "no complete response was recorded: its client left, or the server was lost"
     if item.part == "call":
         if listens(call, item.interaction.exchanges[-1].response):
             yield "it listens to effects of other calls"
@@ -233,7 +233,7 @@ def _objections(item: Planned, endpoint: str) -> Iterator[str]:
 
 
 def _is_lost(item: Planned) -> bool:
-    """Tell whether no whole response was recorded where there should be one."""
+    """Tell whether no complete response was recorded where there should be one."""
     last = item.interaction.exchanges[-1]
     if item.is_left or item.part == "listening" or last.rpc_response is not None:
         return False

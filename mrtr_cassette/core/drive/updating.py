@@ -521,7 +521,7 @@ class _WholeProposal:
             is_needed = not answered.isdisjoint(asked)
             is_answered_in_part = is_needed and not answered <= asked
             if step.exchange.call.method == CANCEL_TASK or is_answered_in_part:
-                self._object("its client answers it otherwise: record it again")
+                self._object("its client answers it differently: record it again")
             if step.exchange in bases or step.is_at_work or is_needed:
                 steps.append(step)
         return tuple(steps)

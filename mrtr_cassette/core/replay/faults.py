@@ -199,7 +199,7 @@ def read_faults(tables: Any, place: str = "", *, is_piped: bool = False) -> list
         UsageError: a table can't be meant, or not over pipes.
     """
     if not isinstance(tables, list | tuple):
-        raise UsageError(f"{place}: this is no list of faults")
+        raise UsageError(f"{place}: this is not a list of faults")
     faults = []
     for number, table in enumerate(tables, start=1):
         name = f"fault {number}"
@@ -218,7 +218,7 @@ def read_faults(tables: Any, place: str = "", *, is_piped: bool = False) -> list
 
 def _check(table: Any, where: str) -> None:
     if not isinstance(table, dict):
-        raise UsageError(f"{where} is no table of keys and values")
+        raise UsageError(f"{where} is not a table of keys and values")
     for key, value in table.items():
         if key not in _KEYS:
             nearest = difflib.get_close_matches(str(key), _KEYS, n=1)

@@ -256,7 +256,7 @@ def held_text(comparison: CassetteComparison, terms: Terms = LIBRARY_TERMS) -> s
     if len(differing) > 1:
         head += f", and {len(differing) - 1} more"
     ways = [
-        "fix: let the server, or the test, do as recorded",
+        "fix: let the server, or the test, behave as recorded",
         f" or: {in_terms('record the new conversation with <<record_again>>', terms)}",
     ]
     return "\n".join([head, "", comparison_text(comparison), *ways])

@@ -237,7 +237,7 @@ def unread_said(
     if unread.hides_id:
         line += ", and a caller with another id gets a miss"
     if unread.side == "response" and unread.reason.startswith("its "):
-        line += ": have it readable with <<accept_gzip>>"
+        line += ": make it readable with <<accept_gzip>>"
     return _said(event, in_terms(line, terms))
 
 
@@ -259,7 +259,7 @@ def unreachable_said(request: str, problem: str) -> Said:
 
 
 def failed_said(problem: str) -> Said:
-    """Return that the recording is not whole from now on."""
+    """Return that the recording is incomplete from now on."""
     line = f"RECORDING FAILED: {problem}; the traffic goes on"
     return _said({"event": "failed", "problem": printable(problem)}, line)
 

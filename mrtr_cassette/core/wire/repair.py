@@ -65,7 +65,7 @@ class _Repair:
         spelled = token[0]
         is_name_of_no_string = spelled == ":" and self._last == "word"
         if kind == "other" or is_name_of_no_string:
-            raise NotJsonError("no JSON, however it is read")
+            raise NotJsonError("not JSON, even to a tolerant reader")
         if kind == "nothing":
             if self._depth <= DEEPEST:
                 self._blank(token.start(), token.end())

@@ -462,7 +462,7 @@ def merge_files(
         notes: list[str] = []
         sources = list(_sources(dict.fromkeys(paths), notes))
         if not any(source.exchanges for source in sources):
-            raise CassetteError(paths[0], "no file has a whole exchange")
+            raise CassetteError(paths[0], "no file has a complete exchange")
         cassette, further = merged(sources, _TOOL)
         publish(output, [dump(cassette)], replace=replaces)
         return cassette, (*notes, *further)

@@ -46,7 +46,7 @@ def check_writable(path: Path) -> None:
             path, f"{there} is not a directory", hint="name another place"
         )
     if there != folder and not os.access(there, os.W_OK | os.X_OK):
-        reason = f"there is no directory {folder}, and none can be made in {there}"
+        reason = f"the directory {folder} doesn't exist and can't be made in {there}"
         raise CassetteError(path, reason, hint="name another place")
 
 

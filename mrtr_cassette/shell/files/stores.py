@@ -154,7 +154,7 @@ def location(place: FilePath) -> Location:
     if scheme.lower() in ("http", "https"):
         shown = StoreFile(place.partition("#")[0])
         raise UsageError(
-            f"{shown} is the URL of a server, and no cassette in a store",
+            f"{shown} is the URL of a server, and not a cassette in a store",
             hint="download it, and name the file",
         )
     if not re.fullmatch("[a-zA-Z][a-zA-Z0-9+.-]*", scheme):
@@ -164,7 +164,7 @@ def location(place: FilePath) -> Location:
     stored = StoreFile(place)
     if not stored.name:
         raise UsageError(
-            f"{stored} names no cassette, and folders of a store are not read",
+            f"{stored} doesn't name a cassette, and folders of a store are not read",
             hint="end the URL with the name of an object",
         )
     return stored

@@ -30,7 +30,7 @@ _MOST_UNREAD = 256 * 1024
 """Bytes of a body that wait to be read before the upstream has to."""
 _TLS_ALERT = b"\x15\x03"
 """What a server sends that awaited TLS (RFC 8446, section 5.1: an alert record)."""
-_TRY_TLS: Final = "try https:// in the place of http://"
+_TRY_TLS: Final = "use https:// instead of http://"
 _SCHEME: Final = "(?:[A-Za-z][A-Za-z0-9+.-]*://)?"
 _NO_USER = re.compile(f"{_SCHEME}[^:@]*(:[0-9]*)?(/[^:@]*)?")
 """A text in which there can be no password."""
@@ -386,7 +386,7 @@ def upstream_url(text: str, redacted: Callable[[str], str] = str) -> URL:
         is_meant = lacks_scheme(text)
         shown = text if _NO_USER.fullmatch(text) else _NO_URL.sub(r"\1…", text)
         raise UsageError(
-            f"the upstream {redacted(shown)!r} is no HTTP URL",
+            f"the upstream {redacted(shown)!r} is not an HTTP URL",
             hint=f"write http://{shown}"
             if is_meant
             else "give one like http://localhost:8000/mcp",

@@ -120,7 +120,7 @@ class HttpDownstream:
             await self.connection.write(parts)
 
     def break_off(self) -> None:
-        """End the response so that the client sees that it is not whole."""
+        """End the response so that the client sees that it is incomplete."""
         # What was sent still arrives; the last chunk, or the rest of the length, does not.
         self.connection.transport.close()
 

@@ -198,7 +198,7 @@ _NOT_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")
 def network_reason(error: OSError) -> str:
     """Return why a connection failed, in the system's words where it has some."""
     if isinstance(error, ssl.SSLError) and error.reason in _NOT_TLS:
-        return "it speaks plain HTTP; try http:// in the place of https://"
+        return "it speaks plain HTTP; use http:// instead of https://"
     # asyncio has words of its own for the system's errors; these two have numbers of their own.
     is_system = not isinstance(error, (socket.gaierror, ssl.SSLError))
     text = (

@@ -103,7 +103,7 @@ async def answers_endpoint(
     try:
         url = upstream_url(rest.url)
     except UsageError:
-        raise UsageError("rest.url of the answers file is no HTTP URL") from None
+        raise UsageError("rest.url of the answers file is not an HTTP URL") from None
     headers = (*JSON_HEADERS, *credentials(url), *checked_headers(rest.headers))
     tls = tls_context(url, ca_file, verifies=verifies)
     async with connecting(url.origin(), tls, forward_proxy(url)) as client:
@@ -114,7 +114,7 @@ async def answers_endpoint(
                 async with asyncio.timeout(rest.timeout):
                     return await _reply(client, request)
             except TimeoutError as error:
-                return str(error) or f"nothing whole within {rest.timeout:g} s"
+                return str(error) or f"no complete response within {rest.timeout:g} s"
             except ssl.SSLCertVerificationError as error:
                 return f"its certificate is not verified ({error.verify_message})"
             except OSError as error:

@@ -126,7 +126,7 @@ async def _reached_by_proxy(
     """Connect to the server through the recording proxy.
 
     Raises:
-        CassetteError: at the end, as the recording is not whole.
+        CassetteError: at the end, as the recording is incomplete.
     """
     async with recording(upstream, cassette, options) as session:
         add_settings(session.given)
@@ -140,7 +140,7 @@ async def _reached_by_proxy(
     announcer.say(recording_said, session.report)
     if session.problem is not None:
         raise CassetteError(
-            session.path, f"the recording is not whole: {session.problem}"
+            session.path, f"the recording is incomplete: {session.problem}"
         )
 
 

@@ -86,7 +86,7 @@ class LiveServer:
             UpstreamError: it did not end in time.
             BodyTooLargeError: a response is larger than what is kept.
         """
-        missing = "nothing whole"
+        missing = "no complete response"
         try:
             async with asyncio.timeout(self.call_s):
                 try:

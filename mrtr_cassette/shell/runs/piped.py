@@ -143,7 +143,7 @@ class StartingClient:
             raise CassetteError(
                 named,
                 "a server that the client has started before is still running",
-                hint="end it first: what two servers say at the same time is no one recording",
+                hint="end it first: two servers at once can't share a recording",
             )
         if client_of(journal) == self.sha256:
             # Whoever ended it did not wait for its cassette.

@@ -82,7 +82,7 @@ class RunOutcome:
     unrecorded: Sequence[str] = ()
     """Why requests could not be recorded, in words."""
     problem: str | None = None
-    """Why the recording is not whole, or a process that the client started came to nothing."""
+    """Why the recording is incomplete, or a process that the client started came to nothing."""
     objection: str | None = None
     """Why the recording is not published as a cassette."""
     unused: Sequence[tuple[str, str]] | None = None
@@ -147,7 +147,7 @@ class Session:
         """There is none."""
         done = "recorded" if self.is_recording else "served"
         raise UsageError(
-            f"{self.path} is {done} over HTTP, where there is no command",
+            f"{self.path} is {done} over HTTP, where thereis not a command",
             hint="have the client connect to `url`",
         )
 
@@ -300,7 +300,7 @@ class RecordSession(Session):
             self.journal.close()
 
     def failed(self, error: Exception) -> None:
-        """Say, once, that the recording is not whole; what passes goes on."""
+        """Say, once, that the recording is incomplete; what passes goes on."""
         if self.problem is not None:
             return
         if isinstance(error, MrtrCassetteError):

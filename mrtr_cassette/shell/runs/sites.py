@@ -66,10 +66,10 @@ class Metrics:
         )
         self._exchanges = Counter("exchanges", "Exchanges that were recorded", **common)
         self._failed = Gauge(
-            "recording_failed", "1 where a recording is not whole", **common
+            "recording_failed", "1 if a recording is incomplete", **common
         )
         self._in_flight = Gauge(
-            "requests_in_flight", "Requests whose response is not whole", **common
+            "requests_in_flight", "Requests whose response is incomplete", **common
         )
         self._duration = Histogram(
             "request_duration_seconds",

@@ -335,7 +335,7 @@ async def _serving_asgi(
         inspect.iscoroutinefunction(application) or inspect.iscoroutinefunction(method)
     ):
         raise UsageError(
-            f"the upstream {application!r} is no URL, no command and no application",
+            f"the upstream {application!r} is not a URL, a command or an application",
             hint="an application is aiohttp's web.Application, or ASGI: called with scope, "
             "receive and send, such as what MCPServer.streamable_http_app() returns",
         )
@@ -377,10 +377,10 @@ def is_on_pipes(upstream: Any) -> bool:
     """Tell whether an upstream is a command whose server is on pipes: it takes no port.
 
     Raises:
-        UsageError: it is no command: a list of texts.
+        UsageError: itis not a command: a list of texts.
     """
     if isinstance(upstream, str) or not isinstance(upstream, Sequence):
         return False
     if not upstream or not all(isinstance(part, str) for part in upstream):
-        raise UsageError(f"the upstream {upstream!r} is no command: a list of texts")
+        raise UsageError(f"the upstream {upstream!r}is not a command: a list of texts")
     return not any(PORT in part for part in upstream)

@@ -129,7 +129,7 @@ class MrtrCassette:
 
     @property
     def problem(self) -> str | None:
-        """Why the recording is not whole, or a process that the client started came to nothing."""
+        """Why the recording is incomplete, or a process that the client started came to nothing."""
         return self._session.outcome.problem
 
     @property
@@ -255,7 +255,7 @@ def days_too_old(cassette: Path, max_age: int) -> int | None:
     except ValueError:
         raise CassetteError(
             cassette,
-            f"/recording/recorded_at is {shorten(repr(date))}, which is no date",
+            f"/recording/recorded_at is {shorten(repr(date))}, which is not a date",
             hint="write one such as 2026-07-28T12:00:00+00:00, or leave out max_age",
         ) from None
     if recorded.tzinfo is None:

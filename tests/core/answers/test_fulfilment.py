@@ -422,7 +422,7 @@ def test_what_nobody_answers_ends_the_call() -> None:
         ),
         (
             compact(result({"resultType": "input_required"})),
-            "the server asks for input in a form that nobody can read",
+            "the server asks for input in an unknown form",
         ),
         (b"<html>", "the response is not a JSON-RPC response (HTTP 200)"),
     ],

@@ -392,7 +392,7 @@ def test_exchange_that_is_not_the_recorded_one_is_refused(
     ("data", "message"),
     [
         (b" \n", r"^f: not JSON: "),
-        (b"{", r"^f: not JSON: .*; the file is damaged or no cassette; restore it"),
+        (b"{", r"^f: not JSON: .*; the file is damaged, or not a cassette; restore it"),
         (b"\xff", r"^f: not JSON: "),
         (
             SMALL.replace(b'"number":1', b'"number"1'),
@@ -410,9 +410,9 @@ def test_exchange_that_is_not_the_recorded_one_is_refused(
             SMALL.decode().encode("utf-16"),
             r"^f: not JSON: .*UTF-16, and a cassette is UTF-8",
         ),
-        (b"[]", r"^f: JSON, but no mrtr-cassette file"),
-        (b'{"interactions":[]}', r"^f: JSON, but no mrtr-cassette file"),
-        (b'{"version":true,"interactions":[]}', r"^f: JSON, but no mrtr-cassette file"),
+        (b"[]", r"^f: JSON, but not a cassette"),
+        (b'{"interactions":[]}', r"^f: JSON, but not a cassette"),
+        (b'{"version":true,"interactions":[]}', r"^f: JSON, but not a cassette"),
         (
             b'{"version":2,"interactions":[]}',
             r"^f: cassette version 2, and this program reads version 1; update mrtr-cassette$",

@@ -101,7 +101,7 @@ def test_every_prefix_has_its_whole_lines() -> None:
         whole = sum(end <= cut for end in ends[1:])
         assert sorted(content.exchanges) == list(range(1, whole + 1))
         rest = cut - max(end for end in ends if end <= cut) - 1
-        torn = f"line {whole + 2} is not whole ({rest:,} bytes); it is left out"
+        torn = f"line {whole + 2} is incomplete ({rest:,} bytes); it is left out"
         assert content.lost == (torn if rest > 0 else None)
 
 
@@ -129,8 +129,8 @@ def test_a_damaged_line_costs_only_itself(bad: bytes) -> None:
     content = read(LINES[0], bad + b"\n", LINES[2], b"{\n")
 
     assert known(content) == {1: KNOWN[1], 3: KNOWN[3]}
-    lost = f"line 3 is not whole ({len(bad)} bytes); it is left out"
-    assert content.lost == f"{lost}; line 5 is not whole (1 bytes); it is left out"
+    lost = f"line 3 is incomplete ({len(bad)} bytes); it is left out"
+    assert content.lost == f"{lost}; line 5 is incomplete (1 bytes); it is left out"
 
 
 @pytest.mark.parametrize("bit", range(8))

@@ -151,7 +151,7 @@ def test_each_kind_of_traffic_has_its_part() -> None:
             {},
             "begins with a retry",
         ),
-        ([(CALL, stream(end=End.BROKEN))], {}, "no whole response"),
+        ([(CALL, stream(end=End.BROKEN))], {}, "no complete response"),
         ([(CANCELLED, Answer((), (), 202))], {}, "cancels"),
         (
             [(post(POSTED), Answer((), (), 202))],
@@ -169,7 +169,11 @@ def test_each_kind_of_traffic_has_its_part() -> None:
             "asks about a copy",
         ),
         ([(rpc("subscriptions/listen"), stream())], {}, "listens to effects"),
-        ([(get("/x"), Answer((b"a",), (), end=End.BROKEN))], {}, "no whole response"),
+        (
+            [(get("/x"), Answer((b"a",), (), end=End.BROKEN))],
+            {},
+            "no complete response",
+        ),
         (
             [(tool("a", at="sha256:" + "0" * 64), text("x"))],
             {},

@@ -1,0 +1,66 @@
+"""Messages are read by people: a change of their words is seen in tests/data/messages.txt."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from goldens import DATA
+from test_house import MODULES, docstring_lines, name_of
+
+GOLDEN = DATA / "messages.txt"
+TABLES = {
+    f"core/secrets/{name}.py" for name in ("harmless", "judged", "layouts", "shapes")
+}
+"""Modules of patterns, which are not messages."""
+FEWEST_SPACES = 2
+"""A text with fewer words is a name, a label or a part of a message."""
+
+
+def spelled(node: ast.AST) -> str | None:
+    """Return the text of a literal, with `{}` for each value in it."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if not isinstance(node, ast.JoinedStr):
+        return None
+    parts = []
+    for value in node.values:
+        is_text = isinstance(value, ast.Constant)
+        parts.append(str(value.value) if is_text else "{}")
+    return "".join(parts)
+
+
+def messages_of(tree: ast.AST) -> Iterator[str]:
+    """Yield the texts of a module that are sentences, in order."""
+    documented = docstring_lines(tree)
+    inner = {
+        id(value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.JoinedStr)
+        for value in ast.walk(node)
+        if value is not node
+    }
+    literals = []
+    for node in ast.walk(tree):
+        text = spelled(node)
+        is_whole = id(node) not in inner
+        if text is not None and is_whole and text.count(" ") >= FEWEST_SPACES:
+            literals.append((node.lineno, node.col_offset, text))
+    for line, _, text in sorted(literals):
+        if line not in documented:
+            yield " ".join(text.split())
+
+
+def test_messages_are_as_reviewed(updates_goldens):
+    """Every message of the package is in one file; `pytest --update-goldens` writes it."""
+    written = []
+    for module in MODULES:
+        if name_of(module) in TABLES:
+            continue
+        messages = dict.fromkeys(messages_of(ast.parse(module.read_text())))
+        if messages:
+            written.append("\n".join([f"--- {name_of(module)}", *messages]))
+    text = "\n".join([*written, ""])
+    if updates_goldens:
+        GOLDEN.write_text(text, encoding="utf-8")
+    assert text == GOLDEN.read_text(encoding="utf-8")
