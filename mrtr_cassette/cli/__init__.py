@@ -14,6 +14,7 @@ _COMMANDS: Final = {
     "answers": "files",
     "call": "live",
     "check": "files",
+    "cut": "files",
     "demo": "live",
     "diff": "files",
     "inspect": "files",

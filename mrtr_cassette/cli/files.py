@@ -37,6 +37,7 @@ from mrtr_cassette.core.compare.conversations import (
     IgnoredFor,
     ignores_nothing,
 )
+from mrtr_cassette.core.protocol.methods import CALL_TOOL
 from mrtr_cassette.core.record.publish_check import exposed_secrets
 from mrtr_cassette.core.report.comparison import (
     comparison_data,
@@ -592,6 +593,97 @@ def prune(cassette: Location, report: Path) -> None:
         if outcome.number in unplayed:
             tell(f"removed #{outcome.number} {outcome.call}")
     say(f"wrote {cassette}: {counted(len(rest.interactions), 'interaction')}")
+
+
+_numbers = click.argument("numbers", nargs=-1, metavar="[NUMBER]...")
+_only = click.option(
+    "--only",
+    metavar="PATTERN",
+    multiple=True,
+    help="Take calls by method, name or both, as `verify` does, or tool=NAME; may be repeated.",
+)
+_last = click.option("--last", is_flag=True, help="Take the last call.")
+
+
+@click.command()
+@click.argument("cassette", type=CASSETTE)
+@_numbers
+@_only
+@_last
+@click.option(
+    "--alone", is_flag=True, help="Leave out the writes before the calls, too."
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=CASSETTE,
+    help="The cassette to write; by default it is printed.",
+)
+@click.option("--force", is_flag=True, help="Replace the file if it exists.")
+def cut(
+    cassette: Location,
+    numbers: tuple[str, ...],
+    only: tuple[str, ...],
+    output: Location | None,
+    *,
+    last: bool,
+    alone: bool,
+    force: bool,
+) -> None:
+    """Cut calls out of a cassette.
+
+    NUMBER is the number of a call, such as '#7'. The result is a cassette by itself: it has the
+    calls as they were recorded, and what they need: what opens the session or describes the server,
+    the lists that name their tools, and the writes before them.
+    """
+    from mrtr_cassette.core.drive.cut import cut_out
+
+    recording = load_cassette(cassette)
+    chosen = _chosen_calls(recording, numbers, only, last=last)
+    part = cut_out(recording, chosen, alone=alone)
+    if output is None:
+        click.echo(dump(part), nl=False)
+        return
+    hint = "use --force to replace it"
+    publish(output, [dump(part)], replace=force, hint=hint)
+    say(f"wrote {output}: {counted(len(part.interactions), 'interaction')}")
+
+
+def _chosen_calls(
+    recording: Cassette, words: Sequence[str], only: Sequence[str], *, last: bool
+) -> list[int]:
+    """Return the numbers of the calls that the arguments and options of a command name."""
+    from mrtr_cassette.core.drive.cut import last_call
+    from mrtr_cassette.core.drive.plan import check_patterns, is_selected
+
+    known = [interaction.number for interaction in recording.interactions]
+    if not known:
+        raise CassetteError(recording.path, "there is no interaction in it")
+    chosen = []
+    for word in words:
+        digits = word.removeprefix("#")
+        if not digits.isdecimal() or int(digits) not in known:
+            raise UsageError(
+                f"{word!r} is not the number of a call in {recording.path}",
+                hint=f"`mrtr-cassette inspect` shows them, from #1 to #{known[-1]}",
+            )
+        chosen.append(int(digits))
+    patterns = []
+    for pattern in only:
+        tool = pattern.removeprefix("tool=")
+        patterns.append(pattern if tool == pattern else f"{CALL_TOOL} {tool}")
+    check_patterns(recording.interactions, patterns)
+    for interaction in recording.interactions:
+        if is_selected(interaction, interaction.exchanges[0].call, patterns):
+            chosen.append(interaction.number)
+    if last:
+        chosen.append(last_call(recording))
+    if not chosen:
+        raise UsageError(
+            "no call is named", hint="give its number, such as '#7', or --last"
+        )
+    return chosen
 
 
 _file = click.argument("file", type=click.Path(path_type=Path))

@@ -21,14 +21,14 @@ def needed_by_others(cassette: Cassette, numbers: Collection[int]) -> set[int]:
         interaction.number: interaction for interaction in cassette.interactions
     }
     while waiting:
-        for number in _needs(waiting.pop()):
+        for number in needs_of(waiting.pop()):
             if number in numbers and number not in needed:
                 needed.add(number)
                 waiting.append(by_number[number])
     return needed
 
 
-def _needs(interaction: RecordedInteraction) -> Iterator[int]:
+def needs_of(interaction: RecordedInteraction) -> Iterator[int]:
     """Yield the interactions that have the asks of an interaction."""
     if interaction.branch is not None:
         yield interaction.branch.of

@@ -116,7 +116,7 @@ def planned(
             session_of(first.request),
             opens,
             skipped=None,
-            is_compared=not only or _is_selected(interaction, call, only),
+            is_compared=not only or is_selected(interaction, call, only),
             departure=departures.get(interaction.number),
             cancels=cancelled.get(interaction.number),
         )
@@ -147,9 +147,10 @@ def _with_needed(plan: Sequence[Planned]) -> list[Planned]:
     return marked
 
 
-def _is_selected(
+def is_selected(
     interaction: RecordedInteraction, call: Call, only: Sequence[str]
 ) -> bool:
+    """Tell whether one of the patterns matches the method, the name, both, or the number."""
     names = (
         call.method,
         call.name,
@@ -173,7 +174,7 @@ def check_patterns(
         call = interaction.exchanges[0].call
         names[call.name or call.method] = None
         for pattern in list(unused):
-            if _is_selected(interaction, call, (pattern,)):
+            if is_selected(interaction, call, (pattern,)):
                 del unused[pattern]
     for pattern in unused:
         raise UsageError(
