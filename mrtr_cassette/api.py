@@ -89,7 +89,8 @@ def replay(
     """Serve a cassette as if it were the server, in a `with` or an `async with` block.
 
     The client of a request that was not recorded gets an error, and so does the block when it ends
-    without another exception, unless `on_miss` is "report".
+    without another exception, unless `on_miss` is "report". With "stop", all requests after a miss
+    get the same error.
 
     Args:
         path: the cassette: a file, or the URL of one in a store.
@@ -162,7 +163,7 @@ def _warn_of_unused(used: Recording | Replay) -> None:
 def _check_replay(options: ReplayOptions, replay: Replay) -> None:
     if replay.problem is not None:
         raise MrtrCassetteError(replay.problem)
-    if options.on_miss == "raise" and replay.misses:
+    if options.on_miss != "report" and replay.misses:
         raise MissesError(replay.place, replay.misses)
     unmet = unmet_text(replay.faults)
     if unmet is not None:

@@ -56,6 +56,8 @@ class Option(NamedTuple):
     """For a choice, the flags that stand for a value, each with its help text."""
     metavar: str | None = None
     choices: tuple[str, ...] = ()
+    of_programs: tuple[str, ...] = ()
+    """Further choices, of the library alone: in a suite or a shell there is nothing to raise."""
     smallest: int = 0
     largest: int | None = None
     unit: int = 1
@@ -134,8 +136,9 @@ def checked(name: str, option: Option, value: Any) -> Any:
         read_faults(value, f"<<{name}>>")
         return tuple(value)
     if option.kind == "choice":
-        if value not in option.choices:
-            known = ", ".join(option.choices)
+        choices = option.choices + option.of_programs
+        if value not in choices:
+            known = ", ".join(choices)
             raise UsageError(f"<<{name}>> is {value!r}, and not one of {known}")
         return value
     if option.kind == "list" and isinstance(value, str):
@@ -504,11 +507,11 @@ class ReplayOptions(ProxyOptions):
     fail_on_unplayed: bool = option_field(
         "switch", "Fail unless all of the cassette was played"
     )
-    on_miss: Literal["raise", "report"] = option_field(
+    on_miss: Literal["continue", "stop", "raise", "report"] = option_field(
         "choice",
-        "raise: misses are an error when the block ends; report: they are only reported",
-        choices=("raise", "report"),
-        in_shell=False,
+        "What requests get after a miss; continue: what was recorded; stop: the same error",
+        choices=("continue", "stop"),
+        of_programs=("raise", "report"),
     )
 
     def __post_init__(self) -> None:

@@ -151,6 +151,7 @@ _GROUPS: Final[Mapping[str, Collection[str]]] = {
         "pace",
         "poll_interval",
         "faults",
+        "on_miss",
         "stateless",
         "log_format",
     ),

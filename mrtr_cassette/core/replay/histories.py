@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Literal, NamedTuple
@@ -31,6 +32,7 @@ from mrtr_cassette.core.protocol.methods import (
     LIST_TOOLS,
     method_of,
 )
+from mrtr_cassette.core.replay.trials import UnknownTools, listed_tools
 from mrtr_cassette.core.secrets.names import with_refs
 from mrtr_cassette.core.wire.http import REFUSED
 
@@ -220,6 +222,9 @@ class WriteHistories:
     """The histories of a recording, and which of its calls are held to them.
 
     All but `reads` is found out when the first call comes that may be held.
+
+    Attributes:
+        unknown_tools: answers calls of tools that the server doesn't have, if all calls are held.
     """
 
     def __init__(
@@ -253,8 +258,19 @@ class WriteHistories:
         paths = Counter([entry.numbers.path for entry in self._by_arrival])
         self._repeated = {path for path, count in paths.items() if count > 1}
         self._holds_any = mode == "strict" or (mode == "auto" and bool(self._repeated))
+        self.unknown_tools: UnknownTools | None = None
+        if mode == "strict":
+            self.unknown_tools = UnknownTools(entries.by_arrival)
         self.strayed: Counter[int] = Counter()
         """How often a read was played after other writes than recorded, by its interaction."""
+
+    def anew(self) -> WriteHistories:
+        """Return the histories for another play; the same where nothing of a play is kept."""
+        if self._mode != "auto":
+            return self
+        histories = copy(self)
+        histories.strayed = Counter()
+        return histories
 
     # Reads and writes
 
@@ -280,7 +296,7 @@ class WriteHistories:
         for entry in self._by_arrival:
             if entry.key.method != LIST_TOOLS:
                 continue
-            for name, is_hinted in _hints_in(entry):
+            for name, is_hinted in listed_tools(entry):
                 says[name] = says.get(name, True) and is_hinted
         return says
 
@@ -297,6 +313,9 @@ class WriteHistories:
         if entry.kind is not Kind.REQUEST or entry.created_by is not None:
             return False
         if entry.asks or entry.is_listening or self.only_reads(entry.key):
+            return False
+        unknown = self.unknown_tools
+        if unknown is not None and entry.key.name in unknown.refusals:
             return False
         return not _came_to_nothing(entry)
 
@@ -542,6 +561,43 @@ class WriteHistories:
             if not self.is_over(line, entry, played):
                 yield entry
 
+    # Recordings that are played together
+
+    @property
+    def recordings(self) -> int:
+        """How many recordings are played together."""
+        places = [_recording_of(recorder.id) for recorder in self._recorders]
+        return 1 + max(places, default=0)
+
+    def recordings_with(
+        self, entry: ReplayEntry, played: PlayedWrites, among: Collection[int]
+    ) -> set[int]:
+        """Return which of some recordings have an equal call at the point that a play has reached.
+
+        A call that belongs to no point is in all of them.
+        """
+        if _is_free(entry) or entry.created_by is not None:
+            return set(among)
+        found = set()
+        for line in self._equal_calls[entry.numbers.path]:
+            recorded_by = line.entries[0].exchange.recorded_by
+            recording = (
+                0 if recorded_by is None else _recording_of(recorded_by.recorder)
+            )
+            if recording not in among or recording in found:
+                continue
+            if next(self.in_place(line, played), None) is not None:
+                found.add(recording)
+        return found
+
+    @cached_property
+    def _equal_calls(self) -> dict[int, list[EqualCalls]]:
+        """All calls, by what equal ones share."""
+        calls: dict[int, list[ReplayEntry]] = {}
+        for entry in self._by_arrival:
+            calls.setdefault(entry.numbers.path, []).append(entry)
+        return {path: self._lines(equal, is_held=True) for path, equal in calls.items()}
+
     def _are_held(self, entries: Sequence[ReplayEntry]) -> bool:
         first = entries[0]
         last = entries[-1]
@@ -668,18 +724,11 @@ class WriteHistories:
         return before
 
 
-def _hints_in(entry: ReplayEntry) -> Iterator[tuple[str, bool]]:
-    """Yield the tools in a list, and whether it says that they only read."""
-    result = entry.exchange.rpc_members.get("result")
-    tools = result.get("tools") if isinstance(result, dict) else None
-    if not isinstance(tools, list):
-        return
-    for tool in tools:
-        name = tool.get("name") if isinstance(tool, dict) else None
-        if isinstance(name, str):
-            hints = tool.get("annotations")
-            only_reads = isinstance(hints, dict) and hints.get("readOnlyHint") is True
-            yield name, only_reads
+def _recording_of(recorder: str) -> int:
+    """Return the place among recordings of the one that a recorder made."""
+    # One that is played alone has recorders without a place.
+    place, colon, _ = recorder.partition(":")
+    return int(place) if colon and place.isdigit() else 0
 
 
 def _is_free(entry: ReplayEntry) -> bool:

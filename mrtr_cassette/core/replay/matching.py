@@ -101,17 +101,23 @@ class MatchedForm:
         self._seals_states = cassette.request_state == "sealed"
         self._redacts = cassette.redaction is not None
         self.has_placeholders = self._redacts and any(map(_has_placeholders, requests))
+        self._recorded: set[tuple[LookupKey, Headers]] = set()
+        """What tells the recorded requests apart, as they are matched."""
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget what clients have sent."""
+        self.__dict__.pop("_placed", None)
         self._tokens: dict[tuple[str, str], str] = {}
         # A cassette that was written by hand has no rules, but what is shown of it has.
-        self._redactor = Redactor(cassette.redaction or RedactionRules(), self._token)
+        rules = self._cassette.redaction or RedactionRules()
+        self._redactor = Redactor(rules, self._token)
         self._credentials = Credentials(self._redactor, seals_sessions=False)
         self._redactor.on_find = self._take
         self._sent_before = RepeatedSecrets()
         """The secrets that clients have sent, which no message shows."""
         self._sent_now = RepeatedSecrets()
         """The secrets of the request that is read."""
-        self._recorded: set[tuple[LookupKey, Headers]] = set()
-        """What tells the recorded requests apart, as they are matched."""
 
     def add_settings(self, given: UserSettings) -> None:
         """Take credentials, to be looked for in what clients send from now on."""

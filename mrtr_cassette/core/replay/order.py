@@ -348,23 +348,28 @@ class PlayOrder:
         self.stand_ins: Mapping[ReplayEntry, ReplayEntry] = {}
         if groups is not None:
             self.stand_ins = groups.stand_ins
-        self.plays: Counter[ReplayEntry] = Counter()
-        """How often each exchange was played."""
-        self.has_written_elsewhere = False
-        """A write of this run was made where nothing is recorded of what it changed."""
         self._repeat = repeat
         self._groups = groups
-        self._secrets = SecretMapping()
         self._by_lookup: dict[LookupKey, list[ReplayEntry]] = {}
         self._exact: dict[tuple[LookupKey, Traits], list[ReplayEntry]] = {}
         self._candidates: dict[tuple[LookupKey, Traits], Candidates] = {}
-        self._shared = LiveSession()
-        self._by_id: dict[str, LiveSession] = {}
         self._recorded: dict[str, set[int]] = {}
         self._handshakes: dict[str, list[ReplayEntry]] = {}
         for entry in entries.by_arrival:
             self._add(entry)
         self.opened = OpenedSessions(entries.by_arrival)
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget what was played."""
+        self.histories = self.histories.anew()
+        self.plays: Counter[ReplayEntry] = Counter()
+        """How often each exchange was played."""
+        self.has_written_elsewhere = False
+        """A write of this run was made where nothing is recorded of what it changed."""
+        self._secrets = SecretMapping()
+        self._shared = LiveSession()
+        self._by_id: dict[str, LiveSession] = {}
         self._last = max(map(session_number, self._recorded), default=0)
 
     def _add(self, entry: ReplayEntry) -> None:

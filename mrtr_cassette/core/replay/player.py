@@ -5,7 +5,9 @@ The closest match is never played; docs/matching.md says which recording a reque
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -72,6 +74,7 @@ from mrtr_cassette.core.replay.tasks import (
     RecordedTasks,
     StepChoice,
 )
+from mrtr_cassette.core.replay.trials import Divergences
 from mrtr_cassette.core.wire.codings import readable
 from mrtr_cassette.core.wire.http import ACCEPTED, End, Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
@@ -136,6 +139,7 @@ class Player:
 
     Attributes:
         path: the cassette's path, as shown in messages.
+        paths: the cassettes that are played together.
         adds_to: the file to which a recording may add, the first one where several are played.
         recording: the cassette.
         interactions: for each interaction, the exchanges that no earlier one has.
@@ -147,11 +151,15 @@ class Player:
         redacted: gives a text for the terminal, without known secrets.
         was_probed: an earlier process of the client has played `server/discover`.
         faults: what goes wrong in this replay, or None.
+        stops: after a miss, requests get the same miss; `stopped` is how many did.
+        unknown_tools: how often each tool was called that the recorded server doesn't have.
+        divergences: where the play left each recording; None unless all calls are held to them.
     """
 
     was_probed = False
     faults: Faults | None = None
     poll_interval: int | None = None
+    stops = False
 
     def __init__(
         self,
@@ -180,11 +188,8 @@ class Player:
         self.path = cassette.path
         self._ignored = tuple(ignored)
         self.adds_to = cassette.path
+        self.paths: tuple[str, ...] = (cassette.path,)
         self.recording = cassette
-        self.misses: list[Miss] = []
-        self.harmless: list[Harmless] = []
-        self.plays = 0
-        self._unseen = list(ignored)
         self._strict = strict
         self._stateless = stateless
         self._form = MatchedForm(cassette, self._ignored, remembers=not stateless)
@@ -210,10 +215,38 @@ class Player:
         self._order = PlayOrder(facts, repeat, history, reads, stateless=stateless)
         self._hidden: dict[ReplayEntry, bool] = {}
         """Whether responses can't be given another caller's id, of those that were asked for."""
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget what was played; what a play changes is its own."""
+        self._form = copy(self._form)
+        self._form.begin()
+        self._deliveries = copy(self._deliveries)
+        self._deliveries.begin()
+        self._order = copy(self._order)
+        self._order.begin()
+        self.misses: list[Miss] = []
+        self.harmless: list[Harmless] = []
+        self.unknown_tools: Counter[str] = Counter()
+        self.stopped = 0
+        self.plays = 0
+        self._unseen = list(self._ignored)
+        histories = self._order.histories
+        self.divergences: Divergences | None = None
+        if histories.unknown_tools is not None and not self._strict:
+            self.divergences = Divergences(histories.recordings)
         self.times = self._order.plays
         self.is_write = self._order.histories.is_write
         self.add_settings = self._form.add_settings
         self.redacted = self._form.shown
+
+    def anew(self) -> Player:
+        """Return a player of the same cassette that has played nothing, and has no settings."""
+        # It is found out once for all.
+        _ = (self._by_digest, self._elsewhere)
+        player = copy(self)
+        player.begin()
+        return player
 
     @property
     def entries(self) -> list[ReplayEntry]:
@@ -247,6 +280,19 @@ class Player:
             now: the seconds since 1970, to which times of tasks are moved; without it they stay.
         """
         return self.commit(self.choose(request, now))
+
+    def stopped_by(self, request: Request) -> Miss | None:
+        """Return the miss after which no request is answered any more, and count this one.
+
+        What expects no response is none that gets it.
+        """
+        if not self.stops or not self.misses:
+            return None
+        message = read_call(request).message
+        if message is None or message.kind is not Kind.REQUEST:
+            return None
+        self.stopped += 1
+        return self.misses[0]
 
     # Choosing
 
@@ -365,6 +411,8 @@ class Player:
 
     def _play(self, choice: Choice, entry: ReplayEntry, session: LiveSession) -> Play:
         """Play an exchange, or the end of what the proxy answered while recording."""
+        if self.divergences is not None and self.divergences.followed:
+            self._follow(self.divergences, entry, session)
         while True:
             session = self._order.played(entry, choice.matched.secrets, session)
             self.plays += 1
@@ -376,6 +424,15 @@ class Player:
         session.arrive(entry, choice.values)
         delivery = self._deliveries.play(entry, session, choice.values)
         return self._played(choice.request, entry, session, delivery)
+
+    def _follow(
+        self, divergences: Divergences, entry: ReplayEntry, session: LiveSession
+    ) -> None:
+        """Leave the recordings that don't have a call where this play is."""
+        histories = self._order.histories
+        followed = divergences.followed
+        recordings = histories.recordings_with(entry, session.writes, followed)
+        divergences.played(entry, recordings, self.plays)
 
     def _played(
         self,
@@ -445,6 +502,8 @@ class Player:
 
     def _missed(self, miss: Miss) -> Miss:
         self.misses.append(miss)
+        if self.divergences is not None:
+            self.divergences.missed(miss, self.plays)
         return miss
 
     def _told(self, recorded: Request) -> Call:
@@ -462,6 +521,9 @@ class Player:
         if rest is not None:
             self.plays += 1
             return self._played(choice.request, rest.entry, session, rest)
+        unknown = self._unknown_tool(call)
+        if unknown is not None:
+            return unknown
         if not self._strict and not choice.chosen.nearest:
             harmless = self._harmless_answer(call)
             if harmless is not None:
@@ -472,6 +534,19 @@ class Player:
             is_refused = self._refuse(miss.call.message, session, miss)
             miss = replace(miss, is_refused=is_refused)
         return self._missed(miss)
+
+    def _unknown_tool(self, call: Call) -> Harmless | None:
+        """Answer a call of a tool that the recorded server doesn't have, in a strict replay."""
+        tools = self._order.histories.unknown_tools
+        lacks_session = self._order.opened.is_outside(
+            session_of(call.request), call.endpoint
+        )
+        if tools is None or self._strict or lacks_session:
+            return None
+        answer = tools.answer(call)
+        if answer is not None:
+            self.unknown_tools[call.name] += 1
+        return answer
 
     def _harmless_answer(self, call: Call) -> Harmless | None:
         recorded = set()

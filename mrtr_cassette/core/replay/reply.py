@@ -559,6 +559,10 @@ class Deliveries:
         self._paced = paced
         self._stateless = stateless
         self._replies: dict[ReplayEntry, Reply] = {}
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget what was sent."""
         self._listening: dict[LiveSession, list[Delivery]] = {}
 
     def deliver(

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from string import punctuation
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
@@ -21,6 +22,7 @@ from mrtr_cassette.core.cassette.recorded import (
 )
 from mrtr_cassette.core.cassette.texts import combine_cassettes
 from mrtr_cassette.core.cassette.transports import origin_of, over_http
+from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.replay.diagnosis import Harmless, Miss
 from mrtr_cassette.core.replay.faults import EXPIRED_STATE, Fault, Faults, read_faults
 from mrtr_cassette.core.replay.order import History, Repeat
@@ -37,7 +39,7 @@ from mrtr_cassette.core.report.runs import MissReport, error_body, report_of_mis
 from mrtr_cassette.core.secrets.credentials import NO_SETTINGS, UserSettings
 from mrtr_cassette.core.wire.http import JSON_HEADERS, NO_STATUS, End, Headers, Request
 from mrtr_cassette.errors import damaged
-from mrtr_cassette.options import ProxyOptions, ReplayOptions
+from mrtr_cassette.options import ProxyOptions, ReplayOptions, options_of
 from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.disk import CLOCK, Clock
 from mrtr_cassette.shell.files.log import Announcer, OnEvent
@@ -54,6 +56,8 @@ _APART_S: Final = 0.05
 Of what the TypeScript SDK's client of HTTP+SSE reads at once, it handles responses first, and drops
 the progress of a call that has its response: only time keeps the two apart.
 """
+_MOST_LOADED: Final = 16
+"""Unions of cassettes that are kept for further plays."""
 _SLOW_STEP_S: Final = 0.02
 """Seconds between the pieces of a response that a fault slows down."""
 
@@ -65,8 +69,11 @@ def replaying(
     site: Site | None = None,
     on_event: OnEvent | None = None,
     clock: Clock = CLOCK,
+    loaded: LoadedReplays | None = None,
 ) -> AbstractAsyncContextManager[ReplaySession]:
     """Load a cassette, and return what serves it at a site; by default on a port of its own.
+
+    One that is `loaded` already is not loaded again.
 
     Raises:
         CassetteError: the cassette can't be read.
@@ -75,7 +82,7 @@ def replaying(
     site = site or OwnPort(options)
     announcer = Announcer(options.log, site.listeners(on_event), options.terms)
     # A loop that many runs share is not held up: it comes later.
-    cassette, server = load_server(path, over_http, options, announcer, clock)
+    cassette, server = load_server(path, over_http, options, announcer, clock, loaded)
     session = ReplaySession("", "", path, cassette, server.player, options.terms)
     return _replaying(session, server, site)
 
@@ -117,12 +124,30 @@ def load_server(
     options: ReplayOptions,
     announcer: Announcer,
     clock: Clock = CLOCK,
+    loaded: LoadedReplays | None = None,
 ) -> tuple[Cassette, ReplayServer]:
     """Load a cassette for a transport, and return it with its server.
 
     Raises:
         CassetteError: the cassette can't be read, or not be played over the transport.
     """
+    if loaded is None:
+        cassette, player = _loaded(path, over, options)
+    else:
+        cassette, player = loaded.get(path, over, options)
+    if options.faults:
+        is_piped = over is not over_http
+        player.faults = Faults(read_faults(options.faults, is_piped=is_piped))
+    server = ReplayServer(player, announcer, options.pace == "recorded", clock)
+    if announcer.listeners:
+        server.pushed_asks = pushed_asks(cassette.interactions)
+    return cassette, server
+
+
+def _loaded(
+    path: Location, over: Callable[[Cassette], Cassette], options: ReplayOptions
+) -> tuple[Cassette, Player]:
+    """Load what is played, with a player that has played nothing."""
     paced = options.pace == "recorded"
     with cassettes.without_collection():
         loaded = [cassettes.load_cassette(path)]
@@ -134,15 +159,55 @@ def load_server(
         if recorded.transport == "stdio":
             # A miss names the command that started the server.
             player.recording = replace(cassette, command=recorded.server)
-        player.poll_interval = options.poll_interval
-        if options.faults:
-            is_piped = over is not over_http
-            player.faults = Faults(read_faults(options.faults, is_piped=is_piped))
-        player.adds_to = str(path)
-    server = ReplayServer(player, announcer, paced, clock)
-    if announcer.listeners:
-        server.pushed_asks = pushed_asks(cassette.interactions)
-    return cassette, server
+    player.poll_interval = options.poll_interval
+    player.stops = options.on_miss == "stop"
+    player.paths = tuple([cassette.path for cassette in loaded])
+    player.adds_to = str(path)
+    return cassette, player
+
+
+class LoadedReplays:
+    """Loads what many replays play once, as long as the files don't change."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[object, tuple[Cassette, Player]] = {}
+
+    def get(
+        self,
+        path: Location,
+        over: Callable[[Cassette], Cassette],
+        options: ReplayOptions,
+    ) -> tuple[Cassette, Player]:
+        """Return what is played, with a player of its own.
+
+        Raises:
+            CassetteError: a cassette can't be read.
+        """
+        files = [path, *map(location, options.beside)]
+        values = []
+        for name in options_of(ReplayOptions):
+            values.append(repr(getattr(options, name)))
+        key = (tuple(map(_version_of, files)), over, tuple(values))
+        if key not in self._loaded:
+            # What was there before is probably outdated.
+            while len(self._loaded) >= _MOST_LOADED:
+                self._loaded.pop(next(iter(self._loaded)))
+            self._loaded[key] = _loaded(path, over, options)
+        cassette, template = self._loaded[key]
+        player = template.anew()
+        player.add_settings(UserSettings(secrets=options.secrets))
+        return cassette, player
+
+
+def _version_of(path: Location) -> object:
+    """Return what changes when a file does; what is in a store is always another one."""
+    try:
+        state = Path(path).stat() if isinstance(path, Path) else None
+    except OSError:
+        state = None
+    if state is None:
+        return object()
+    return str(path), state.st_ino, state.st_size, state.st_mtime_ns
 
 
 def player_of(
@@ -189,6 +254,11 @@ class ReplayServer:
 
     async def handle(self, request: Request, downstream: Downstream) -> None:
         """Answer one request."""
+        miss = self.player.stopped_by(request)
+        if miss is not None:
+            body = error_body(self._report(miss), read_call(request))
+            await self._respond(request, body, downstream)
+            return
         if self.player.faults is not None:
             choice = self.player.choose(request, self.clock.wall())
             fault = self.player.fault_of(choice)
