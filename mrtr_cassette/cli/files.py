@@ -44,8 +44,15 @@ from mrtr_cassette.core.report.comparison import (
     comparison_markdown,
     comparison_text,
 )
-from mrtr_cassette.core.report.coverage import coverage_data, coverage_of, coverage_text
-from mrtr_cassette.core.report.details import details_of
+from mrtr_cassette.core.report.coverage import (
+    ANSWERS,
+    coverage_data,
+    coverage_markdown,
+    coverage_of,
+    coverage_text,
+    untried_questions,
+)
+from mrtr_cassette.core.report.details import CassetteDetails, details_of
 from mrtr_cassette.core.report.runs import (
     RecordingReport,
     ReplayReport,
@@ -96,13 +103,23 @@ def _ignore_from_option(text: str) -> Decorator:
     help="Show questions, answers and results in full, for a review.",
 )
 @click.option(
-    "--markdown", is_flag=True, help="Print a sequence diagram for a pull request."
+    "--markdown",
+    is_flag=True,
+    help="Print Markdown for a pull request: a sequence diagram, or tables of --coverage.",
 )
 @click.option(
     "--coverage",
     "shows_coverage",
     is_flag=True,
     help="Show which answers, arguments and histories all cassettes have together, by tool.",
+)
+@click.option(
+    "--fail-under",
+    "thresholds",
+    metavar="ANSWER=PERCENT",
+    multiple=True,
+    help="With --coverage: exit with 1 if fewer questions have this answer recorded, such as "
+    "decline=80; may be repeated.",
 )
 @click.option(
     "--git",
@@ -117,6 +134,7 @@ def inspect(
     full: bool,
     markdown: bool,
     shows_coverage: bool,
+    thresholds: tuple[str, ...],
     for_git: bool,
 ) -> None:
     """Show calls, questions and answers.
@@ -124,10 +142,12 @@ def inspect(
     Shows the turns of every interaction, its ending, the size of its result, and its time. A folder
     or a glob means all cassettes in it; JSON of several cassettes is a list.
     """
-    alone = {"--markdown": markdown, "--git": for_git}
-    if markdown or for_git:
-        _refuse_together({**alone, "--full": full, "--json": as_json})
-    _refuse_together({**alone, "--full": full, "--coverage": shows_coverage})
+    _refuse_together({"--markdown": markdown, "--git": for_git, "--full": full})
+    _refuse_together({"--markdown": markdown, "--git": for_git, "--json": as_json})
+    _refuse_together({"--coverage": shows_coverage, "--git": for_git, "--full": full})
+    least = _least_shares(thresholds)
+    if least and not shows_coverage:
+        raise UsageError("--fail-under needs --coverage")
     if for_git:
         _show_to_git(cassettes)
         return
@@ -137,11 +157,9 @@ def inspect(
             tell_of_journal(cassette, Log())
             details.append(details_of(load_cassette(cassette)))
         if shows_coverage:
-            covered = coverage_of(details)
-            shown = coverage_text(covered)
-            if as_json:
-                shown = json_report(coverage_data(covered))
-        elif as_json:
+            _show_coverage(details, least, as_json=as_json, markdown=markdown)
+            return
+        if as_json:
             data = [inspection_data(detail) for detail in details]
             shown = json_report(data if len(data) > 1 else data[0])
         elif markdown:
@@ -150,6 +168,47 @@ def inspect(
             form = review_text if full else inspection_text
             shown = "\n\n".join(map(form, details))
     click.echo(shown)
+
+
+def _least_shares(thresholds: Sequence[str]) -> dict[str, int]:
+    """Return the least percentage of questions that each answer is to be recorded for."""
+    least = {}
+    for threshold in thresholds:
+        answer, _, percent = threshold.partition("=")
+        is_share = percent.isdecimal() and int(percent) <= 100
+        if answer not in ANSWERS or not is_share:
+            raise UsageError(
+                f"--fail-under {threshold!r} is not an answer with a percentage",
+                hint=f"the answers are {', '.join(ANSWERS)}, such as decline=80",
+            )
+        least[answer] = int(percent)
+    return least
+
+
+def _show_coverage(
+    details: Sequence[CassetteDetails],
+    least: Mapping[str, int],
+    *,
+    as_json: bool,
+    markdown: bool,
+) -> None:
+    """Print what cassettes cover; exit with 1 if that is less than asked for."""
+    covered = coverage_of(details)
+    if as_json:
+        click.echo(json_report(coverage_data(covered)))
+    elif markdown:
+        click.echo(coverage_markdown(covered))
+    else:
+        click.echo(coverage_text(covered))
+    lacking = []
+    for answer, percent in least.items():
+        sentence = untried_questions(covered, answer, percent)
+        if sentence is not None:
+            lacking.append(f"--fail-under {answer}={percent}: {sentence}")
+    for sentence in lacking:
+        say(sentence)
+    if lacking:
+        sys.exit(1)
 
 
 def _refuse_together(options: Mapping[str, object]) -> None:

@@ -304,8 +304,25 @@ def test_inspect_shows_what_all_cassettes_cover(tmp_path: Path) -> None:
     data = json.loads(run_here("inspect", path, "--coverage", "--json").out)
     (question,) = data["tools"]["deploy"]["questions"]
     assert question["decline"] == 1
-    refused = run_here("inspect", path, "--coverage", "--markdown")
+    refused = run_here("inspect", path, "--coverage", "--full")
     assert (refused.code, "don't go together" in refused.err) == (2, True)
+
+
+def test_inspect_fails_where_an_answer_was_tried_too_seldom(tmp_path: Path) -> None:
+    """It names the questions after the report in any form; a wrong threshold is refused."""
+    path = asyncio.run(recorded(tmp_path / "c.json"))
+    words = ("inspect", path, "--coverage", "--markdown", "--fail-under")
+    enough = run_here(*words, "decline=100")
+    assert (enough.code, enough.err) == (0, "")
+    assert "| deploy | 1 | confirm | 1 | 1 | never | 0 |\n" in enough.out
+    never = run_here(*words, "decline=100", "--fail-under", "cancel=80")
+    assert (never.code, never.out) == (1, enough.out)
+    assert never.err == (
+        "--fail-under cancel=80: only 0 of 1 question cancelled, never deploy turn 1 confirm\n"
+    )
+    for wrong in ("decline", "decline=101", "rejected=1", "decline=-1"):
+        assert run_here(*words, wrong).code == 2
+    assert run_here("inspect", path, "--fail-under", "decline=1").code == 2
 
 
 def test_inspect_shows_a_cassette_in_short_whole_as_json_and_drawn(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,12 +12,14 @@ from mrtr_cassette.core.protocol.calls import CallKey
 from mrtr_cassette.core.protocol.methods import CALL_TOOL
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.details import CassetteDetails, Interaction, Turn
-from mrtr_cassette.errors import counted
+from mrtr_cassette.errors import counted, printable
 
 ANSWERS: Final = {"accept": "accepted", "decline": "declined", "cancel": "cancelled"}
 """The answers that a person can give to a form or a URL, and what was done with the question."""
 _REJECTED: Final = "rejected"
 """An accept that an error or the same question follows."""
+_IN_MARKDOWN: Final = r"[\\`*_{}\[\]<>#|~]"
+"""Characters that mean something in a cell of a Markdown table."""
 
 
 class GivenAnswer(NamedTuple):
@@ -142,10 +145,56 @@ def coverage_text(covered: dict[str, ToolCoverage]) -> str:
             f"histories {len(tool.histories)}",
             f"errors {tool.errors}",
         )
-        lines.append(f"{name}: {', '.join(facts)}")
+        lines.append(f"{printable(name)}: {', '.join(facts)}")
         for (turn, key), counts in tool.questions.items():
-            lines.append(f"  turn {turn}, {key}: {answer_counts(counts)}")
+            question = f"turn {turn}, {printable(key)}"
+            lines.append(f"  {question}: {answer_counts(counts)}")
     return "\n".join(lines) or "no tool was called"
+
+
+def coverage_markdown(covered: dict[str, ToolCoverage]) -> str:
+    """Return what is covered as tables for a pull request: tools, then their questions."""
+    tools = [["tool", "different arguments", "histories", "errors"]]
+    questions = [["tool", "turn", "question", *ANSWERS, "accept rejected"]]
+    for name, tool in covered.items():
+        numbers = (len(tool.arguments), len(tool.histories), tool.errors)
+        tools.append([name, *map(str, numbers)])
+        for (turn, key), counts in tool.questions.items():
+            times = [counts[answer] or "never" for answer in ANSWERS]
+            row = [name, str(turn), key, *map(str, times), str(counts[_REJECTED])]
+            questions.append(row)
+    lines = _table(tools)
+    if len(questions) > 1:
+        lines += ["", *_table(questions)]
+    return "\n".join(lines)
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows as a Markdown table, of which the first is the head."""
+    lines = []
+    for row in rows:
+        cells = [re.sub(_IN_MARKDOWN, r"\\\g<0>", printable(cell)) for cell in row]
+        lines.append(f"| {' | '.join(cells)} |")
+    lines.insert(1, "| --- " * len(rows[0]) + "|")
+    return lines
+
+
+def untried_questions(
+    covered: dict[str, ToolCoverage], answer: str, percent: int
+) -> str | None:
+    """Return which questions lack an answer; None if enough of them have it."""
+    total = 0
+    untried = []
+    for name, tool in covered.items():
+        for (turn, key), counts in tool.questions.items():
+            total += 1
+            if not counts[answer]:
+                untried.append(printable(f"{name} turn {turn} {key}"))
+    tried = total - len(untried)
+    if tried * 100 >= percent * total:
+        return None
+    share = f"{tried} of {counted(total, 'question')} {ANSWERS[answer]}"
+    return f"only {share}, never {', '.join(untried)}"
 
 
 def answer_counts(counts: Counter[str]) -> str:

@@ -8,9 +8,11 @@ from messages import JsonObject, asks, text
 from mrtr_cassette.core.report.coverage import (
     answers_in,
     coverage_data,
+    coverage_markdown,
     coverage_of,
     coverage_text,
     untried_line,
+    untried_questions,
 )
 from mrtr_cassette.core.report.details import CassetteDetails, details_of
 
@@ -76,3 +78,29 @@ def test_a_line_tells_what_was_never_tried() -> None:
     first = [answer for answer in given if answer.turn == 1]
     assert untried_line([*first, cancelled]) is None
     assert untried_line([]) is None
+
+
+def test_markdown_has_a_table_of_tools_and_one_of_questions() -> None:
+    """A name can't end its cell; cassettes without a question have the first table alone."""
+    covered = coverage_of([DECLINED])
+    covered["a|b"] = covered.pop("deploy")
+    assert coverage_markdown(covered) == (
+        "| tool | different arguments | histories | errors |\n"
+        "| --- | --- | --- | --- |\n"
+        "| a\\|b | 2 | 3 | 1 |\n"
+        "\n"
+        "| tool | turn | question | accept | decline | cancel | accept rejected |\n"
+        "| --- | --- | --- | --- | --- | --- | --- |\n"
+        "| a\\|b | 1 | confirm | 1 | 1 | never | 1 |"
+    )
+    assert coverage_markdown({}).count("\n") == 1
+
+
+def test_questions_without_an_answer_are_named() -> None:
+    """The share is of questions, whatever their number of answers; exactly enough is enough."""
+    covered = coverage_of([DECLINED, ASKED_AGAIN])
+    assert untried_questions(covered, "decline", 51) == (
+        "only 1 of 2 questions declined, never deploy turn 2 confirm"
+    )
+    assert untried_questions(covered, "decline", 50) is None
+    assert untried_questions({}, "decline", 100) is None
