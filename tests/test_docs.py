@@ -128,10 +128,34 @@ def test_the_design_names_every_folder():
     assert named == folders - {".", "core", "shell"}
 
 
-def test_links_between_pages_lead_somewhere():
-    """A relative link in README or docs names a file that exists."""
-    pages = {ROOT / "README.md": README}
-    pages |= {ROOT / "docs" / name: text for name, text in DOCS.items()}
-    for page, text in pages.items():
-        for target in re.findall(r"\]\((?!https?:)([^)#]+)", text):
-            assert (page.parent / target).exists(), (page.name, target)
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
+LINKING = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+    ROOT / "npm" / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+]
+
+
+def _anchors(page: str) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```", "", page, flags=re.MULTILINE | re.DOTALL)
+    anchors = set()
+    for title in re.findall(r"^#+ (.+)$", text, re.MULTILINE):
+        anchors.add(re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-"))
+    return anchors
+
+
+@pytest.mark.parametrize("page", LINKING, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    """A relative link names a file that exists, and a heading of that page."""
+    for target, anchor in LINK.findall(page.read_text()):
+        linked = page.parent / target if target else page
+        assert linked.exists(), target
+        if anchor and linked.suffix == ".md":
+            assert anchor in _anchors(linked.read_text()), f"{target}#{anchor}"
+
+
+def test_every_page_is_in_the_index():
+    """docs/README.md links to all pages."""
+    linked = {target for target, _ in LINK.findall(DOCS["README.md"])}
+    assert {name for name in DOCS if name != "README.md"} <= linked
