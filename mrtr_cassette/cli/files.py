@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -53,6 +54,7 @@ from mrtr_cassette.core.report.coverage import (
     untried_questions,
 )
 from mrtr_cassette.core.report.details import CassetteDetails, details_of
+from mrtr_cassette.core.report.redactions import redaction_lines, redactions_of
 from mrtr_cassette.core.report.runs import (
     RecordingReport,
     ReplayReport,
@@ -673,6 +675,19 @@ _last = click.option("--last", is_flag=True, help="Take the last call.")
     "--alone", is_flag=True, help="Leave out the writes before the calls, too."
 )
 @click.option(
+    "--share",
+    "shares",
+    is_flag=True,
+    help="Take out what could identify somebody: the server's address, user names in paths, "
+    "e-mail addresses, IP addresses, what clients say of themselves.",
+)
+@click.option(
+    "--blank-text",
+    "blanks_text",
+    is_flag=True,
+    help="With --share: take out all texts of several words, too.",
+)
+@click.option(
     "-o",
     "--output",
     metavar="FILE",
@@ -682,13 +697,13 @@ _last = click.option("--last", is_flag=True, help="Take the last call.")
 @click.option("--force", is_flag=True, help="Replace the file if it exists.")
 def cut(
     cassette: Location,
-    numbers: tuple[str, ...],
-    only: tuple[str, ...],
     output: Location | None,
     *,
-    last: bool,
     alone: bool,
+    shares: bool,
+    blanks_text: bool,
     force: bool,
+    **selected: Any,
 ) -> None:
     """Cut calls out of a cassette.
 
@@ -699,8 +714,12 @@ def cut(
     from mrtr_cassette.core.drive.cut import cut_out
 
     recording = load_cassette(cassette)
-    chosen = _chosen_calls(recording, numbers, only, last=last)
+    chosen = _chosen_calls(recording, **selected)
     part = cut_out(recording, chosen, alone=alone)
+    if shares:
+        part = _shared_part(part, blanks_text=blanks_text)
+    elif blanks_text:
+        raise UsageError("--blank-text needs --share")
     if output is None:
         click.echo(dump(part), nl=False)
         return
@@ -709,8 +728,22 @@ def cut(
     say(f"wrote {output}: {counted(len(part.interactions), 'interaction')}")
 
 
+def _shared_part(part: Cassette, *, blanks_text: bool) -> Cassette:
+    """Return a cassette for strangers, and say what was taken out of it."""
+    from mrtr_cassette.core.record.sharing import shared
+
+    sharing = shared(part, blanks_text=blanks_text)
+    for line in redaction_lines(redactions_of(sharing.cassette, part)):
+        say(line)
+    if sharing.clients:
+        say(f"redacted: clientInfo, but for name and version ×{sharing.clients}")
+    if not blanks_text:
+        say("note: other text stays; read it, or take it out with --blank-text")
+    return sharing.cassette
+
+
 def _chosen_calls(
-    recording: Cassette, words: Sequence[str], only: Sequence[str], *, last: bool
+    recording: Cassette, numbers: Sequence[str], only: Sequence[str], *, last: bool
 ) -> list[int]:
     """Return the numbers of the calls that the arguments and options of a command name."""
     from mrtr_cassette.core.drive.cut import last_call
@@ -720,7 +753,7 @@ def _chosen_calls(
     if not known:
         raise CassetteError(recording.path, "there is no interaction in it")
     chosen = []
-    for word in words:
+    for word in numbers:
         digits = word.removeprefix("#")
         if not digits.isdecimal() or int(digits) not in known:
             raise UsageError(

@@ -51,7 +51,7 @@ def test_cassette_is_printed_or_written_where_none_is() -> None:
             "'#4' is not the number of a call in c.json; `mrtr-cassette inspect`",
         ),
         (("one",), "'one' is not the number of a call in c.json"),
-        (("--only", "tool=four"), "'tools/call four' fits no call of the cassettes"),
+        (("--only", "tool=four"), "'tools/call four' matches no call of the cassettes"),
     ],
 )
 def test_call_that_is_not_there_is_told(arguments: tuple[str, ...], told: str) -> None:
@@ -59,3 +59,20 @@ def test_call_that_is_not_there_is_told(arguments: tuple[str, ...], told: str) -
     refused = cut(*arguments)
     assert (refused.code, refused.out) == (2, "")
     assert told in refused.err
+
+
+def test_shared_part_says_what_was_taken_out() -> None:
+    """Each kind is counted; --blank-text is nothing by itself."""
+    script = ((tool("mail", to="jo@acme.example"), text("sent from /home/jo/x")),)
+    Path("c.json").write_bytes(dump(loaded(cassette_of(*script), "c.json")))
+    shared = cut("#1", "--share", "-o", "bug.json")
+    assert shared.err.splitlines() == [
+        'redacted: shared-email ×1 (#1 tools/call "mail")',
+        'redacted: shared-user ×1 (#1 tools/call "mail")',
+        "note: other text stays; read it, or take it out with --blank-text",
+        "wrote bug.json: 1 interaction",
+    ]
+    assert "sent from /home/<shared-user:1>/x" in Path("bug.json").read_text()
+    blank = cut("#1", "--share", "--blank-text")
+    assert "sent from" not in blank.out
+    assert "--blank-text needs --share" in cut("#1", "--blank-text").err

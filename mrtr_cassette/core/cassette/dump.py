@@ -55,6 +55,8 @@ def _head_tree(cassette: Cassette) -> Tree:
     tree["request_state"] = cassette.request_state
     if cassette.redaction is not None:
         tree["redaction"] = asdict(cassette.redaction)
+        if not cassette.redaction.shared:
+            del tree["redaction"]["shared"]
     if cassette.seals_answers:
         tree["answers"] = "sealed"
     tree["interactions"] = list(map(_interaction_tree, cassette.interactions))

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_val
 
 from mrtr_cassette.core.cassette.recorded import SCHEMA_ID, VERSION
 from mrtr_cassette.core.secrets.rules import RedactionRules
+from mrtr_cassette.core.secrets.shared import SharedKind
 
 HeaderName = Annotated[str, Field(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")]
 HeaderValue = Annotated[str, Field(pattern=r"^[^\x00-\x08\x0a-\x1f\x7f]*$")]
@@ -358,11 +359,17 @@ class RedactionModel(_Model):
     disabled: list[str] = Field(
         description="rules or member names that were switched off"
     )
+    shared: list[SharedKind] | None = Field(
+        None, description="kinds of texts taken out to share the cassette"
+    )
 
     def rules(self) -> RedactionRules:
         """Return the same as the rules that a redactor takes."""
         return RedactionRules(
-            tuple(self.patterns), tuple(self.keys), tuple(self.disabled)
+            tuple(self.patterns),
+            tuple(self.keys),
+            tuple(self.disabled),
+            tuple(self.shared or ()),
         )
 
     @model_validator(mode="after")

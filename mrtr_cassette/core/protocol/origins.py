@@ -25,7 +25,7 @@ _AUTHORITY = re.compile(r"\s*(?:[A-Za-z][\w+.-]*:)?[/\\]{2}[^/?#\\]*")
 """Matches the beginning of a URL that names a host, with a scheme or without one."""
 _USER = re.compile("//[^/]*@")
 _ORIGIN = re.compile(
-    r"(?P<scheme>[\w+.-]+)://(?P<host>\[[^\]/]*\]|[^/?#:@]*)(?::(?P<port>\d+))?"
+    r"(?P<scheme>[\w+.-]+)://(?P<host>\[[^\]/]*\]|<[^>/]*>|[^/?#:@]*)(?::(?P<port>\d+))?"
 )
 _ESCAPES: Final = str.maketrans({":": "%3A", "/": "%2F", "[": "%5B", "]": "%5D"})
 _ANNOUNCED = re.compile(r"resource_metadata=\"?[\w+.-]+://[^/\"?#]*([^\"#, ]*)")

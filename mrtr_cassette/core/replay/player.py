@@ -17,6 +17,7 @@ from mrtr_cassette.core.cassette.entries import (
     ReplayEntry,
     entries_of,
     is_pong,
+    is_received,
 )
 from mrtr_cassette.core.cassette.lookup import (
     CallerValues,
@@ -75,6 +76,7 @@ from mrtr_cassette.core.replay.tasks import (
     StepChoice,
 )
 from mrtr_cassette.core.replay.trials import Divergences
+from mrtr_cassette.core.secrets.shared import SHARED_NAMES
 from mrtr_cassette.core.wire.codings import readable
 from mrtr_cassette.core.wire.http import ACCEPTED, End, Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
@@ -145,6 +147,7 @@ class Player:
         interactions: for each interaction, the exchanges that no earlier one has.
         times: how often each exchange was played.
         plays: how many requests got a recorded reply.
+        by_kind: how many texts of clients matched one that was taken out to share the cassette.
         poll_interval: the milliseconds between polls of a task, for clients; None as recorded.
         is_write: tells whether an exchange ends a call that may have changed something.
         add_settings: takes credentials, to be looked for in what clients send from now on.
@@ -230,6 +233,7 @@ class Player:
         self.unknown_tools: Counter[str] = Counter()
         self.stopped = 0
         self.plays = 0
+        self.by_kind: Counter[str] = Counter()
         self._unseen = list(self._ignored)
         histories = self._order.histories
         self.divergences: Divergences | None = None
@@ -416,6 +420,7 @@ class Player:
         while True:
             session = self._order.played(entry, choice.matched.secrets, session)
             self.plays += 1
+            self._count_kinds(choice.matched)
             if entry not in self._answered_by_proxy:
                 break
             entry = self._answered_by_proxy[entry]
@@ -433,6 +438,12 @@ class Player:
         followed = divergences.followed
         recordings = histories.recordings_with(entry, session.writes, followed)
         divergences.played(entry, recordings, self.plays)
+
+    def _count_kinds(self, matched: MatchedRequest) -> None:
+        """Count the texts of a request that were matched by their kinds alone."""
+        for secret in matched.secrets:
+            if secret.kind in SHARED_NAMES and is_received(secret):
+                self.by_kind[secret.kind] += 1
 
     def _played(
         self,

@@ -272,6 +272,13 @@ class StrayedRead(NamedTuple):
     times: int
 
 
+class KindMatch(NamedTuple):
+    """How many texts of clients matched those of a kind that were taken out of the cassette."""
+
+    kind: str
+    times: int
+
+
 @dataclass(frozen=True, slots=True)
 class ReplayReport:
     """The outcome of a replay: all interactions in the cassette's order, misses as they came."""
@@ -285,6 +292,7 @@ class ReplayReport:
     """Numbers of the interactions that were played up to a call whose response was not recorded."""
     after_other_writes: tuple[StrayedRead, ...] = ()
     faults: tuple[FaultOutcome, ...] = ()
+    by_kind: tuple[KindMatch, ...] = ()
 
     @property
     def has_unmet_fault(self) -> bool:
@@ -343,6 +351,7 @@ def report_of_replay(player: Player, terms: Terms = LIBRARY_TERMS) -> ReplayRepo
         without_response=tuple(player.without_response),
         after_other_writes=tuple(strayed),
         faults=outcomes_of_faults(player),
+        by_kind=tuple([KindMatch(*found) for found in player.by_kind.items()]),
     )
 
 
@@ -398,6 +407,9 @@ def summary_text(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> str:
     if strayed:
         hint = "  reads are held to the writes before them with <<history_strict>>"
         lines.append(in_terms(hint, terms))
+    for match in report.by_kind:
+        texts = counted(match.times, "text")
+        lines.append(f"  matched by its kind alone, {match.kind}: {texts}")
     lines += map(_elsewhere_text, report.elsewhere)
     lines += _first_ten([f"  {fault}" for fault in report.faults])
     return line_by_line(*lines)
@@ -458,6 +470,7 @@ def saved_report(raw: bytes) -> ReplayReport:
             without_response=tuple(tree.get("without_response", ())),
             after_other_writes=_rows(StrayedRead, tree.get("after_other_writes", ())),
             faults=_rows(FaultOutcome, tree.get("faults", ())),
+            by_kind=_rows(KindMatch, tree.get("by_kind", ())),
         )
     except (KeyError, TypeError) as error:
         raise ValueError(error) from None

@@ -25,6 +25,7 @@ from mrtr_cassette.core.secrets.names import has_secrets, sealed_hash
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import CUSTOM_KEY, RedactionRules, builtin_name
 from mrtr_cassette.core.secrets.sealed import is_searched, reads_as_words
+from mrtr_cassette.core.secrets.shared import rule_of_kind
 from mrtr_cassette.core.wire.http import SESSION_HEADER, Headers, Request
 from mrtr_cassette.core.wire.jsonbytes import Span, splice
 
@@ -389,6 +390,7 @@ def is_told_apart(rule: str, secret: str) -> bool:
     a secret is.
     """
     is_pattern = rule.startswith("custom-") and rule != CUSTOM_KEY
+    is_pattern = is_pattern or rule == rule_of_kind("text")
     has_length = SHORTEST_CREDENTIAL <= len(secret) <= _LONGEST_REPEATED
     if is_pattern or not has_length:
         return False

@@ -13,7 +13,7 @@ from functools import lru_cache
 from json.encoder import encode_basestring_ascii
 from typing import AnyStr, Final, NamedTuple
 
-from mrtr_cassette.core.secrets.rules import RULE_NAMES
+from mrtr_cassette.core.secrets.rules import PLACED_NAMES
 from mrtr_cassette.core.wire.jsonbytes import Span
 
 STATE: Final = "mrtr-state"
@@ -38,7 +38,7 @@ _NAME_IN_URL = re.sub(r"(?<!\?):", "%3A", _PLAIN_NAME)
 _NAME = re.compile(f"{_PLAIN_NAME}|{_NAME_IN_URL}".encode())
 _SIGN_OF_NUMBER = "-number"
 _RULE = "|".join(
-    [*sorted(map(re.escape, RULE_NAMES), key=len, reverse=True), r"custom-\d+"]
+    [*sorted(map(re.escape, PLACED_NAMES), key=len, reverse=True), r"custom-\d+"]
 )
 _SECRET = re.compile(
     # Clients that echo one may escape it: Go and .NET write `\\u003c` for `<` in JSON.

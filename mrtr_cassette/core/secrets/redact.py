@@ -36,6 +36,7 @@ from mrtr_cassette.core.secrets.rules import (
     RedactionRules,
     by_ending,
 )
+from mrtr_cassette.core.secrets.shared import rule_of_kind
 from mrtr_cassette.core.wire.http import (
     EVENT_STREAM,
     Headers,
@@ -75,6 +76,8 @@ _JSON_TEXT = re.compile(
 _STRINGS = re.compile(
     r"\"([^\"\\]*+(?:\\.[^\"\\]*+)*+)\\?(?:\"|\Z)([ \t\r\n]*:)?", re.DOTALL
 )
+_NO_NAME = re.compile(r"[0-9@]|home|[Uu]sers[\\/]")
+"""In a member's name that may be a value, such as a path."""
 _BETWEEN_STRINGS = re.compile(
     r"(?:\xef\xbb\xbf)?[\s{}\[\],:\d.eE+truefalsn-]*", re.ASCII
 )
@@ -329,7 +332,9 @@ class Redactor:
             if find is not None:
                 yield Find(start, end, find.rule, match[0])
 
-    def _custom(self, text: str, kind: Kind) -> Iterator[Find]:
+    def _custom(
+        self, text: str, kind: Kind, *, is_string: bool = False
+    ) -> Iterator[Find]:
         """Find what a user's patterns match in a text, or if it is JSON, in each of its strings."""
         if _is_json(text):
             yield from self._custom_in_strings(text)
@@ -338,6 +343,9 @@ class Redactor:
         in_url = kind != "text"
         found = []
         for rule in self._rules.custom:
+            # Whole texts are taken out of messages, and not out of headers and lines.
+            if rule.name == rule_of_kind("text") and not is_string:
+                continue
             for start, end in rule.spans(raw):
                 plain = as_text(text[start:end])
                 found.append(Find(start, end, rule.name, plain, in_url=in_url))
@@ -351,16 +359,17 @@ class Redactor:
         """Find what a user's patterns match in the strings of JSON.
 
         A pattern must not touch the names that a protocol or a schema is made of, so only names
-        with a digit are searched.
+        that no schema has are searched.
         """
         for string in _STRINGS.finditer(text):
             spelled, colon = string.groups()
-            is_plain_name = bool(colon) and re.search("[0-9]", spelled) is None
+            is_plain_name = bool(colon) and _NO_NAME.search(spelled) is None
             if not spelled or is_plain_name:
                 continue
             start = string.start(1)
             decoded = without_json_escapes(spelled)
-            found = _moved(self._custom(decoded.text, "text"), decoded.source)
+            inner = self._custom(decoded.text, "text", is_string=True)
+            found = _moved(inner, decoded.source)
             yield from _moved(found, start.__add__)
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import re2
 
 from mrtr_cassette.core.secrets.shapes import RULES, Rule, compiled, quiet_options
+from mrtr_cassette.core.secrets.shared import SHARED_NAMES, SHARED_RULES, SharedKind
 from mrtr_cassette.errors import shorten
 
 # Names
@@ -359,6 +360,8 @@ _BASE64 = r"(?:^|[^A-Za-z0-9+/_-])[C-Za-fw-z0-9][A-Za-z0-9+/_-]{10}"
 PLACEHOLDER_MARKER = r"(?:<|%3[cC]|u003[cC])[a-z0-9-]+(?::|%3[aA])"
 _QUOTE = r"\\{0,15}[\"']"
 RULE_NAMES: Final = {rule.name for rule in RULES} | set(NAMES.values()) | {CUSTOM_KEY}
+PLACED_NAMES: Final = RULE_NAMES | SHARED_NAMES
+"""The names that placeholders have, besides those of a user's patterns."""
 
 
 def refusal_of(pattern: str) -> str:
@@ -421,6 +424,8 @@ class RedactionRules:
     """Regular expressions of RE2; group 1, if any, is the secret of the rule `custom-n`."""
     keys: tuple[str, ...] = ()
     disabled: tuple[str, ...] = ()
+    shared: tuple[SharedKind, ...] = ()
+    """The kinds of texts that were taken out to share a cassette with strangers."""
 
     def __post_init__(self) -> None:
         """Check the rules."""
@@ -497,6 +502,9 @@ class ActiveRules:
         custom = []
         for number, pattern in enumerate(rules.patterns, start=1):
             custom.append(Rule(f"custom-{number}", pattern, is_custom=True))
+        for kind, rule in SHARED_RULES.items():
+            if kind in rules.shared:
+                custom.append(rule)
         self.custom = tuple(custom)
         self.keys = set(map(fold, rules.keys))
         self._disabled_names = {

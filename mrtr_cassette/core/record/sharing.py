@@ -1,0 +1,226 @@
+"""Take out of a recording what could identify somebody, so that strangers may have it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from mrtr_cassette.core.cassette.digests import new_digests, with_digests
+from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
+from mrtr_cassette.core.cassette.texts import request_with, with_texts
+from mrtr_cassette.core.cassette.transports import ENDPOINT, is_started_here
+from mrtr_cassette.core.protocol.origins import origin_in
+from mrtr_cassette.core.record.sealing import NOTHING, redacted, without_known
+from mrtr_cassette.core.secrets.credentials import Credentials, RepeatedSecrets
+from mrtr_cassette.core.secrets.names import (
+    as_bytes,
+    is_cassette_token,
+    placeholder,
+    secrets_in,
+)
+from mrtr_cassette.core.secrets.redact import Redactor
+from mrtr_cassette.core.secrets.rules import BUILT_IN
+from mrtr_cassette.core.secrets.shared import SharedKind, rule_of_kind
+from mrtr_cassette.core.wire.http import Request
+from mrtr_cassette.core.wire.jsonbytes import (
+    MemberPath,
+    canonical,
+    find_spans,
+    parse,
+    splice,
+)
+from mrtr_cassette.errors import CassetteError, NotJsonError
+
+_KINDS: Final[tuple[SharedKind, ...]] = ("email", "host", "ip", "user")
+_CLIENTS: Final[tuple[MemberPath, ...]] = (
+    ("params", "clientInfo"),
+    ("params", "_meta", "io.modelcontextprotocol/clientInfo"),
+)
+_KEPT_OF_CLIENT: Final = ("name", "version")
+_HOST: Final = placeholder(rule_of_kind("host"), "1")
+_PORT = re.compile(r":\d+\Z")
+_ANY_MACHINE: Final = ("localhost", "127.0.0.1", "[::1]")
+_SHORTEST_FOLDER: Final = 6
+"""Characters of a folder that no other text has by chance."""
+_FOLDER: Final = "/shared"
+_BEFORE_PATH: Final = rb"((?:\A|%b)(?:/\.well-known/[\w-]+)?)" % _HOST.encode()
+_PATH_ENDS: Final = rb"(?=[/?#\"\\\s]|\Z)"
+
+
+class Shared(NamedTuple):
+    """A cassette for strangers, and how many descriptions of clients were cut short."""
+
+    cassette: Cassette
+    clients: int
+
+
+def shared(cassette: Cassette, *, blanks_text: bool = False) -> Shared:
+    """Return a cassette in which placeholders are in the places of what could identify somebody.
+
+    The built-in rules of redaction are applied too, also those that were switched off. With
+    `blanks_text`, texts of several words are replaced as well.
+
+    Raises:
+        CassetteError: it has raw request states.
+    """
+    if cassette.request_state == "verbatim":
+        raise CassetteError(
+            cassette.path,
+            "it was recorded with --request-state verbatim, and has raw request states",
+            hint="record it again without that option, and share the new cassette",
+        )
+    sharing = _Sharing(cassette, blanks_text=blanks_text)
+    exchanges: list[RecordedExchange] = []
+    for interaction in cassette.interactions:
+        exchanges += interaction.own
+    once = [sharing.without_found(exchange) for exchange in exchanges]
+    changed = {}
+    for exchange, found in zip(exchanges, once, strict=True):
+        # A secret may be found after it was in a text where nothing tells it.
+        changed[exchange] = sharing.without_known(found)
+    digests = new_digests({}, changed.items())
+    if digests:
+        for exchange, new in changed.items():
+            changed[exchange] = with_texts(
+                new, lambda raw, _name: with_digests(raw, digests)
+            )
+    part = replace(
+        cassette.with_exchanges(changed),
+        redaction=sharing.rules,
+        upstream=sharing.server(cassette.upstream),
+        command=sharing.server(cassette.command or "") or None,
+    )
+    return Shared(part, sharing.clients)
+
+
+class _Sharing:
+    """Takes texts out of the exchanges of one cassette, the same one always for the same."""
+
+    def __init__(self, cassette: Cassette, *, blanks_text: bool) -> None:
+        before = cassette.redaction or BUILT_IN
+        kinds = _KINDS
+        if blanks_text:
+            kinds = (*_KINDS, "text")
+        self.rules = replace(before, disabled=(), shared=kinds)
+        self.clients = 0
+        self._numbers: dict[tuple[str, str], int] = {}
+        self._last = _last_numbers(cassette)
+        self._redactor = Redactor(self.rules, self._number)
+        self._credentials = Credentials(self._redactor, seals_sessions=False)
+        self._hosts = RepeatedSecrets()
+        self._paths: list[tuple[re.Pattern[bytes], bytes]] = []
+        if "://" in cassette.upstream and not is_started_here(cassette.upstream):
+            self._add_server(cassette.upstream)
+
+    def _number(self, rule: str, secret: str) -> str:
+        if (rule, secret) not in self._numbers:
+            self._last[rule] += 1
+            self._numbers[rule, secret] = self._last[rule]
+        return str(self._numbers[rule, secret])
+
+    def _add_server(self, url: str) -> None:
+        """Take the server's host and path, which are replaced from now on."""
+        origin = origin_in(url)
+        authority = origin.partition("://")[2].rpartition("@")[2]
+        name = _PORT.sub("", authority)
+        port = authority[len(name) :]
+        names = list(_ANY_MACHINE) if name in _ANY_MACHINE else [name]
+        for spelled in names:
+            if port:
+                self._hosts.add(f"{spelled}{port}", _HOST, is_kept=True)
+        if name not in _ANY_MACHINE:
+            # A name without a dot may be a word.
+            mark = "" if "." in name else "//"
+            self._hosts.add(f"{mark}{name}", f"{mark}{_HOST}", is_kept=True)
+        path = url[len(origin) :].partition("?")[0].rstrip("/")
+        folder = path.rpartition("/")[0]
+        if path and path != ENDPOINT:
+            self._add_path(_BEFORE_PATH, path, ENDPOINT)
+        if len(folder) >= _SHORTEST_FOLDER:
+            self._add_path(rb"()", folder, _FOLDER)
+
+    def _add_path(self, before: bytes, path: str, new: str) -> None:
+        spelled = re.escape(as_bytes(path)).replace(b"/", rb"\\?/")
+        pattern = re.compile(before + spelled + _PATH_ENDS)
+        self._paths.append((pattern, rb"\g<1>%b" % new.encode()))
+
+    def server(self, server: str) -> str:
+        """Return the URL of the server, or the command that starts it, for strangers."""
+        if "://" in server:
+            if is_started_here(server):
+                return server
+            scheme = server.partition("://")[0]
+            return f"{scheme}://{_HOST}{ENDPOINT}"
+        words = []
+        for word in server.replace("\\", "/").split(" "):
+            words.append(word.rpartition("/")[2] or word)
+        return self._redactor.text(" ".join(words))
+
+    def without_found(self, exchange: RecordedExchange) -> RecordedExchange:
+        """Return an exchange without what rules find in it, and without the server's place."""
+        request = exchange.request
+        response = exchange.response or NOTHING
+        request = replace(request, body=self._with_short_client(request.body))
+        request, response = without_known(request, response, self._hosts)
+        self._credentials.seen(request.headers)
+        request, response = redacted(request, response, self._redactor)
+        if exchange.response is None:
+            return replace(exchange, request=self._at_shared_path(request))
+        found = replace(exchange, request=request, response=response)
+        return with_texts(found, self._with_shared_path)
+
+    def without_known(self, exchange: RecordedExchange) -> RecordedExchange:
+        """Return an exchange without the secrets that were found in others."""
+        response = exchange.response or NOTHING
+        known = self._credentials.known
+        request, response = without_known(exchange.request, response, known)
+        if exchange.response is None:
+            return replace(exchange, request=request)
+        return replace(exchange, request=request, response=response)
+
+    def _at_shared_path(self, request: Request) -> Request:
+        return request_with(request, self._with_shared_path)
+
+    def _with_shared_path(self, raw: bytes, _name: str) -> bytes:
+        for pattern, new in self._paths:
+            raw = pattern.sub(new, raw)
+        return raw
+
+    def _with_short_client(self, body: bytes) -> bytes:
+        """Return a request's body with no more of its client than name and version."""
+        if b"clientInfo" not in body:
+            return body
+        try:
+            found = find_spans(body, _CLIENTS)
+        except NotJsonError:
+            return body
+        replacements = []
+        for spans in found.values():
+            for span in spans:
+                client = parse(body[span.start : span.end])
+                kept = {}
+                if isinstance(client, dict):
+                    names = [name for name in _KEPT_OF_CLIENT if name in client]
+                    kept = {name: client[name] for name in names}
+                if kept != client:
+                    replacements.append((span, canonical(kept).encode()))
+        self.clients += len(replacements)
+        return splice(body, replacements)
+
+
+def _last_numbers(cassette: Cassette) -> Counter[str]:
+    """Return the highest number of a placeholder that a cassette has, by rule."""
+    highest: Counter[str] = Counter()
+
+    def take(raw: bytes, _name: str) -> bytes:
+        for secret in secrets_in(raw):
+            if is_cassette_token(secret.token):
+                highest[secret.kind] = max(highest[secret.kind], int(secret.token))
+        return raw
+
+    for interaction in cassette.interactions:
+        for exchange in interaction.own:
+            with_texts(exchange, take)
+    return highest
