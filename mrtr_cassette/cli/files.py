@@ -18,7 +18,6 @@ from mrtr_cassette.cli.common import (
     TERMS,
     Decorator,
     Log,
-    cassettes_in,
     json_report,
     painted,
     say,
@@ -71,6 +70,7 @@ from mrtr_cassette.core.report.text import (
 from mrtr_cassette.errors import CassetteError, UsageError, counted
 from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.cassettes import (
+    cassettes_in,
     journal_path,
     load_cassette,
     merge_files,

@@ -18,7 +18,6 @@ from mrtr_cassette.cli.common import (
     TakesCommand,
     after_dashes,
     annotate,
-    cassettes_in,
     json_form,
     log_format,
     painted,
@@ -71,6 +70,7 @@ from mrtr_cassette.errors import (
     printable_lines,
 )
 from mrtr_cassette.options import CallOptions, VerifyOptions
+from mrtr_cassette.shell.files.cassettes import cassettes_in
 from mrtr_cassette.shell.files.log import Announcer, heard_by
 from mrtr_cassette.shell.files.stores import Location
 from mrtr_cassette.shell.runs.answerers import (

@@ -24,7 +24,6 @@ from mrtr_cassette.cli.common import (
     TakesCommand,
     after_dashes,
     annotate,
-    cassettes_in,
     json_form,
     log_format,
     read_options,
@@ -47,8 +46,15 @@ from mrtr_cassette.core.report.runs import (
 from mrtr_cassette.core.secrets.credentials import shown_by
 from mrtr_cassette.core.secrets.rules import BUILT_IN
 from mrtr_cassette.errors import UpstreamError, UsageError
-from mrtr_cassette.options import AnyOptions, RecordOptions, ReplayOptions
-from mrtr_cassette.shell.files.cassettes import exists, load_cassette
+from mrtr_cassette.options import (
+    AnyOptions,
+    ListeningOptions,
+    RecordOptions,
+    ReplayOptions,
+    default_of,
+    options_of,
+)
+from mrtr_cassette.shell.files.cassettes import cassettes_in, exists, load_cassette
 from mrtr_cassette.shell.files.log import Aside
 from mrtr_cassette.shell.files.stores import Location, path_of
 from mrtr_cassette.shell.http.access import is_loopback
@@ -278,9 +284,15 @@ def _conclude_recording(
 )
 @shared_options(ReplayOptions)
 @log_format
-@report_option("Write what was played, missed and unplayed", ".json", ".xml")
+@report_option("Write what was played, missed and unplayed", ".json", ".xml", ".md")
 @click.option(
     "--stdio", is_flag=True, help="Serve on stdin and stdout instead of HTTP."
+)
+@click.option(
+    "--trials",
+    is_flag=True,
+    help="Serve a play for each trial of an agent, which a POST to /.mrtr/plays begins; "
+    "--history is strict.",
 )
 @click.pass_context
 def replay(
@@ -291,6 +303,7 @@ def replay(
     reports: tuple[Path, ...],
     *,
     stdio: bool,
+    trials: bool,
     **given: Any,
 ) -> None:
     """Serve CASSETTE as if it were the server.
@@ -314,6 +327,17 @@ def replay(
     )
     for each in cassettes:
         tell_of_journal(each, log)
+    if trials:
+        if stdio or options.admin_port is not None:
+            refused = "--stdio" if stdio else "--admin-port"
+            raise UsageError(f"{refused} and --trials don't go together")
+        _serve_trials(context, cassettes, options, log, reports)
+    for report in reports:
+        if report.suffix.lower() == ".md":
+            raise UsageError(
+                f"--report {report}: a replay has a .md report of --trials only",
+                hint="use a name that ends in .json or .xml",
+            )
     if stdio:
         _run_on_pipes(
             context, options, log, partial(_replay_pipe, cassette, reports, command)
@@ -322,6 +346,30 @@ def replay(
     _run_on_http(
         context, options, command, partial(_replay, cassette, log, reports, command)
     )
+
+
+def _serve_trials(
+    context: click.Context,
+    cassettes: Sequence[Location],
+    options: ReplayOptions,
+    log: Log,
+    reports: tuple[Path, ...],
+) -> NoReturn:
+    # Most replays don't need what plays need.
+    from mrtr_cassette.cli.serve import serve_trials
+    from mrtr_cassette.testing.plays import Trials
+
+    if options.history == "auto":
+        options = replace(options, history="strict")
+    values: dict[str, Any] = {}
+    listening = options_of(ListeningOptions)
+    for name in options_of(ReplayOptions):
+        if name in listening or name in ("log", "beside"):
+            continue
+        value = getattr(options, name)
+        if value != default_of(ReplayOptions, name):
+            values[name] = value
+    serve_trials(context, Trials(cassettes, values), options, log, reports)
 
 
 def _terms_with(command: tuple[str, ...]) -> Terms:

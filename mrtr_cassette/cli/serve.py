@@ -9,7 +9,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import click
 import orjson
@@ -19,14 +19,27 @@ from mrtr_cassette.cli.common import (
     Log,
     TakesCommand,
     after_dashes,
+    json_form,
     log_format,
     read_options,
+    report_option,
     say,
     shared_options,
     tell,
+    write_report,
 )
+from mrtr_cassette.core.report.ci import trials_junit
+from mrtr_cassette.core.report.trials import TrialsReport, trials_data, trials_markdown
 from mrtr_cassette.errors import UsageError, counted
-from mrtr_cassette.options import MODE_VARIABLE, Mode, ServeOptions, mode_named
+from mrtr_cassette.options import (
+    MODE_VARIABLE,
+    ListeningOptions,
+    Mode,
+    ReplayOptions,
+    ServeOptions,
+    mode_named,
+)
+from mrtr_cassette.shell.files.cassettes import load_cassette
 from mrtr_cassette.shell.files.log import Announcer, heard_by
 from mrtr_cassette.shell.http.access import is_loopback, listening
 from mrtr_cassette.shell.http.server import serving
@@ -36,8 +49,9 @@ from mrtr_cassette.shell.runs.running import (
     run_command,
     stop_signals,
 )
-from mrtr_cassette.testing.plays import Plays
+from mrtr_cassette.testing.plays import Plays, Trials
 
+Listening = TypeVar("Listening", bound=ListeningOptions)
 _GIVEN = click.core.ParameterSource.COMMANDLINE
 _TOKEN_VARIABLE = "MRTR_CASSETTE_TOKEN"  # noqa: S105  the name of a variable
 
@@ -46,9 +60,17 @@ _TOKEN_VARIABLE = "MRTR_CASSETTE_TOKEN"  # noqa: S105  the name of a variable
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 @shared_options(ServeOptions)
 @log_format
+@report_option(
+    "Write the outcome of each play that recorded nothing", ".json", ".xml", ".md"
+)
 @click.pass_context
 def serve(
-    context: click.Context, /, folder: Path, log_format: str, **given: Any
+    context: click.Context,
+    /,
+    folder: Path,
+    log_format: str,
+    reports: tuple[Path, ...],
+    **given: Any,
 ) -> None:
     """Serve the cassettes in FOLDER to a whole suite, in any language.
 
@@ -70,24 +92,72 @@ def serve(
             "--exit-on-eof and -- COMMAND don't go together",
             hint="it ends with the command anyway",
         )
+    place = Path(os.path.abspath(folder))  # noqa: PTH100  without parts such as ..
+    _check_host(options)
+    options = _with_free_port(options, context, command)
+    served = _Served(place, _mode_of_all(), command, reports, options.exit_on_eof)
+    code, fails = run(_serve(served, options, log))
+    sys.exit(code or int(fails and not options.exit_zero))
+
+
+def serve_trials(
+    context: click.Context,
+    given: Trials,
+    options: ReplayOptions,
+    log: Log,
+    reports: tuple[Path, ...],
+) -> NoReturn:
+    """Serve plays that are all trials of the same cassettes, until a command or a signal ends it.
+
+    Raises:
+        CassetteError: one of the cassettes can't be read.
+    """
+    for cassette in given.cassettes:
+        load_cassette(cassette)
+    command = after_dashes(context) or []
+    _check_host(options)
+    options = _with_free_port(options, context, command)
+    served = _Served(Path.cwd(), "none", command, reports, given=given)
+    code, fails = run(_serve(served, options, log))
+    sys.exit(code or int(fails))
+
+
+def _check_host(options: ListeningOptions) -> None:
     if not is_loopback(options.host) and not os.environ.get(_TOKEN_VARIABLE):
         raise UsageError(
             f"--host {options.host} lets others start upstreams on this machine",
             hint=f"set {_TOKEN_VARIABLE} to a secret, by which requests are authorized then",
         )
+
+
+def _with_free_port(
+    options: Listening, context: click.Context, command: list[str]
+) -> Listening:
     if command and context.get_parameter_source("port") is not _GIVEN:
         # The command is told the address.
-        options = replace(options, port=0)
-    place = Path(os.path.abspath(folder))  # noqa: PTH100  without parts such as ..
-    sys.exit(run(_serve(place, options, log, command)))
+        return replace(options, port=0)
+    return options
+
+
+class _Served(NamedTuple):
+    """What a process serves plays of, to whom, and the reports that it writes at the end."""
+
+    folder: Path
+    mode: Mode | None
+    command: list[str]
+    reports: tuple[Path, ...]
+    exit_on_eof: bool = False
+    given: Trials | None = None
 
 
 async def _serve(
-    folder: Path, options: ServeOptions, log: Log, command: list[str]
-) -> int:
+    served: _Served, options: ListeningOptions, log: Log
+) -> tuple[int, bool]:
+    """Serve until the end; return the exit code of the command, and whether plays failed."""
     announcer = Announcer(log.line, heard_by(log.event), TERMS)
     token = os.environ.get(_TOKEN_VARIABLE, "")
-    plays = Plays(folder, _mode_of_all(), token, announcer)
+    plays = Plays(served.folder, served.mode, token, announcer, served.given)
+    command = served.command
     code = 0
     async with stop_signals() as signals:
         with listening(options) as listener:
@@ -101,15 +171,21 @@ async def _serve(
                         )
                         code = end.code
                     else:
-                        if options.exit_on_eof:
+                        if served.exit_on_eof:
                             _signal_at_eof(signals)
                         await signals.get()
             finally:
                 await plays.close()
-    _tell_end(plays, log)
-    if options.exit_zero:
-        return code
-    return code or int(bool(plays.failed))
+    report = TrialsReport(tuple(plays.trials))
+    forms = {
+        ".json": lambda: json_form(trials_data(report)),
+        ".md": lambda: trials_markdown(report).encode(),
+        ".xml": lambda: trials_junit(report),
+    }
+    for file in served.reports:
+        write_report(file, forms)
+    _tell_end(plays, log, report.text if served.given else "")
+    return code, bool(plays.failed)
 
 
 def _mode_of_all() -> Mode | None:
@@ -127,10 +203,12 @@ def _tell_ready(url: str, log: Log) -> None:
         tell(f"listening on {url}")
 
 
-def _tell_end(plays: Plays, log: Log) -> None:
+def _tell_end(plays: Plays, log: Log, validity: str) -> None:
     counts = [f"{count} {outcome}" for outcome, count in sorted(plays.outcomes.items())]
     text = ", ".join(counts) or "there were no plays"
-    if plays.failed:
+    if validity:
+        text += f"; {validity}"
+    elif plays.failed:
         text += f"; {counted(plays.failed, 'play')} failed"
     event = {
         "event": "concluded",

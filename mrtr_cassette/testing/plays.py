@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import secrets
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from hmac import compare_digest
 from pathlib import Path
-from typing import Any, Final, NoReturn, get_args
+from typing import Any, Final, NamedTuple, NoReturn, get_args
 
 import orjson
 
 from mrtr_cassette.core.report.text import as_data
+from mrtr_cassette.core.report.trials import TrialReport, ended_by
 from mrtr_cassette.core.wire.http import JSON_HEADERS, Request
 from mrtr_cassette.errors import (
     BeingRecordedError,
@@ -26,8 +28,11 @@ from mrtr_cassette.errors import (
     UsageError,
 )
 from mrtr_cassette.options import Mode, default_mode, mode_named
+from mrtr_cassette.shell.files.cassettes import cassettes_in
 from mrtr_cassette.shell.files.log import Announcer, OnEvent
+from mrtr_cassette.shell.files.stores import Location
 from mrtr_cassette.shell.http.server import HttpDownstream
+from mrtr_cassette.shell.runs.replaying import LoadedReplays
 from mrtr_cassette.shell.runs.running import in_loop
 from mrtr_cassette.shell.runs.sites import SITES, SharedSite, site_named_in
 from mrtr_cassette.shell.runs.views import days_too_old
@@ -55,6 +60,8 @@ _NOT_FOR_PLAYS: Final = frozenset(
 _FILE_OPTIONS: Final = tuple(
     name for name, option in OPTIONS.items() if option.kind == "file"
 )
+_GLOB = re.compile("[*?]")
+"""Matches what makes a name a glob; brackets are in the names of parametrized tests."""
 _WORKERS: Final = 32
 """Plays that may be begun or ended at the same time: each may wait for its upstream."""
 _STATUSES: Final = (
@@ -93,11 +100,10 @@ class CassettePlay:
     @property
     def report(self) -> dict[str, Any]:
         """What it came to so far, as JSON."""
-        use = self.use
-        shown = use.shown
-        misses = [miss.facts for miss in shown.misses]
+        shown = self.use.shown
+        results = shown.results
         unplayed = []
-        for interaction in shown.unplayed:
+        for interaction in shown.interactions_of_base(results.unplayed or ()):
             unplayed.append(
                 {
                     "number": interaction.number,
@@ -105,17 +111,38 @@ class CassettePlay:
                     "name": interaction.name,
                 }
             )
+        nearest = results.divergences.nearest
         return {
             **self._head,
-            "served": shown.played,
-            "recorded": use.exchanges,
-            "misses": misses,
-            "harmless": shown.harmless,
+            "served": results.played,
+            "recorded": self.use.exchanges,
+            "misses": [miss.facts for miss in results.misses],
+            "harmless": results.harmless,
+            "unknown_tools": dict(results.unknown_tools),
+            "stopped": results.stopped,
             "unplayed": unplayed,
-            "first_divergence": misses[0] if misses else None,
-            "faults": as_data(shown.faults, {}),
-            "valid": not misses,
+            "first_divergence": None if nearest is None else nearest.facts,
+            "faults": as_data(results.faults, {}),
+            "valid": not results.misses,
         }
+
+    @property
+    def trial(self) -> TrialReport:
+        """What it came to as a trial of an agent."""
+        results = self.use.shown.results
+        return TrialReport(
+            trial=self.id,
+            cassette=self.name,
+            valid=not results.misses,
+            served=results.played,
+            missed=len(results.misses),
+            unplayed=len(results.unplayed or ()),
+            unknown_tools=dict(results.unknown_tools),
+            stopped=results.stopped,
+            ended_by=ended_by(results.misses),
+            divergences=results.divergences,
+            misses=tuple(results.misses),
+        )
 
     @property
     def beginning(self) -> dict[str, Any]:
@@ -166,10 +193,18 @@ class CassettePlay:
         }
 
 
+class Trials(NamedTuple):
+    """The cassettes of which all plays of a process are trials, and the options of these."""
+
+    cassettes: Sequence[Location]
+    options: Mapping[str, Any]
+
+
 class Plays:
-    """Begins, watches and ends plays of the cassettes in a folder.
+    """Begins, watches and ends plays of the cassettes in a folder, or of given ones.
 
     Attributes:
+        trials: what those came to that have ended and recorded nothing.
         open: the plays that were not ended, by their ids.
         outcomes: counts of what became of the cassettes of those that were.
         failed: how many of them have missed, or failed their tests in another way.
@@ -181,20 +216,24 @@ class Plays:
         mode: Mode | None,
         token: str,
         announcer: Announcer,
+        given: Trials | None = None,
     ) -> None:
         """Begin with none.
 
         Args:
+            given: the cassettes of all plays; None: each names its own.
             mode: the mode of all plays, whatever they say; None: each says its own.
             token: what control requests have to be authorized by; empty: nothing.
         """
         self.open: dict[str, CassettePlay] = {}
         self.outcomes: Counter[str] = Counter()
         self.failed = 0
+        self.trials: list[TrialReport] = []
         self.url = ""
         """The URL of the server, without a path; set before the first request."""
         self._folder = folder
         self._mode = mode
+        self._given = given
         self._token = token
         self._announcer = announcer
         self._ended: set[str] = set()
@@ -205,6 +244,7 @@ class Plays:
             is_worker=False,
             reads=Counter(),
             entering=partial(in_loop, loop=loop),
+            loaded=LoadedReplays(),
         )
         self._workers = ThreadPoolExecutor(_WORKERS, "mrtr-cassette-plays")
 
@@ -265,7 +305,9 @@ class Plays:
             return 200, {"plays": await self._in_thread(self._reports)}
         if request.method != "POST":
             raise _not_allowed(request, "GET, POST")
-        values = _json_of(request)
+        values: dict[str, Any] = {}
+        if request.body or self._given is None:
+            values = _json_of(request)
         play = await self._in_thread(partial(self._begin, values))
         self._announcer.tell(lambda: {"event": "began", **play.beginning})
         return 201, play.beginning
@@ -314,9 +356,7 @@ class Plays:
             if name in _NOT_FOR_PLAYS:
                 raise UsageError(f"{_A_PLAY} has no option {name!r}")
         mode = self._mode_of(values.pop("mode", None))
-        _check_cassette(values.get("cassette"))
-        place = place_of_call(_A_PLAY, (), values)
-        chosen = combined([self._within_folder(place)], PLAY_TERMS)
+        chosen = combined(self._places(values), PLAY_TERMS)
         terms = PLAY_TERMS
         if "upstream" not in chosen:
             terms = without_upstream(PLAY_TERMS)
@@ -344,7 +384,10 @@ class Plays:
         )
         if isinstance(use, MissingUse):
             raise _ControlError(404, use.error.in_terms(terms))
-        name = str(path.relative_to(self._folder))
+        names = [self._shown(path)]
+        for file in settings.replay.beside:
+            names.append(self._shown(Path(file)))
+        name = ", ".join(names)
         play = CassettePlay(identity, name, site, use)
         self.open[identity] = play
         return play
@@ -353,30 +396,68 @@ class Plays:
         chosen = None if given is None else mode_named(given, "mode")
         return self._mode or chosen or default_mode()
 
-    def _within_folder(self, place: Place) -> Place:
-        """Return the options of a play with the paths of its files.
+    def _shown(self, path: Path) -> str:
+        """Return a cassette as the folder names it."""
+        if path.is_relative_to(self._folder):
+            return str(path.relative_to(self._folder))
+        return str(path)
+
+    def _places(self, values: dict[str, Any]) -> list[Place]:
+        """Return what sets the options of a play, with the paths of its files.
 
         Raises:
             UsageError: one is not in the folder.
         """
-        values = dict(place.values)
-        cassette = self._path_of(values["name"])
-        if cassette.suffix != ".json":
-            cassette = cassette.with_name(f"{cassette.name}.json")
-        values["name"] = cassette
-        beside = []
-        for name in values.get("beside", ()):
-            beside.append(str(self._path_of(name)))
-        if beside:
-            values["beside"] = beside
         for option in _FILE_OPTIONS:
             if values.get(option) is not None:
                 values[option] = self._path_of(values[option])
-        return Place(place.name, values)
+        given = self._given
+        if given is None:
+            values["cassette"] = self._cassettes_of(values)
+            return [place_of_call(_A_PLAY, (), values)]
+        for name in ("cassette", "upstream"):
+            if name in values:
+                raise UsageError(
+                    f"a trial has no option {name!r}",
+                    hint="it plays the cassettes that this process was started with",
+                )
+        options = {**given.options, "cassette": [*map(str, given.cassettes)]}
+        return [
+            place_of_call("the command line", (), options),
+            Place("a trial", values),
+        ]
+
+    def _cassettes_of(self, values: Mapping[str, Any]) -> list[Path]:
+        """Return the cassettes that a play names: by a file, a folder, a glob, or a list of these.
+
+        Where the play may record, a folder is named with a slash at its end.
+        """
+        given: Any = values.get("cassette")
+        names: list[Any] = given if isinstance(given, list) else [given]
+        if not names or not all(isinstance(name, str) for name in names):
+            raise UsageError(
+                f'{_A_PLAY} needs "cassette", the name of a file or a list'
+            )
+        found: list[Path] = []
+        for name in names:
+            path = self._path_of(name)
+            file = path
+            if path.suffix != ".json":
+                file = path.with_name(f"{path.name}.json")
+            may_be_folder = name.endswith("/") or "upstream" not in values
+            is_folder = may_be_folder and path.is_dir() and not file.exists()
+            if not is_folder and not _GLOB.search(name):
+                found.append(file)
+                continue
+            for within in cassettes_in([str(path)]):
+                found.append(self._path_of(str(within)))
+        return found
 
     def _path_of(self, name: Any) -> Path:
         if not isinstance(name, str) or not name or "\0" in name:
             raise UsageError(f"{_A_PLAY}: {name!r} is not the name of a file")
+        if "://" in name:
+            raise UsageError(f"{_A_PLAY} takes the name of a file, and not a URL")
         path = Path(os.path.normpath(self._folder / name))
         is_inside = path.is_relative_to(self._folder) and path != self._folder
         # A symbolic link may lead out of it.
@@ -407,6 +488,8 @@ class Plays:
         finally:
             del self.open[play.id]
             self._ended.add(play.id)
+        if not report["is_recording"]:
+            self.trials.append(await self._in_thread(lambda: play.trial))
         self.failed += bool(report["problems"])
         self.outcomes[report["outcome"]] += 1
         announcer = self._announcer
@@ -417,12 +500,6 @@ class Plays:
             for warning in report["warnings"]:
                 announcer.log(f"warning: {warning}")
         return report
-
-
-def _check_cassette(given: Any) -> None:
-    names = given if isinstance(given, list) else [given]
-    if not names or not all(isinstance(name, str) for name in names):
-        raise UsageError(f'{_A_PLAY} needs "cassette", the name of a file or a list')
 
 
 def _status_of(error: MrtrCassetteError) -> int:

@@ -35,6 +35,7 @@ from mrtr_cassette.shell.files.cassettes import (
     publish_recording,
 )
 from mrtr_cassette.shell.files.log import OnEvent
+from mrtr_cassette.shell.runs.replaying import LoadedReplays
 from mrtr_cassette.shell.runs.running import in_thread, reached_without_proxy
 from mrtr_cassette.shell.runs.sites import Site
 from mrtr_cassette.shell.runs.views import MrtrCassette
@@ -201,6 +202,8 @@ class Run:
     entering: Entering = in_thread
     """Runs what a cassette needs; by default in a thread of its own."""
     applications: Applications = field(default_factory=Applications)
+    loaded: LoadedReplays | None = None
+    """What many replays play; None: each loads its own."""
     folder: Path = field(default_factory=lambda: Path(mkdtemp(prefix="mrtr-cassette-")))
     """Has the recordings that are no cassettes yet."""
     recording: set[Path] = field(default_factory=set)

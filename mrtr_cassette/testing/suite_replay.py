@@ -35,7 +35,11 @@ class ReplayUse(CassetteUse):
             session: Session | ClientStarts = running.enter_context(starts)
         else:
             replay = replaying(
-                self.path, options, site=request.site, on_event=request.on_event
+                self.path,
+                options,
+                site=request.site,
+                on_event=request.on_event,
+                loaded=request.run.loaded,
             )
             session = running.enter_context(request.run.entering(replay))
             self._reach(session.url, running)
@@ -52,7 +56,9 @@ class ReplayUse(CassetteUse):
 
     def _finish(self, problems: list[str], *, passed: bool) -> list[str]:  # noqa: ARG002
         is_met = any(fault.came for fault in self.shown.faults)
-        if not self.shown.played and not self.shown.misses and not is_met:
+        results = self.shown.results
+        is_answered = results.played or results.unknown_tools
+        if not is_answered and not results.misses and not is_met:
             self.outcome = "not used"
         elif self.shown.problem is not None:
             problems.insert(0, self.shown.problem)

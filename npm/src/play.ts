@@ -91,7 +91,12 @@ export interface Report {
   /** Requests that were not recorded and got what any server says. */
   harmless: number;
   unplayed: Unplayed[];
-  first_divergence: Miss | null;
+  /** How often each tool was called that the recorded server does not have, in a trial. */
+  unknown_tools: Record<string, number>;
+  /** Requests that got the miss which stopped the play. */
+  stopped: number;
+  /** Where the play left the recording that it followed longest; null if it never left it. */
+  first_divergence: (Miss & { after: number }) | null;
   /** Nothing missed. */
   valid: boolean;
   /** What became of the cassette. */

@@ -16,7 +16,8 @@ from mrtr_cassette.cli import main
 URL = "http://localhost:9/mcp"
 WRITING = {
     "record": (("record", URL), [".json"]),
-    "replay": (("replay", "c.json"), [".json", ".xml"]),
+    "replay": (("replay", "c.json"), [".json", ".xml", ".md"]),
+    "serve": (("serve", "."), [".json", ".xml", ".md"]),
     "verify": (("verify", "c.json", URL), [".json", ".xml", ".md"]),
 }
 """Commands that write reports, and the endings of those that they can write."""

@@ -156,7 +156,7 @@ class Player:
         faults: what goes wrong in this replay, or None.
         stops: after a miss, requests get the same miss; `stopped` is how many did.
         unknown_tools: how often each tool was called that the recorded server doesn't have.
-        divergences: where the play left each recording; None unless all calls are held to them.
+        divergences: where the play left each recording.
     """
 
     was_probed = False
@@ -236,9 +236,10 @@ class Player:
         self.by_kind: Counter[str] = Counter()
         self._unseen = list(self._ignored)
         histories = self._order.histories
-        self.divergences: Divergences | None = None
-        if histories.unknown_tools is not None and not self._strict:
-            self.divergences = Divergences(histories.recordings)
+        recordings = 1
+        if histories.unknown_tools is not None:
+            recordings = histories.recordings
+        self.divergences = Divergences(recordings)
         self.times = self._order.plays
         self.is_write = self._order.histories.is_write
         self.add_settings = self._form.add_settings
@@ -415,8 +416,8 @@ class Player:
 
     def _play(self, choice: Choice, entry: ReplayEntry, session: LiveSession) -> Play:
         """Play an exchange, or the end of what the proxy answered while recording."""
-        if self.divergences is not None and self.divergences.followed:
-            self._follow(self.divergences, entry, session)
+        if self.divergences.recordings > 1 and self.divergences.followed:
+            self._follow(entry, session)
         while True:
             session = self._order.played(entry, choice.matched.secrets, session)
             self.plays += 1
@@ -430,14 +431,12 @@ class Player:
         delivery = self._deliveries.play(entry, session, choice.values)
         return self._played(choice.request, entry, session, delivery)
 
-    def _follow(
-        self, divergences: Divergences, entry: ReplayEntry, session: LiveSession
-    ) -> None:
+    def _follow(self, entry: ReplayEntry, session: LiveSession) -> None:
         """Leave the recordings that don't have a call where this play is."""
         histories = self._order.histories
-        followed = divergences.followed
+        followed = self.divergences.followed
         recordings = histories.recordings_with(entry, session.writes, followed)
-        divergences.played(entry, recordings, self.plays)
+        self.divergences.played(entry, recordings, self.plays)
 
     def _count_kinds(self, matched: MatchedRequest) -> None:
         """Count the texts of a request that were matched by their kinds alone."""
@@ -513,8 +512,7 @@ class Player:
 
     def _missed(self, miss: Miss) -> Miss:
         self.misses.append(miss)
-        if self.divergences is not None:
-            self.divergences.missed(miss, self.plays)
+        self.divergences.missed(miss, self.plays)
         return miss
 
     def _told(self, recorded: Request) -> Call:

@@ -190,9 +190,14 @@ class Divergence(NamedTuple):
 
 
 class Divergences:
-    """Follows all recordings that are played together, each until a play leaves it."""
+    """Follows all recordings that are played together, each until a play leaves it.
+
+    Attributes:
+        recordings: how many; 1 where calls are not held to them.
+    """
 
     def __init__(self, recordings: int) -> None:
+        self.recordings = recordings
         self.found: list[Divergence] = []
         """The first one from each recording that the play has left, in that order."""
         self.followed = set(range(recordings))

@@ -8,6 +8,7 @@ from xml.etree import ElementTree as ET
 
 from mrtr_cassette.core.report.comparison import Verification, folded, interaction_lines
 from mrtr_cassette.core.report.runs import MissReport, ReplayReport
+from mrtr_cassette.core.report.trials import TrialsReport
 from mrtr_cassette.errors import printable, printable_json, shorten
 
 
@@ -44,6 +45,19 @@ def verification_junit(verifications: Sequence[Verification]) -> bytes:
                 ET.SubElement(case, "skipped", message=printable_json(reason))
         suites.append(suite)
     return _xml("mrtr-cassette verify", suites)
+
+
+def trials_junit(report: TrialsReport) -> bytes:
+    """Return the outcome of trials as XML, a case for each."""
+    suite = ET.Element("testsuite", name="trials")
+    properties = ET.SubElement(suite, "properties")
+    rate = {"name": "validity_rate", "value": str(report.validity_rate)}
+    ET.SubElement(properties, "property", rate)
+    for trial in report.trials:
+        case = _case(suite, f"trial {trial.trial}")
+        for miss in trial.misses[:1]:
+            _failure(case, miss.reason, trial.ended_by or "", miss.text)
+    return _xml("mrtr-cassette trials", [suite])
 
 
 def _case(suite: ET.Element, name: str) -> ET.Element:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import fcntl
 import gc
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from glob import glob, has_magic
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -37,7 +38,7 @@ from mrtr_cassette.shell.files.disk import (
     remove_leftovers,
     write_whole,
 )
-from mrtr_cassette.shell.files.stores import Location
+from mrtr_cassette.shell.files.stores import Location, location
 from mrtr_cassette.terms import shell_command
 
 _TOOL: Final = f"mrtr-cassette {__version__}"
@@ -155,6 +156,47 @@ def is_cassette(path: Path) -> bool:
             return _MARK in file.read(_BEGINNING)
     except OSError:
         return False
+
+
+def cassettes_in(
+    words: Sequence[str],
+    suffixes: Collection[str] = (".json",),
+    *,
+    takes_all: bool = False,
+) -> list[Location]:
+    """Return the cassettes, or journals, that words name: files, objects, folders and globs.
+
+    With `takes_all`, folders and globs stand for all their files with one of the suffixes.
+    """
+    found: list[Location] = []
+    for word in words:
+        path = location(word)
+        files = _files_in(word, path)
+        if files is None:
+            found.append(path)
+            continue
+        within = []
+        for file in files:
+            if file.suffix in suffixes and file.is_file():
+                if takes_all or file.suffix == ".journal" or is_cassette(file):
+                    within.append(file)
+        if not within:
+            kind = "cassette" if ".json" in suffixes else "journal"
+            raise UsageError(f"there is no {kind} in {path}")
+        found += sorted(within)
+    return found
+
+
+def _files_in(word: str, path: Location) -> Iterable[Path] | None:
+    """Return what a folder has, or what a glob finds; None for a single file or object."""
+    if not isinstance(path, Path):
+        return None
+    if path.is_dir():
+        return path.rglob("*")
+    # The names of cassettes may have brackets, as parameters of tests do.
+    if has_magic(word) and not path.exists():
+        return map(Path, glob(word, recursive=True))  # noqa: PTH207  Path takes no absolute one
+    return None
 
 
 def fix(path: Location) -> int:

@@ -20,7 +20,9 @@ from mrtr_cassette.shell.files.disk import check_writable, reason_of, write_whol
 _OWN = re.compile(
     rb"""\{\s*"cassette":\s*"(?:[^"\\]|\\.)*",\s*"interactions":
     |\{\s*"cassettes":\s*\[\s*(?:\]|\{\s*"cassette":)
-    |<\?xml[^>]*>\s*<testsuites\ name="mrtr-cassette\ (?:replay|verify)"
+    |<\?xml[^>]*>\s*<testsuites\ name="mrtr-cassette\ (?:replay|verify|trials)"
+    |\{\s*"trials":\s*\[\s*(?:\]|\{\s*"trial":)
+    |\|\ trial\ \|\ valid\ \|\ served\ \|
     |\|\ \|\ call\ \|\ verdict\ \|\ first\ difference\ \|\n
     |\#\#\#\ [^\n]*\ against\ [^\n]*:\ \d+\ interactions?:\ |"""
     + re.escape(START.encode()),

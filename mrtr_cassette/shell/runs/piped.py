@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -21,12 +22,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.cassette.texts import combine_cassettes
 from mrtr_cassette.core.cassette.transports import over_pipes
 from mrtr_cassette.core.protocol.methods import DISCOVER
 from mrtr_cassette.core.record.recorder import Channel
 from mrtr_cassette.core.replay.faults import FaultOutcome, read_faults
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.runs import MissReport, Nearest
+from mrtr_cassette.core.report.trials import DivergenceReport, RecordingsLeft
 from mrtr_cassette.core.secrets.credentials import UserSettings, shown_by
 from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.wire.http import NO_STATUS, End, Line, Request, opens_channel
@@ -48,7 +51,7 @@ from mrtr_cassette.shell.files.cassettes import (
 )
 from mrtr_cassette.shell.files.disk import is_free_within, is_locked
 from mrtr_cassette.shell.files.log import Announcer, OnEvent, heard_by
-from mrtr_cassette.shell.files.stores import Location, StoreFile
+from mrtr_cassette.shell.files.stores import Location, StoreFile, location
 from mrtr_cassette.shell.pipes.commands import given_to, shown_command
 from mrtr_cassette.shell.pipes.lines import (
     LAST_S,
@@ -598,6 +601,12 @@ def _both(first: RunOutcome, second: RunOutcome) -> RunOutcome:
         unplayed=_common(first.unplayed, second.unplayed),
         after_other_writes=sorted(after_other_writes),
         faults=_added(first.faults, second.faults),
+        unknown_tools=Counter(first.unknown_tools) + Counter(second.unknown_tools),
+        stopped=first.stopped + second.stopped,
+        divergences=RecordingsLeft(
+            first.divergences.nearest or second.divergences.nearest,
+            [*first.divergences.all, *second.divergences.all],
+        ),
         unreachable=first.unreachable + second.unreachable,
         unrecorded=[*first.unrecorded, *second.unrecorded],
         problem=first.problem or second.problem,
@@ -637,9 +646,20 @@ def _highest_number(cassette: Cassette | None) -> int:
 def _outcome_from(data: dict[str, Any]) -> RunOutcome:
     data["misses"] = [_miss_from(miss) for miss in data["misses"]]
     data["faults"] = [FaultOutcome(*fault) for fault in data["faults"]]
+    nearest, left = data["divergences"]
+    found = [_divergence_from(divergence) for divergence in left]
+    is_left = nearest is not None
+    data["divergences"] = RecordingsLeft(
+        _divergence_from(nearest) if is_left else None, found
+    )
     if data["unused"] is not None:
         data["unused"] = [tuple(pair) for pair in data["unused"]]
     return RunOutcome(**data)
+
+
+def _divergence_from(data: list[Any]) -> DivergenceReport:
+    after, why = data
+    return DivergenceReport(after, _miss_from(why))
 
 
 def _miss_from(data: dict[str, Any]) -> MissReport:
@@ -692,7 +712,10 @@ def replayed_by_client(
         CassetteError: the cassette can't be read.
     """
     read_faults(options.faults, is_piped=True)
-    return _started(path, cassettes.load_cassette(path), options, {})
+    loaded = [cassettes.load_cassette(path)]
+    for beside in options.beside:
+        loaded.append(cassettes.load_cassette(location(beside)))
+    return _started(path, combine_cassettes(loaded), options, {})
 
 
 @asynccontextmanager

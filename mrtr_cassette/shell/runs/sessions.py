@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -38,6 +45,7 @@ from mrtr_cassette.core.report.runs import (
     outcomes_of_faults,
     reports_of_misses,
 )
+from mrtr_cassette.core.report.trials import RecordingsLeft, reports_of_divergences
 from mrtr_cassette.core.secrets.credentials import Credentials, UserSettings
 from mrtr_cassette.core.secrets.redact import Redactor, keyed_hash
 from mrtr_cassette.core.secrets.rules import RedactionRules
@@ -77,6 +85,12 @@ class RunOutcome:
     """Numbers of the interactions that read, and were played after other writes than recorded."""
     faults: Sequence[FaultOutcome] = ()
     """How often each fault was met."""
+    unknown_tools: Mapping[str, int] = field(default_factory=dict)
+    """How often each tool was called that the recorded server doesn't have."""
+    stopped: int = 0
+    """How many requests got the miss that stopped it."""
+    divergences: RecordingsLeft = field(default_factory=RecordingsLeft)
+    """Where it left the recordings that were played."""
     unreachable: int = 0
     """How many requests the upstream did not answer."""
     unrecorded: Sequence[str] = ()
@@ -139,6 +153,9 @@ class Session:
             unplayed=player.unplayed,
             after_other_writes=[*player.after_other_writes],
             faults=outcomes_of_faults(player),
+            unknown_tools=dict(player.unknown_tools),
+            stopped=player.stopped,
+            divergences=reports_of_divergences(player, self.terms),
             unused=player.unused_options(),
         )
 

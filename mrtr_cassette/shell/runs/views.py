@@ -15,7 +15,7 @@ from mrtr_cassette.errors import CassetteError, MrtrCassetteError, shorten
 from mrtr_cassette.options import Existing, FilePath, Mode, RecordOptions
 from mrtr_cassette.shell.files.cassettes import load_cassette
 from mrtr_cassette.shell.files.stores import location, path_of
-from mrtr_cassette.shell.runs.sessions import Session
+from mrtr_cassette.shell.runs.sessions import RunOutcome, Session
 
 if TYPE_CHECKING:
     from mrtr_cassette.shell.runs.calling import Answers
@@ -78,6 +78,11 @@ class MrtrCassette:
         return str(self._session.path)
 
     @property
+    def results(self) -> RunOutcome:
+        """All that it came to so far, at one moment."""
+        return self._session.outcome
+
+    @property
     def played(self) -> int:
         """How many requests got a recorded reply so far."""
         return self._session.outcome.played
@@ -96,16 +101,15 @@ class MrtrCassette:
     @property
     def unplayed(self) -> tuple[Interaction, ...]:
         """Interactions of the cassette, or of one that is added to, not wholly played so far."""
-        return self._interactions_of_base(self._session.outcome.unplayed or ())
+        return self.interactions_of_base(self._session.outcome.unplayed or ())
 
     @property
     def after_other_writes(self) -> tuple[Interaction, ...]:
         """The reads that were played after other writes than recorded, as they had one answer."""
-        return self._interactions_of_base(self._session.outcome.after_other_writes)
+        return self.interactions_of_base(self._session.outcome.after_other_writes)
 
-    def _interactions_of_base(
-        self, numbers: Collection[int]
-    ) -> tuple[Interaction, ...]:
+    def interactions_of_base(self, numbers: Collection[int]) -> tuple[Interaction, ...]:
+        """Return the interactions with these numbers of the cassette that is played."""
         base = self._session.base
         if base is None or not numbers:
             return ()
@@ -126,6 +130,11 @@ class MrtrCassette:
     def unrecorded(self) -> tuple[str, ...]:
         """Why retries were not recorded: the live server no longer asks what was recorded."""
         return tuple(self._session.outcome.unrecorded)
+
+    @property
+    def unknown_tools(self) -> Mapping[str, int]:
+        """How often each tool was called that the recorded server doesn't have, in a trial."""
+        return self._session.outcome.unknown_tools
 
     @property
     def problem(self) -> str | None:

@@ -138,7 +138,6 @@ def union(*scripts: tuple[Step, ...]) -> Cassette:
 def diverged(player: Player) -> list[tuple[int, int, bool]]:
     """Return which recordings a play has left, after how many requests, and whether by a miss."""
     found = []
-    assert player.divergences is not None
     for divergence in player.divergences.found:
         found.append(
             (divergence.recording, divergence.after, divergence.miss is not None)
@@ -158,13 +157,11 @@ def test_the_nearest_recording_is_the_one_that_a_play_left_last() -> None:
     player = template.anew()
     assert told(player, GET, GET, SET) == ["0", "0", "set"]
     assert diverged(player) == [(2, 0, False), (1, 2, False)]
-    assert player.divergences is not None
     assert player.divergences.nearest is None
 
     player = template.anew()
     assert told(player, GET, look, SET) == ["0", "a", "set"]
     assert diverged(player) == [(2, 0, False), (0, 1, False), (1, 2, False)]
-    assert player.divergences is not None
     assert player.divergences.nearest is player.divergences.found[-1]
 
     player = template.anew()

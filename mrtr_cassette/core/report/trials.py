@@ -1,0 +1,198 @@
+"""Trials of an agent: what each came to, and how many were valid, for judges and for CI."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
+
+from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.replay.trials import Divergence
+from mrtr_cassette.core.report.runs import MissReport, Nearest, report_of_miss
+from mrtr_cassette.core.report.text import as_data
+from mrtr_cassette.errors import counted, printable, shorten
+from mrtr_cassette.terms import LIBRARY_TERMS, Terms
+
+OTHER_RECORDING: Final = "other-recording"
+"""The reason of a divergence that is no miss."""
+
+
+class DivergenceReport(NamedTuple):
+    """The first request of a play that a recording doesn't have where the play is.
+
+    Attributes:
+        after: how many requests had got a recorded reply.
+        why: as of a miss, on the recording alone.
+    """
+
+    after: int
+    why: MissReport
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """It as JSON."""
+        return {**self.why.facts, "after": self.after}
+
+    def __str__(self) -> str:
+        """Return it in a few words."""
+        calls = counted(self.after, "call")
+        return f"after {calls}, from {self.why.cassette}: {self.why.request}"
+
+
+class RecordingsLeft(NamedTuple):
+    """Where a play left recordings: the nearest one, if it left all, and each that it left."""
+
+    nearest: DivergenceReport | None = None
+    all: Sequence[DivergenceReport] = ()
+
+
+def reports_of_divergences(
+    player: Player, terms: Terms = LIBRARY_TERMS
+) -> RecordingsLeft:
+    """Return where a play has left each recording so far."""
+    followed = player.divergences
+    paths = player.paths
+    if followed.recordings < len(paths):
+        paths = (player.path,)
+    missed: MissReport | None = None
+    nearest: DivergenceReport | None = None
+    reports = []
+    for divergence in tuple(followed.found):
+        if divergence.miss is None:
+            why = _played_elsewhere(divergence, player)
+        else:
+            # It is the same for all recordings.
+            missed = missed or report_of_miss(divergence.miss, player, terms)
+            why = missed
+        why = replace(why, cassette=paths[divergence.recording])
+        report = DivergenceReport(divergence.after, why)
+        reports.append(report)
+        if divergence is followed.nearest:
+            nearest = report
+    return RecordingsLeft(nearest, tuple(reports))
+
+
+def _played_elsewhere(divergence: Divergence, player: Player) -> MissReport:
+    """Return why a recording doesn't have a request that another one has."""
+    entry = divergence.entry
+    if entry is None:
+        raise AssertionError("unreachable because it is no miss")
+    call = printable(player.redacted(str(entry.key)))
+    nearest = Nearest(entry.interaction, entry.turn, call)
+    detail = f"this was played from another recording, {nearest}"
+    return MissReport(
+        OTHER_RECORDING, detail, call, (), player.path, nearest, (), (), detail
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TrialReport:
+    """What one trial came to.
+
+    Attributes:
+        unplayed: how many interactions of all its recordings were not wholly played.
+        stopped: how many requests got the error of an earlier one.
+        ended_by: the first miss, in a few words; None of a valid trial.
+    """
+
+    trial: str
+    cassette: str
+    valid: bool
+    served: int
+    missed: int
+    unplayed: int
+    unknown_tools: Mapping[str, int]
+    stopped: int
+    ended_by: str | None
+    divergences: RecordingsLeft = field(default_factory=RecordingsLeft)
+    misses: tuple[MissReport, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TrialsReport:
+    """What all trials came to."""
+
+    trials: tuple[TrialReport, ...]
+
+    @property
+    def valid(self) -> int:
+        """How many were valid."""
+        return len([trial for trial in self.trials if trial.valid])
+
+    @property
+    def validity_rate(self) -> float | None:
+        """The share of those that were valid; None without any."""
+        if not self.trials:
+            return None
+        return self.valid / len(self.trials)
+
+    @property
+    def text(self) -> str:
+        """The validity rate in words."""
+        rate = self.validity_rate
+        if rate is None:
+            return "there were no trials"
+        return (
+            f"{self.valid} of {counted(len(self.trials), 'trial')} valid ({rate:.1%})"
+        )
+
+
+def ended_by(misses: Sequence[MissReport]) -> str | None:
+    """Return the first of some misses in a few words."""
+    if not misses:
+        return None
+    return f"{misses[0].reason}: {misses[0].request}"
+
+
+def trials_data(report: TrialsReport) -> Any:
+    """Return trials as JSON-ready data."""
+    trials = []
+    for trial in report.trials:
+        members: dict[str, Any] = as_data(trial, {})
+        divergences = trial.divergences
+        nearest = divergences.nearest
+        members["first_divergence"] = None if nearest is None else nearest.facts
+        members["divergences"] = [found.facts for found in divergences.all]
+        trials.append(members)
+    total = {
+        "trials": len(report.trials),
+        "valid": report.valid,
+        "validity_rate": report.validity_rate,
+    }
+    for name in ("served", "missed", "unplayed", "stopped"):
+        total[name] = sum(map(attrgetter(name), report.trials))
+    unknown = [sum(trial.unknown_tools.values()) for trial in report.trials]
+    total["unknown_tools"] = sum(unknown)
+    return {"trials": trials, "total": total}
+
+
+_MARKUP = re.compile(r"[\\`*_{}\[\]<>#|~]")
+_HEAD: Final = (
+    "| trial | valid | served | missed | unplayed | unknown tools | ended by "
+    "| first divergence |\n| --- | --- | ---: | ---: | ---: | --- | --- | --- |\n"
+)
+
+
+def trials_markdown(report: TrialsReport) -> str:
+    """Return trials as a table of Markdown, and the validity rate below it."""
+    rows = []
+    for trial in report.trials:
+        cells = [
+            trial.trial,
+            "yes" if trial.valid else "no",
+            str(trial.served),
+            str(trial.missed),
+            str(trial.unplayed),
+            ", ".join(trial.unknown_tools),
+            trial.ended_by or "",
+            str(trial.divergences.nearest or ""),
+        ]
+        rows.append(f"| {' | '.join(map(_cell, cells))} |\n")
+    return f"{_HEAD}{''.join(rows)}\n{report.text}\n"
+
+
+def _cell(text: str) -> str:
+    """Return a text as a cell of a table, in which nothing is markup."""
+    return _MARKUP.sub(r"\\\g<0>", shorten(printable(text)))
