@@ -93,6 +93,7 @@ CLIENTS = frozenset(
         "http.client",
         "httpx",
         "mrtr_cassette.shell.http.client",
+        "mrtr_cassette.shell.http.fetched",
         "mrtr_cassette.shell.http.forward_proxy",
         "mrtr_cassette.shell.pipes.processes",
         "mrtr_cassette.shell.pipes.upstream",

@@ -41,7 +41,7 @@ from mrtr_cassette.options import (
 from mrtr_cassette.shell.files.cassettes import exists, unpublished
 from mrtr_cassette.shell.files.disk import reason_of
 from mrtr_cassette.shell.files.log import OnEvent
-from mrtr_cassette.shell.files.stores import Location, location
+from mrtr_cassette.shell.files.stores import FETCHED, Location, location
 from mrtr_cassette.terms import SHELL_TERMS, Terms
 
 Decorator = Callable[[Any], Any]
@@ -398,6 +398,33 @@ class _Number(click.IntRange):
     """A whole number, as a message calls it."""
 
     name = "whole number"
+
+
+def with_fetched(words: Sequence[str]) -> list[str]:
+    """Fetch the cassettes that are named by addresses; return what names all of them then."""
+    named = []
+    for word in words:
+        name = word
+        if word.lower().startswith(("http://", "https://")):
+            name = _fetched(word)
+        named.append(name)
+    return named
+
+
+def _fetched(address: str) -> str:
+    # Who plays a file loads no client.
+    import asyncio
+
+    from mrtr_cassette.shell.http.fetched import fetch
+
+    found = asyncio.run(fetch(address))
+    say(f"fetched {found.shown}: {len(found.data):,} bytes, #sha256={found.sha256}")
+    name = found.shown
+    if FETCHED.get(name, found.data) != found.data:
+        # Two addresses may differ in their queries alone.
+        name = f"{name}#sha256={found.sha256}"
+    FETCHED[name] = found.data
+    return name
 
 
 log_format = click.option(

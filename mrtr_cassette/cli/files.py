@@ -24,6 +24,7 @@ from mrtr_cassette.cli.common import (
     tell,
     tell_of_journal,
     tell_unused,
+    with_fetched,
 )
 from mrtr_cassette.core.answers.written import answers_text
 from mrtr_cassette.core.cassette.client_config import has_wrapped, unwrapped, wrapped
@@ -142,7 +143,8 @@ def inspect(
     """Show calls, questions and answers.
 
     Shows the turns of every interaction, its ending, the size of its result, and its time. A folder
-    or a glob means all cassettes in it; JSON of several cassettes is a list.
+    or a glob means all cassettes in it, and what an address (https://...) names is fetched; JSON of
+    several cassettes is a list.
     """
     _refuse_together({"--markdown": markdown, "--git": for_git, "--full": full})
     _refuse_together({"--markdown": markdown, "--git": for_git, "--json": as_json})
@@ -155,7 +157,7 @@ def inspect(
         return
     with without_collection():
         details = []
-        for cassette in cassettes_in(cassettes):
+        for cassette in cassettes_in(with_fetched(cassettes)):
             tell_of_journal(cassette, Log())
             details.append(details_of(load_cassette(cassette)))
         if shows_coverage:
@@ -266,6 +268,8 @@ def diff(
     _refuse_together({"--json": as_json, "--markdown": markdown})
     if len(words) != 2 and not for_git:
         raise UsageError("diff needs two cassettes", hint="name them: OLD NEW")
+    if not for_git:
+        words = tuple(with_fetched(words))
     are_folders = not for_git and any(Path(word).is_dir() for word in words)
     given = _given_by_git(words) if for_git else words
     pairs = _same_names(words) if are_folders else {words[0]: given}
@@ -562,7 +566,7 @@ def view(
     """
     from mrtr_cassette.shell.files.ignored import ignoring
 
-    found = cassettes_in(cassettes)
+    found = cassettes_in(with_fetched(cassettes))
     if len(found) > 1 and (report or against):
         raise UsageError("--report and --against take a single cassette")
     if against is None:

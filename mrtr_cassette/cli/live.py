@@ -28,6 +28,7 @@ from mrtr_cassette.cli.common import (
     tell,
     tell_unused,
     warn_of_path,
+    with_fetched,
     write_report,
 )
 from mrtr_cassette.cli.mistakes import refuse_misplaced, refuse_without_scheme
@@ -260,7 +261,8 @@ def verify(
     """Repeat recorded calls with a live server, and compare.
 
     A folder or a glob means all cassettes in it. The server is at URL, or -- SERVER starts it: on
-    pipes, or over HTTP if an argument has {port}. A question of the server is answered only if it
+    pipes, or over HTTP if an argument has {port}. With --upstream or -- SERVER, a cassette may be
+    the address of one, which is fetched first. A question of the server is answered only if it
     is the recorded question. With --accept or --review, changed responses are taken into the
     cassette.
 
@@ -272,9 +274,12 @@ def verify(
     command = after_dashes(context) or []
     servers: list[str | list[str]] = []
     cassettes: list[str] = []
+    has_server = upstream is not None or bool(command)
     for word in words:
         is_url = word.startswith(("http://", "https://"))
-        (servers if is_url else cassettes).append(word)
+        # Beside another server, it is the address of a cassette.
+        is_server = is_url and not has_server
+        (servers if is_server else cassettes).append(word)
     refuse_misplaced(cassettes)
     if upstream is not None:
         refuse_without_scheme(upstream)
@@ -290,7 +295,7 @@ def verify(
         raise UsageError(
             "verify needs a cassette", hint="name it before the server's URL"
         )
-    paths = cassettes_in(cassettes)
+    paths = cassettes_in(with_fetched(cassettes))
     check_selection(paths, options.only)
     choose = acceptance_of(verdicts, reviews=review)
     verifications, code = run_until_signal(_verify(paths, servers[0], options, choose))

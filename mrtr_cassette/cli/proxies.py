@@ -34,6 +34,7 @@ from mrtr_cassette.cli.common import (
     tell_of_journal,
     tell_unused,
     warn_of_path,
+    with_fetched,
     write_report,
 )
 from mrtr_cassette.cli.mistakes import refuse_misplaced, refuse_without_scheme
@@ -308,7 +309,8 @@ def replay(
 ) -> None:
     """Serve CASSETTE as if it were the server.
 
-    Several are played as one. A folder or a glob stands for all cassettes in it.
+    Several are played as one. A folder or a glob stands for all cassettes in it. What an address
+    names (https://..., with #sha256=DIGEST only that file) is fetched before anything is played.
 
     Nothing else is needed, no network either. Point the client at the address that is printed
     and stop with Ctrl-C, or give -- CLIENT: it finds the address in the environment variable
@@ -320,7 +322,7 @@ def replay(
     """
     log = Log(log_format)
     refuse_misplaced(words)
-    cassette, *others = cassettes = cassettes_in(words)
+    cassette, *others = cassettes = cassettes_in(with_fetched(words))
     command = tuple(after_dashes(context) or ())
     options = replace(
         read_options(ReplayOptions, given, log), beside=[*map(str, others)]

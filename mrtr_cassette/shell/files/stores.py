@@ -17,6 +17,8 @@ from mrtr_cassette.options import FilePath
 _WITH_CONTAINERS: Final = ("abfs", "az", "wasb")
 """What the schemes begin with whose URLs have a container where others have a user."""
 _HIDDEN: Final = "***"
+FETCHED: Final[dict[str, bytes]] = {}
+"""The cassettes that a command has fetched, by the addresses that it shows."""
 
 
 class StoreFile(NamedTuple):
@@ -62,6 +64,8 @@ class StoreFile(NamedTuple):
 
     def exists(self) -> bool:
         """Tell whether there is a cassette; an OSError says that it is a folder, or not known."""
+        if self.url in FETCHED:
+            return True
         with self._opened() as (store, path):
             kind = _kind_of(store, path)
         if kind == "directory":
@@ -70,6 +74,8 @@ class StoreFile(NamedTuple):
 
     def read_bytes(self) -> bytes:
         """Fetch it whole."""
+        if self.url in FETCHED:
+            return FETCHED[self.url]
         with self._opened() as (store, path):
             return bytes(store.cat_file(path))
 
@@ -80,6 +86,8 @@ class StoreFile(NamedTuple):
             FileExistsError: there is one, and it is not to be replaced.
             OSError: it could not be put.
         """
+        if self.url in FETCHED:
+            raise OSError(errno.EROFS, "it was fetched, and can't be written")
         data = b"".join(pieces)
         with self._opened() as (store, path):
             if not replace:
@@ -151,6 +159,8 @@ def location(place: FilePath) -> Location:
     if not isinstance(place, str) or "://" not in place:
         return Path(place)
     scheme, _, rest = place.partition("://")
+    if place in FETCHED:
+        return StoreFile(place)
     if scheme.lower() in ("http", "https"):
         shown = StoreFile(place.partition("#")[0])
         raise UsageError(

@@ -1,0 +1,152 @@
+"""Fetch a cassette from an address: once, before it is played or shown.
+
+Nothing that plays a cassette imports this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import ssl
+from contextlib import closing
+from typing import Final, NamedTuple
+
+from yarl import URL
+
+from mrtr_cassette.core.wire.http import Request, header_value
+from mrtr_cassette.errors import CassetteError, UsageError, printable
+from mrtr_cassette.shell.http.access import is_loopback
+from mrtr_cassette.shell.http.client import connecting, credentials, tls_context
+from mrtr_cassette.shell.http.forward_proxy import forward_proxy
+from mrtr_cassette.shell.http.transport import network_reason
+
+_LARGEST: Final = 64 * 1024 * 1024
+_MIB: Final = 1024 * 1024
+_FETCH_S: Final = 60.0
+_PIN: Final = re.compile(r"sha256=([A-Fa-f\d]{64})", re.ASCII)
+_HEADERS: Final = (("Accept", "application/json"), ("Accept-Encoding", "identity"))
+_IS_PAGE: Final = "text/html"
+
+
+class Fetched(NamedTuple):
+    """A cassette from an address, which is shown without user, query and fragment."""
+
+    shown: str
+    data: bytes
+
+    @property
+    def sha256(self) -> str:
+        """The digest that pins it."""
+        return hashlib.sha256(self.data).hexdigest()
+
+
+async def fetch(address: str) -> Fetched:
+    """Fetch what is at an address; follow no redirect.
+
+    Raises:
+        UsageError: it is not an address from which cassettes are fetched.
+        CassetteError: it can't be fetched, or has another digest than the address says.
+    """
+    url = _url_of(address)
+    shown = _shown(url)
+    pinned = _pin_in(url, shown)
+    try:
+        async with asyncio.timeout(_FETCH_S):
+            data = await _body_at(url, shown)
+    except TimeoutError as error:
+        reason = str(error) or f"no whole response came within {_FETCH_S:g} s"
+        raise CassetteError(shown, reason) from None
+    except ssl.SSLCertVerificationError as error:
+        reason = f"its certificate is not verified ({error.verify_message})"
+        hint = "name the certificate of its authority in SSL_CERT_FILE"
+        raise CassetteError(shown, reason, hint=hint) from None
+    except OSError as error:
+        reason = f"the connection failed ({network_reason(error)})"
+        raise CassetteError(shown, reason) from None
+    found = Fetched(shown, data)
+    if pinned not in ("", found.sha256):
+        reason = f"its SHA-256 is {found.sha256}, and the address says {pinned}"
+        raise CassetteError(shown, reason)
+    return found
+
+
+def _url_of(address: str) -> URL:
+    try:
+        url = URL(address)
+        host = url.host
+        port = url.port
+    except ValueError:
+        host = None
+        port = None
+    if not host or port is None:
+        raise UsageError("the address of the cassette is not a URL with a host")
+    if url.scheme == "http" and not is_loopback(host):
+        raise UsageError(
+            f"{_shown(url)}: a cassette is fetched by https://, and by http:// only from this "
+            "machine"
+        )
+    return url
+
+
+def _shown(url: URL) -> str:
+    bare = url.with_user(None).with_query(None).with_fragment(None)
+    return printable(str(bare))
+
+
+def _pin_in(url: URL, shown: str) -> str:
+    """Return the digest that an address demands; empty if it demands none."""
+    if not url.fragment:
+        return ""
+    pin = _PIN.fullmatch(url.fragment)
+    if pin is None:
+        raise UsageError(
+            f"{shown}: what follows # is not a digest",
+            hint="write #sha256= and its 64 hexadecimal digits",
+        )
+    return pin[1].lower()
+
+
+async def _body_at(url: URL, shown: str) -> bytes:
+    tls = tls_context(url, None, verifies=True)
+    headers = (*_HEADERS, *credentials(url))
+    request = Request("GET", url.raw_path_qs, headers, b"")
+    async with connecting(url.origin(), tls, forward_proxy(url)) as client:
+        with closing(await client.send(request, headers)) as response:
+            named = []
+            for name, value in response.headers:
+                named.append((name.decode("latin-1"), value.decode("latin-1")))
+            media_type = header_value(tuple(named), "content-type")
+            location = header_value(tuple(named), "location")
+            _check_status(shown, response.status, location)
+            data = b""
+            while chunk := await response.read():
+                data += chunk
+                if len(data) > _LARGEST:
+                    reason = f"it has more than {_LARGEST // _MIB} MiB"
+                    raise CassetteError(shown, reason)
+    if media_type.startswith(_IS_PAGE) or data.lstrip().startswith(b"<"):
+        raise CassetteError(
+            shown,
+            "there is a web page, and not a cassette",
+            hint="name the address of the file itself, as a link to `raw` has it",
+        )
+    return data
+
+
+def _check_status(shown: str, status: int, location: str) -> None:
+    """Refuse a response that doesn't have the file."""
+    if status == 404:
+        raise CassetteError(shown, "there is no such file (HTTP 404)")
+    if 300 <= status < 400:
+        try:
+            elsewhere = _shown(URL(shown).join(URL(location)))
+        except ValueError:
+            elsewhere = "another address"
+        raise CassetteError(
+            shown,
+            f"it redirects to {elsewhere}, and redirects are not followed",
+            hint="name that address, if you trust it",
+        )
+    if status != 200:
+        raise CassetteError(shown, f"its server answered HTTP {status}")
