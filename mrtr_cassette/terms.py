@@ -203,6 +203,7 @@ def without_upstream(terms: Terms) -> dict[str, str]:
 
 COMMANDS: Final[Mapping[str, str]] = {
     "accept_edit": "mrtr-cassette check <<path>> --fix",
+    "cut_shared": "mrtr-cassette cut <<path>> <<number>> --share -o <<to>>",
     "merge_sides": (
         "git -C <<folder>> show <<ours>> > ours.json && "
         "git -C <<folder>> show <<theirs>> > theirs.json && "

@@ -18,6 +18,7 @@ from shown import ROOT, Session
 GUIDES = [
     "agents",
     "answers",
+    "bug-report",
     "ci",
     "diff",
     "pytest",
@@ -128,3 +129,19 @@ def test_the_nightly_check_runs_commands_that_exist():
         shown.split()
     )
     assert "pytest --mrtr-mode=verify" in lines
+
+
+def test_the_issue_form_names_commands_that_exist():
+    """It is a form of GitHub, and its options are options of the commands."""
+    form = yaml.load(
+        (EXAMPLES / "bug-with-cassette.yml").read_text(), Loader=yaml.BaseLoader
+    )
+    assert [item["type"] for item in form["body"]] == ["markdown", *["textarea"] * 3]
+    lines = re.findall(
+        r"uvx mrtr-cassette (\S+)(.*)", form["body"][0]["attributes"]["value"]
+    )
+    assert [command for command, _ in lines] == ["record", "cut", "report"]
+    for command, options in lines:
+        shown = run_here(command, "--help").out
+        words = re.findall(r"(?<= )--?[a-z-]+", options)
+        assert set(words) <= set(re.findall(r"--?[a-z-]+", shown)), command

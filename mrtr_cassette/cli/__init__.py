@@ -23,6 +23,7 @@ _COMMANDS: Final = {
     "record": "proxies",
     "recover": "files",
     "replay": "proxies",
+    "report": "files",
     "schema": "files",
     "serve": "serve",
     "unwrap": "files",

@@ -732,6 +732,49 @@ def cut(
     say(f"wrote {output}: {counted(len(part.interactions), 'interaction')}")
 
 
+@click.command()
+@click.argument("cassette", type=CASSETTE)
+@_numbers
+@_only
+@_last
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The Markdown file to write; by default it is printed.",
+)
+def report(cassette: Location, output: Path | None, **selected: Any) -> None:
+    """Write a call as an issue.
+
+    NUMBER is the number of a call, such as '#7'. The Markdown has who was recorded, the
+    conversation as a diagram, request and response, and the commands that replay the call, without
+    what `cut --share` takes out.
+    """
+    from mrtr_cassette.core.drive.cut import cut_out
+    from mrtr_cassette.core.record.sharing import shared
+    from mrtr_cassette.core.report.bug import bug_report
+    from mrtr_cassette.shell.files.reports import check_place, write_own
+
+    recording = load_cassette(cassette)
+    chosen = _chosen_calls(recording, **selected)
+    if len(chosen) != 1:
+        raise UsageError("report takes a single call")
+    part = cut_out(recording, chosen)
+    (call,) = [found for found in recording.interactions if found.number == chosen[0]]
+    number = 0
+    for interaction in part.interactions:
+        if interaction.exchanges[-1] is call.exchanges[-1]:
+            number = interaction.number
+    text = bug_report(shared(part).cassette, number, cassette.name, chosen[0])
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    check_place(output)
+    write_own(output, [text.encode()])
+    say(f"wrote {output}")
+
+
 def _shared_part(part: Cassette, *, blanks_text: bool) -> Cassette:
     """Return a cassette for strangers, and say what was taken out of it."""
     from mrtr_cassette.core.record.sharing import shared

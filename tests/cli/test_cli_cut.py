@@ -76,3 +76,16 @@ def test_shared_part_says_what_was_taken_out() -> None:
     blank = cut("#1", "--share", "--blank-text")
     assert "sent from" not in blank.out
     assert "--blank-text needs --share" in cut("#1", "--blank-text").err
+
+
+def test_report_is_about_one_call() -> None:
+    """It is printed, or written to a file; the cassette's folder is not told."""
+    printed = run_here("report", Path("c.json").absolute(), "#2")
+    assert printed.code == 0
+    assert printed.out.startswith('`tools/call "two"` ended: HTTP 200, result.\n')
+    assert "`mrtr-cassette cut c.json '#2' --share -o bug.json`" in printed.out
+    assert str(Path.cwd()) not in printed.out
+    assert run_here("report", "c.json", "--last", "-o", "bug.md").code == 0
+    assert "mrtr-cassette call three" in Path("bug.md").read_text()
+    refused = run_here("report", "c.json", "1", "2")
+    assert (refused.code, refused.err) == (2, "error: report takes a single call\n")

@@ -21,8 +21,7 @@ from mrtr_cassette.core.secrets.names import (
     secrets_in,
 )
 from mrtr_cassette.core.secrets.redact import Redactor
-from mrtr_cassette.core.secrets.rules import BUILT_IN
-from mrtr_cassette.core.secrets.shared import SharedKind, rule_of_kind
+from mrtr_cassette.core.secrets.rules import BUILT_IN, SharedKind, rule_of_kind
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.core.wire.jsonbytes import (
     MemberPath,

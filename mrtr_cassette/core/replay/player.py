@@ -76,7 +76,7 @@ from mrtr_cassette.core.replay.tasks import (
     StepChoice,
 )
 from mrtr_cassette.core.replay.trials import Divergences
-from mrtr_cassette.core.secrets.shared import SHARED_NAMES
+from mrtr_cassette.core.secrets.rules import SHARED_NAMES
 from mrtr_cassette.core.wire.codings import readable
 from mrtr_cassette.core.wire.http import ACCEPTED, End, Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse

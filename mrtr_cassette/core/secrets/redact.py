@@ -35,8 +35,8 @@ from mrtr_cassette.core.secrets.rules import (
     Mark,
     RedactionRules,
     by_ending,
+    rule_of_kind,
 )
-from mrtr_cassette.core.secrets.shared import rule_of_kind
 from mrtr_cassette.core.wire.http import (
     EVENT_STREAM,
     Headers,

@@ -8,12 +8,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 import re2
 
 from mrtr_cassette.core.secrets.shapes import RULES, Rule, compiled, quiet_options
-from mrtr_cassette.core.secrets.shared import SHARED_NAMES, SHARED_RULES, SharedKind
 from mrtr_cassette.errors import shorten
 
 # Names
@@ -352,6 +351,55 @@ def patterns_of_path(url: str) -> list[str]:
 
 CUSTOM_KEY: Final = "custom-key"
 """The rule of the names that a user added."""
+
+# Texts that could identify somebody, taken out to share a cassette with strangers
+
+SharedKind = Literal["email", "host", "ip", "text", "user"]
+
+_SLASH: Final = r"(?:[\\/]+|%2[Ff]|%5[Cc])"
+_HOME: Final = rf"(?:(?:home|Users){_SLASH}|[A-Za-z](?::|%3[Aa]){_SLASH}users{_SLASH})"
+_BYTE: Final = "(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])"
+_HEX: Final = "[0-9A-Fa-f]{1,4}"
+_LONG_IP: Final = rf"(?:{_HEX}:){{7}}{_HEX}|(?:{_HEX}:){{1,6}}:(?:{_HEX}:){{0,5}}{_HEX}"
+
+
+def rule_of_kind(kind: SharedKind) -> str:
+    """Return the name of a rule, which its placeholders have."""
+    return f"shared-{kind}"
+
+
+def _rule(kind: SharedKind, pattern: str, needs: bytes = b"") -> Rule:
+    return Rule(rule_of_kind(kind), pattern, needs, is_custom=True)
+
+
+SHARED_RULES: Final[Mapping[SharedKind, Rule]] = {
+    "email": _rule(
+        "email",
+        r"[\pL\pN._%+-]+(?:@|%40)(?:[\pL\pN-]+\.)+\pL[\pL\pN-]+",
+    ),
+    "ip": _rule(
+        "ip",
+        rf"\b(?:{_BYTE}(?:\.{_BYTE}){{3}}|{_LONG_IP})\b",
+        # The addresses of each machine itself say nothing.
+        rb"(?!127\.|0\.0\.0\.0)(?=.*[0-9])",
+    ),
+    "text": _rule("text", r"(?s)\A(?:\s*\S+\s.*|.*[^\x00-\x7F].*)\z"),
+    "user": _rule("user", rf"{_SLASH}{_HOME}([^\\/\s\"'<>:%?#]+)"),
+}
+"""By kind. In JSON each finds its texts in strings; `text` is a whole string of several words.
+
+No pattern finds a `host`: the server's own is known.
+"""
+SHARED_NAMES: Final = frozenset(map(rule_of_kind, get_args(SharedKind)))
+EXAMPLES: Final[Mapping[str, bytes]] = {
+    rule_of_kind("email"): b"somebody@example.com",
+    rule_of_kind("host"): b"server.example",
+    rule_of_kind("ip"): b"192.0.2.1",
+    rule_of_kind("text"): b"some text",
+    rule_of_kind("user"): b"somebody",
+}
+"""Texts that match those that were taken out, by the rules of their placeholders."""
+
 
 _ESCAPED = r"\\(?:/|u00[2-7])"
 """An escape of a character of names and secrets, or of a quote in JSON."""

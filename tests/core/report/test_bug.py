@@ -1,0 +1,62 @@
+"""A call as an issue: nothing in it can break its blocks, and nothing tells who recorded it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import replace
+
+from builders import cassette_of, loaded, retry, rpc, tool
+from messages import asks, text
+
+from mrtr_cassette.core.record.sharing import shared
+from mrtr_cassette.core.report.bug import bug_report
+
+BREAKING = "```\n</details>\n```` <script> @team\n`````json"
+CLIENT = {"name": "cli`|", "version": "1"}
+CALL = tool("de`ploy", to="jo@acme.example", note=BREAKING, count=2)
+SCRIPT = (
+    (
+        rpc("initialize", {"clientInfo": CLIENT}),
+        {"serverInfo": {"name": "s", "version": "9"}},
+    ),
+    (CALL, asks("ok")),
+    (retry(CALL, {"ok": {"action": "decline"}}), text(f"no: {BREAKING} in /home/jo/x")),
+)
+
+
+def test_report_has_all_of_the_call_and_nothing_of_its_reporter() -> None:
+    """Blocks are fenced by more ticks than anything in them; texts that were taken out stay out."""
+    whole = loaded(cassette_of(*SCRIPT), "/home/jo/c.json")
+    whole = replace(whole, upstream="http://10.1.2.3:8123/acme/mcp")
+    body = bug_report(shared(whole).cassette, 2, "c.json", 7)
+    for private in ("jo@", "/home/jo", "10.1.2.3", "8123", "acme"):
+        assert private not in body
+    for told in ("`cli'| 1`", "`s 9`", "sequenceDiagram", "cut c.json '#7' --share"):
+        assert told in body
+    fence = ""
+    blocks = []
+    for line in body.splitlines():
+        if fence and line == fence:
+            fence = ""
+        elif not fence and line.startswith("```"):
+            fence = "`" * (len(line) - len(line.lstrip("`")))
+            blocks.append(line.lstrip("`"))
+        elif not fence:
+            assert "script" not in line
+            assert line.count("<details>") == line.count("<summary>")
+    assert fence == ""
+    assert blocks == ["mermaid", *["json"] * 4, "console"]
+    assert body.count("\n<details>") == 4
+    (command,) = [line for line in body.splitlines() if "replay bug.json" in line]
+    words = shlex.split(command)
+    assert words[:8] == [
+        *["$", "mrtr-cassette", "replay", "bug.json", "--", "mrtr-cassette", "call"],
+        "de`ploy",
+    ]
+    assert words[8:11] == [
+        "to=somebody@example.com",
+        f"note:={json.dumps(BREAKING)}",
+        "count:=2",
+    ]
+    assert words[11:] == ["--answer", '#1:={"action":"decline"}']
