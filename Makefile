@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test coverage lint format schema dist lowest releasable verify soak fuzz wild languages bench fleet clean
+.PHONY: demo test coverage lint format schema dist lowest releasable verify soak fuzz wild agents languages bench fleet clean
 
 demo: $(VENV)/.installed
 	$(BIN)/mrtr-cassette demo
@@ -80,6 +80,11 @@ fuzz: $(VENV)/.installed-dev
 wild: $(VENV)/.installed-dev
 	PYTHONPATH=tests $(BIN)/python -m wild.run $(ARGS)
 
+# Agents of other frameworks with scripted models, recorded and replayed; installs 3 GB.
+# One with: make agents ARGS="--agent LangChain".
+agents: $(VENV)/.installed-dev
+	PYTHONPATH=tests $(BIN)/python -m agents.run $(ARGS)
+
 # The official SDKs of Go, Java and Rust, as far as this machine has their tools; builds included.
 # A part with: make languages ARGS="--language go".
 languages: $(VENV)/.installed-dev
@@ -95,6 +100,7 @@ fleet: $(VENV)/.installed-fleet
 
 clean:
 	rm -rf $(VENV) build dist npm/dist npm/node_modules tests/npm/project/node_modules tests/peers/node_modules tests/wild/node_modules tests/wild/.venv \
+		tests/agents/.venv tests/agents/node/node_modules tests/agents/promptfoo/node_modules \
 		tests/languages/.built
 
 # uv takes a tenth of the time of pip, which knows more about mirrors and is asked if uv fails.

@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import venv
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
@@ -106,6 +107,29 @@ def _install(directory: Path) -> None:
         raise ProcessError(
             f"npm ci in {directory} failed with {npm.returncode}:\n{npm.stderr}"
         )
+
+
+def install_python_packages(wanted: Path, place: Path) -> None:
+    """Make an environment of the packages in a file, unless it has them already."""
+    installed = place / ".installed"
+    with wanted.open("rb") as claim:
+        # Of several workers one installs, and the others wait for it.
+        fcntl.flock(claim, fcntl.LOCK_EX)
+        if installed.exists() and installed.stat().st_mtime >= wanted.stat().st_mtime:
+            return
+        venv.create(place, clear=True, symlinks=True)
+        pip = [sys.executable, "-m", "pip", "--python", str(place / "bin/python")]
+        done = subprocess.run(
+            [*pip, "install", "--quiet", "--no-deps", "--requirement", str(wanted)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise ProcessError(
+                f"{wanted.name}: pip failed with {done.returncode}:\n{done.stderr}"
+            )
+        installed.touch()
 
 
 def run(

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
-import subprocess
 import sys
-import venv
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from processes import PEERS, ProcessError, install_node_packages
+from processes import PEERS, install_node_packages, install_python_packages
 
 HERE = Path(__file__).parent
 SCRIPTS = HERE / "scripts"
@@ -33,31 +30,8 @@ def install(*environments: Environment) -> None:
         elif environment == "peers":
             install_node_packages(PEERS)
         elif environment != "project":
-            _install_python(environment)
-
-
-def _install_python(environment: Environment) -> None:
-    place = ENVIRONMENTS / environment
-    wanted = HERE / f"requirements-{environment}.txt"
-    installed = place / ".installed"
-    with wanted.open("rb") as claim:
-        # Of several workers one installs, and the others wait for it.
-        fcntl.flock(claim, fcntl.LOCK_EX)
-        if installed.exists() and installed.stat().st_mtime >= wanted.stat().st_mtime:
-            return
-        venv.create(place, clear=True, symlinks=True)
-        pip = [sys.executable, "-m", "pip", "--python", str(place / "bin/python")]
-        done = subprocess.run(
-            [*pip, "install", "--quiet", "--no-deps", "--requirement", str(wanted)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            raise ProcessError(
-                f"{wanted.name}: pip failed with {done.returncode}:\n{done.stderr}"
-            )
-        installed.touch()
+            wanted = HERE / f"requirements-{environment}.txt"
+            install_python_packages(wanted, ENVIRONMENTS / environment)
 
 
 def _program(environment: Environment) -> str:
