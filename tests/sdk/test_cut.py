@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
 
+import harness
 import pytest
 from harness import looped, run_here
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
@@ -34,6 +36,23 @@ async def sample(_context: Any, _params: Any) -> CreateMessageResult:
 async def list_roots(_context: Any) -> ListRootsResult:
     """Tell of no files."""
     return ListRootsResult(roots=[])
+
+
+FAILING = """
+from mcp.server import MCPServer
+
+server = MCPServer("files", version="3.1")
+
+
+@server.tool()
+def read(path: str, mail: str) -> str:
+    from mcp.server.mcpserver.exceptions import ToolError
+
+    raise ToolError(f"{mail} can't read {path} of 10.20.30.40")
+
+
+server.run("stdio")
+"""
 
 
 async def called(server: Any, era: Any) -> list[Any]:
@@ -111,3 +130,49 @@ def test_a_task_plays_and_verifies(tmp_path: Path) -> None:
         assert '"via": "task"' in part.read_text()
         verified = run((*PROGRAM, "verify", str(part), live.url))
     assert verified.code == 0, verified
+
+
+async def read(url: str, era: Any, who: str) -> tuple[Any, str]:
+    """Read a file as somebody; return whether that failed, and the text."""
+    async with Client(url, mode=era) as client:
+        arguments = {"path": f"/home/{who}/b.txt", "mail": f"{who}@corp.example"}
+        result = await client.call_tool("read", arguments)
+    assert isinstance(result.content[0], TextContent)
+    return result.is_error, result.content[0].text
+
+
+@pytest.mark.parametrize("era", ["auto", "legacy"])
+@looped
+async def test_stranger_replays_a_failing_call_by_two_commands(
+    tmp_path: Path, era: Any
+) -> None:
+    """Another user's client plays it in an empty folder, and a server is held to it."""
+    (tmp_path / "server.py").write_text(FAILING)
+    server = (sys.executable, str(tmp_path / "server.py"))
+    session = tmp_path / "session.json"
+    async with record(server, session, log=None) as recording:
+        failed, _ = await read(recording.url, era, "alice")
+    assert failed
+    bug = cut(session, "--last", "--share")
+    for private in ("alice", "10.20.30.40", str(tmp_path)):
+        assert private not in bug.read_text()
+    async with replay(bug, log=None) as played:
+        failed, told = await read(played.url, era, "bob")
+    assert failed
+    assert told.endswith(
+        "<shared-email:1> can't read /home/<shared-user:1>/b.txt of <shared-ip:1>"
+    )
+    verified = await asyncio.to_thread(verify, bug, server)
+    assert exit_code_of([verified]) == 0, verified
+    assert {found.verdict for found in verified.interactions} == {"same"}
+    issue = run_here("report", session, "--last").out
+    (line,) = [
+        line for line in issue.splitlines() if line.startswith("$ mrtr-cassette")
+    ]
+    bug.rename(bug.parent / "bug.json")
+    _, options, words = [
+        part.split() for part in shlex.join(shlex.split(line)).split("mrtr-cassette")
+    ]
+    done = await harness.run(*options, *PROGRAM, *words, cwd=bug.parent)
+    assert done.code == 1
+    assert told in done.out

@@ -12,7 +12,13 @@ from mrtr_cassette.core.cassette.recorded import (
     RecordedInteraction,
     RecorderFacts,
 )
-from mrtr_cassette.core.secrets.names import SESSION, TASK, Ref, with_refs
+from mrtr_cassette.core.secrets.names import (
+    SESSION,
+    TASK,
+    Ref,
+    example_in_place,
+    with_refs,
+)
 from mrtr_cassette.core.wire.http import Headers, Piece, Request, Response
 from mrtr_cassette.errors import CassetteError
 
@@ -94,6 +100,23 @@ def headers_with(headers: Headers, change: TextChange) -> Headers:
 def _changed_text(text: str, change: TextChange, name: str) -> str:
     raw = text.encode("utf-8", "surrogateescape")
     return change(raw, name).decode("utf-8", "surrogateescape")
+
+
+def with_examples(cassette: Cassette) -> Cassette:
+    """Return a cassette for strangers with examples of what was taken out of its requests."""
+    if cassette.redaction is None or not cassette.redaction.shared:
+        return cassette
+
+    def with_example(raw: bytes, _name: str) -> bytes:
+        return with_refs(raw, example_in_place)
+
+    changed = {}
+    for interaction in cassette.interactions:
+        for exchange in interaction.own:
+            request = request_with(exchange.request, with_example)
+            if request != exchange.request:
+                changed[exchange] = replace(exchange, request=request)
+    return cassette.with_exchanges(changed)
 
 
 # Several cassettes

@@ -11,8 +11,7 @@ from mrtr_cassette.core.protocol.jsonrpc import messages_in
 from mrtr_cassette.core.protocol.methods import CALL_TOOL, METHODS
 from mrtr_cassette.core.report.details import CassetteDetails, Interaction, details_of
 from mrtr_cassette.core.report.text import diagram, json_text
-from mrtr_cassette.core.secrets.names import Ref, with_refs
-from mrtr_cassette.core.secrets.rules import EXAMPLES
+from mrtr_cassette.core.secrets.names import example_in_place, with_refs
 from mrtr_cassette.core.wire.http import Response
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.core.wire.pointers import members_of
@@ -149,10 +148,5 @@ def _replay_command(call: Interaction) -> str:
             number += 1
             if key in (turn.answers_json or {}):
                 words += ["--answer", f"#{number}:={(turn.answers_json or {})[key]}"]
-    named = [with_refs(word, _example) for word in words if word]
+    named = [with_refs(word, example_in_place) for word in words if word]
     return shell_words([*command, "--", "mrtr-cassette", "call", *named])
-
-
-def _example(ref: Ref) -> bytes | None:
-    """Return a text of the kind that was taken out; None for any other placeholder."""
-    return EXAMPLES.get(ref.kind)

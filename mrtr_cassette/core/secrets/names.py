@@ -13,7 +13,7 @@ from functools import lru_cache
 from json.encoder import encode_basestring_ascii
 from typing import AnyStr, Final, NamedTuple
 
-from mrtr_cassette.core.secrets.rules import PLACED_NAMES
+from mrtr_cassette.core.secrets.rules import PLACED_NAMES, example_of
 from mrtr_cassette.core.wire.jsonbytes import Span
 
 STATE: Final = "mrtr-state"
@@ -256,6 +256,11 @@ def rule_alone(ref: Ref) -> bytes | None:
     if not ref.is_secret:
         return None
     return f"<{ref.kind}>".encode()
+
+
+def example_in_place(ref: Ref) -> bytes | None:
+    """Return a text in the place of one that was taken out to share a cassette; else None."""
+    return example_of(ref.kind, ref.token)
 
 
 # Hashes and names

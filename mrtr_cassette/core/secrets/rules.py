@@ -391,14 +391,21 @@ SHARED_RULES: Final[Mapping[SharedKind, Rule]] = {
 No pattern finds a `host`: the server's own is known.
 """
 SHARED_NAMES: Final = frozenset(map(rule_of_kind, get_args(SharedKind)))
-EXAMPLES: Final[Mapping[str, bytes]] = {
-    rule_of_kind("email"): b"somebody@example.com",
-    rule_of_kind("host"): b"server.example",
-    rule_of_kind("ip"): b"192.0.2.1",
-    rule_of_kind("text"): b"some text",
-    rule_of_kind("user"): b"somebody",
+_EXAMPLES: Final[Mapping[str, str]] = {
+    rule_of_kind("email"): "somebody{}@example.com",
+    rule_of_kind("host"): "server{}.example",
+    rule_of_kind("ip"): "192.0.2.{}",
+    rule_of_kind("text"): "some text {}",
+    rule_of_kind("user"): "somebody{}",
 }
-"""Texts that match those that were taken out, by the rules of their placeholders."""
+
+
+def example_of(rule: str, token: str) -> bytes | None:
+    """Return a text that matches one that was taken out to share a cassette, or None."""
+    example = _EXAMPLES.get(rule)
+    if example is None:
+        return None
+    return example.format(token).encode()
 
 
 _ESCAPED = r"\\(?:/|u00[2-7])"

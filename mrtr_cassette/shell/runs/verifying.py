@@ -13,6 +13,7 @@ from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.old_transport import is_over_old_transport, over_lines
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
 from mrtr_cassette.core.cassette.sessions import rejoined
+from mrtr_cassette.core.cassette.texts import with_examples
 from mrtr_cassette.core.cassette.transports import over_http, over_pipes
 from mrtr_cassette.core.compare.conversations import held_to
 from mrtr_cassette.core.drive.ignored import (
@@ -105,7 +106,7 @@ async def verify_cassette(
         UpstreamError: the command can't be run, or does not listen.
     """
     cassette = load(read_file(path), str(path))
-    return await _verify(cassette, upstream, options)
+    return await _verify(with_examples(cassette), upstream, options)
 
 
 async def _verify(
@@ -139,8 +140,8 @@ async def _verify(
         _keep_learned(Path(options.learn), found.places)
     verified = tuple(sorted(found.verified, key=lambda interaction: interaction.number))
     proposed: Sequence[Proposal] = ()
-    # What came over another transport can't be in the cassette.
-    if _takes_changes(cassette, upstream):
+    # What came over another transport, or for examples of texts, can't be in the cassette.
+    if _takes_changes(cassette, upstream) and not redaction.shared:
         proposed = proposals(cassette, verified)
     return Verification(
         cassette.path,

@@ -55,7 +55,7 @@ def test_report_has_all_of_the_call_and_nothing_of_its_reporter() -> None:
         "de`ploy",
     ]
     assert words[8:11] == [
-        "to=somebody@example.com",
+        "to=somebody1@example.com",
         f"note:={json.dumps(BREAKING)}",
         "count:=2",
     ]
