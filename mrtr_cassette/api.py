@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from mrtr_cassette.core.cassette.texts import with_references
 from mrtr_cassette.core.compare.conversations import CassetteComparison, compared
 from mrtr_cassette.core.report.comparison import Verification
 from mrtr_cassette.core.report.runs import (
@@ -28,6 +29,7 @@ from mrtr_cassette.options import (
     RecordOptions,
     ReplayOptions,
     VerifyOptions,
+    checked_values,
     default_of,
     options_from,
 )
@@ -145,7 +147,7 @@ def verify(
     from mrtr_cassette.shell.runs.verifying import check_selection, verify_cassette
 
     checked = options_from(VerifyOptions, options, "verify")
-    check_selection([location(path)], checked.only)
+    check_selection([location(path)], checked.only, checked.texts)
     return result_in_thread(verify_cassette(location(path), upstream, checked))
 
 
@@ -179,6 +181,7 @@ def diff(
     *,
     ignore: Collection[str] = (),
     ignore_from: FilePath | None = None,
+    values: Any = (),
 ) -> CassetteComparison:
     """Compare two cassettes, call by call and turn by turn.
 
@@ -186,6 +189,7 @@ def diff(
         recorded: the first file; the null device stands for one without interactions.
         ignore: JSON Pointers into params and results, at which and below which nothing counts.
         ignore_from: a file that names such places, as `verify` takes it.
+        values: texts by name, which count as the value in a cassette that doesn't know the name.
 
     Raises:
         CassetteError: a file is missing or damaged.
@@ -198,6 +202,9 @@ def diff(
     with cassettes.without_collection():
         old = cassettes.load_if_any(location(recorded))
         new = cassettes.load_if_any(location(received))
+        texts = dict(checked_values(values))
+        old = with_references(old, texts)
+        new = with_references(new, texts)
         return compared(old, new, ignored_for)
 
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -30,6 +31,7 @@ Kind = Literal[
     "file",
     "function",
     "faults",
+    "values",
 ]
 Existing = Literal["keep", "replace", "append"]
 
@@ -41,6 +43,8 @@ MODE_VARIABLE = "MRTR_CASSETTE_MODE"
 
 MEBIBYTE = 1024 * 1024
 _TIMEOUT = "Seconds for a call, including its questions"
+_SHORTEST_VALUE = 3
+_VALUE_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _SHORTEST_SECRET = 8
 """Characters from which on a text is looked for everywhere, as for any credential."""
 
@@ -69,7 +73,7 @@ class Option(NamedTuple):
 
 def option_field(kind: Kind, text: str, *, default: Any = None, **facts: Any) -> Any:
     """Return a field that is an option; a list is empty by default, a choice its first value."""
-    if kind in ("list", "headers", "faults"):
+    if kind in ("list", "headers", "faults", "values"):
         default = ()
     elif kind == "switch":
         default = False
@@ -93,7 +97,7 @@ def flag_of(name: str, option: Option) -> str:
         return ""
     if option.flag:
         return option.flag
-    is_repeated = option.kind in ("list", "headers") and name not in (
+    is_repeated = option.kind in ("list", "headers", "values") and name not in (
         "ignore",
         "redact",
         "reads",
@@ -135,6 +139,8 @@ def checked(name: str, option: Option, value: Any) -> Any:
 
         read_faults(value, f"<<{name}>>")
         return tuple(value)
+    if option.kind == "values":
+        return checked_values(value)
     if option.kind == "choice":
         choices = option.choices + option.of_programs
         if value not in choices:
@@ -186,6 +192,33 @@ def checked_headers(value: Any) -> Headers:
                 f"<<headers>>: the header {name!r} is set by the connection itself"
             )
     return pairs
+
+
+def checked_values(value: Any) -> tuple[tuple[str, str], ...]:
+    """Return the texts of values as pairs."""
+    if isinstance(value, str) or not isinstance(value, Mapping | Sequence):
+        raise UsageError("<<values>> is not a mapping of names to texts")
+    pairs = []
+    for pair in value.items() if isinstance(value, Mapping) else value:
+        if isinstance(pair, str):
+            raise UsageError(
+                f"<<values>> has the name {pair!r} without its text",
+                hint="give it as <<give_value>>",
+            )
+        name, given = pair
+        text = os.fspath(given) if isinstance(given, os.PathLike) else given
+        if not isinstance(name, str) or not _VALUE_NAME.fullmatch(name):
+            raise UsageError(
+                f"<<values>>: {name!r} is not a name",
+                hint="a name has letters, digits and underscores, such as root",
+            )
+        if not isinstance(text, str) or len(text) < _SHORTEST_VALUE:
+            raise UsageError(
+                f"<<values>>: the text of {name!r} has fewer than {_SHORTEST_VALUE} characters",
+                hint="a shorter text is part of too many others",
+            )
+        pairs.append((name, text))
+    return tuple(pairs)
 
 
 def check_names(names: Iterable[str], known: Collection[str], owner: str) -> None:
@@ -240,8 +273,13 @@ def options_from(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SecretOptions(Options):
-    """What all that see traffic have in common: secrets that their user names."""
+    """What all that see traffic have in common: secrets and values that their user names."""
 
+    values: Mapping[str, FilePath] | Sequence[tuple[str, FilePath]] = option_field(
+        "values",
+        "Keep this text as {NAME}, for which every run has its own text, such as a folder",
+        metavar="NAME=TEXT",
+    )
     redact_env: Collection[str] = option_field(
         "list",
         "Replace the value of this environment variable by a placeholder everywhere",
@@ -264,6 +302,11 @@ class SecretOptions(Options):
         """The texts to replace; a variable that is not set has none."""
         found = [os.environ.get(name, "") for name in self.redact_env]
         return (*filter(None, found), *self.redact_values)
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The texts of values by name."""
+        return dict(self.values)  # type: ignore[arg-type]
 
     def check_secrets(self) -> None:
         """Make sure that each variable is set to what can be told apart from other text."""

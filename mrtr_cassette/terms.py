@@ -52,6 +52,12 @@ WAYS_OUT: Final[Mapping[str, WayOut]] = {
     ),
     "append": WayOut("--append", 'existing="append"', "--mrtr-mode=append", _APPEND),
     "cassette": WayOut("--output", "path", "file name", "file name"),
+    "give_value": WayOut(
+        "--value NAME=TEXT",
+        'values={"NAME": "TEXT"}',
+        f'values={{"NAME": "TEXT"}} {_IN_MARKER}',
+        f'values: {{"NAME": "TEXT"}} {_IN_PLAY}',
+    ),
     "header_form": WayOut(
         "--header 'Name: value'", _HEADER, _HEADER, 'headers: {"Name": "value"}'
     ),
@@ -163,6 +169,7 @@ WAYS_OUT: Final[Mapping[str, WayOut]] = {
     "kept_verbatim": WayOut(
         " --request-state verbatim", ', request_state="verbatim"', "", ""
     ),
+    "kept_value": WayOut(" --value NAME=TEXT", ', values={"NAME": "TEXT"}', "", ""),
     "started": WayOut("'SERVER ARGS'", "command", "command", "command"),
     "test": WayOut("", "", "", ""),
     "upstream": WayOut("URL", "upstream", "upstream", "upstream"),

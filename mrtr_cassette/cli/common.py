@@ -463,7 +463,7 @@ def _click_options(name: str, option: Option, default: Any) -> list[Decorator]:
         return []
     end = "."
     facts: dict[str, Any] = {"metavar": option.metavar}
-    if option.kind in ("list", "headers"):
+    if option.kind in ("list", "headers", "values"):
         facts["multiple"] = True
         end = "; may be repeated."
     elif option.kind == "switch":
@@ -517,9 +517,21 @@ def _value_of(option: Option, given: Any) -> Any:
     """Return the value of an option, from what was given on a command line."""
     if option.kind == "headers":
         return [_header_of(text) for text in given]
+    if option.kind == "values":
+        return [value_of(text) for text in given]
     if option.kind == "number" and given is not None:
         return given * option.unit
     return given
+
+
+def value_of(text: str) -> tuple[str, str]:
+    """Return the name and the text of a value."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise UsageError(
+            f"--value {text}: the text is missing", hint="give it as <<give_value>>"
+        )
+    return name, value
 
 
 def _header_of(text: str) -> tuple[str, str]:

@@ -25,6 +25,7 @@ from mrtr_cassette.cli.common import (
     tell_of_journal,
     tell_unused,
     with_fetched,
+    value_of,
 )
 from mrtr_cassette.core.answers.written import answers_text
 from mrtr_cassette.core.cassette.client_config import has_wrapped, unwrapped, wrapped
@@ -249,6 +250,13 @@ def _show_to_git(words: Sequence[str]) -> None:
     "/params/arguments/at or /result/structuredContent/at; may be repeated."
 )
 @_ignore_from_option("Leave out the places that this file names, as `verify` does.")
+@click.option(
+    "--value",
+    "values",
+    multiple=True,
+    metavar="NAME=TEXT",
+    help="Read this text as {NAME} in a cassette that doesn't know the name; may be repeated.",
+)
 @click.pass_context
 def diff(
     context: click.Context,
@@ -259,6 +267,7 @@ def diff(
     markdown: bool,
     ignored: tuple[str, ...],
     ignore_from: Path | None,
+    values: tuple[str, ...],
 ) -> None:
     """Show the differences between two cassettes.
 
@@ -274,7 +283,8 @@ def diff(
     given = _given_by_git(words) if for_git else words
     pairs = _same_names(words) if are_folders else {words[0]: given}
     try:
-        comparisons = _compared(pairs, ignored, ignore_from)
+        texts = list(map(value_of, values))
+        comparisons = _compared(pairs, ignored, ignore_from, texts)
     except CassetteError as error:
         if not for_git:
             raise
@@ -305,12 +315,17 @@ def diff(
 
 
 def _compared(
-    pairs: Mapping[str, Sequence[str]], ignored: Sequence[str], ignore_from: Path | None
+    pairs: Mapping[str, Sequence[str]],
+    ignored: Sequence[str],
+    ignore_from: Path | None,
+    values: Sequence[tuple[str, str]] = (),
 ) -> dict[str, CassetteComparison]:
     """Compare each pair of files, under its name."""
     comparisons = {}
     for name, pair in pairs.items():
-        comparisons[name] = files_diff(*pair, ignore=ignored, ignore_from=ignore_from)
+        comparisons[name] = files_diff(
+            *pair, ignore=ignored, ignore_from=ignore_from, values=values
+        )
     return comparisons
 
 

@@ -163,6 +163,8 @@ def call(
     sources = AnswerSources(GivenAnswers(read_pairs(given, "answer")), file, has_person)
     if cassette is None and options.existing != "keep":
         raise UsageError("--force and --append need --output CASSETTE")
+    if cassette is None and options.values:
+        raise UsageError("--value needs --output CASSETTE, which has its name")
     announcer = Announcer(log.line, heard_by(log.event), options.terms)
     person = ask_at_terminal if has_person else None
     called = (server, wanted, sources, options, announcer)
@@ -296,7 +298,7 @@ def verify(
             "verify needs a cassette", hint="name it before the server's URL"
         )
     paths = cassettes_in(with_fetched(cassettes))
-    check_selection(paths, options.only)
+    check_selection(paths, options.only, options.texts)
     choose = acceptance_of(verdicts, reviews=review)
     verifications, code = run_until_signal(_verify(paths, servers[0], options, choose))
     _report(verifications, reports)

@@ -152,7 +152,7 @@ def _merged(name: str, farther: Any, value: Any) -> Any:
         return value
     if option.kind == "list":
         return tuple(dict.fromkeys((*farther, *value)))
-    if option.kind == "faults":
+    if option.kind in ("faults", "values"):
         return (*farther, *value)
     if option.kind == "headers":
         set_again = {name.lower() for name, _ in value}

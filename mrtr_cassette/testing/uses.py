@@ -181,9 +181,10 @@ class Uses:
         config = Place("the fixture mrtr_cassette_config", suite)
         test = _named_from(self._config.invocation_params.dir, request.node)
         has_upstream = _has_upstream_fixture(request)
-        return settings_of(
-            [self._ini, config, *places()], test, has_upstream=has_upstream
-        )
+        given = []
+        for place in [self._ini, config, *places()]:
+            given.append(_with_fixtures(place, request))
+        return settings_of(given, test, has_upstream=has_upstream)
 
     def _sharers_of(
         self, request: pytest.FixtureRequest, path: Path, settings: Settings
@@ -398,6 +399,21 @@ class Uses:
             return _write_page(self._config.rootpath, use)
         except (MrtrCassetteError, OSError) as error:
             return f"could not be written: {error}"
+
+
+def _with_fixtures(place: Place, request: pytest.FixtureRequest) -> Place:
+    """Return what a place sets with the texts of the fixtures that its `values` name."""
+    named = place.values.get("values")
+    if not isinstance(named, list | tuple) or not all(map(_is_text, named)):
+        return place
+    texts = {}
+    for name in named:
+        texts[name] = str(request.getfixturevalue(name))
+    return Place(place.name, {**place.values, "values": texts})
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
 
 
 def _shown_path(path: Path, config: pytest.Config) -> Path:

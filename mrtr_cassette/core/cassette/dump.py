@@ -59,6 +59,8 @@ def _head_tree(cassette: Cassette) -> Tree:
             del tree["redaction"]["shared"]
     if cassette.seals_answers:
         tree["answers"] = "sealed"
+    if cassette.values:
+        tree["values"] = list(cassette.values)
     tree["interactions"] = list(map(_interaction_tree, cassette.interactions))
     return tree
 

@@ -56,6 +56,8 @@ class JournalHeader:
     wall_ms: float | None = None
     ignored: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Patterns of calls, and pointers into them that don't count when a cassette is replaced."""
+    values: tuple[str, ...] = ()
+    """The names of the values to which texts refer."""
 
 
 def encode_header(header: JournalHeader) -> bytes:
@@ -105,7 +107,10 @@ def _header_of(tree: dict[str, Any]) -> JournalHeader:
     ignored = []
     for pattern, pointers in tree.pop("ignored", ()):
         ignored.append((pattern, tuple(pointers)))
-    return JournalHeader(**tree, redaction=redaction, ignored=tuple(ignored))
+    values = tuple(tree.pop("values", ()))
+    return JournalHeader(
+        **tree, redaction=redaction, ignored=tuple(ignored), values=values
+    )
 
 
 class Continuation(NamedTuple):

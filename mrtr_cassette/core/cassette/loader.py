@@ -86,6 +86,7 @@ def cassette_of(
         request_state=file.request_state,
         redaction=redaction,
         seals_answers=file.answers is not None,
+        values=tuple(file.values or ()),
         recorded_at=file.recording.recorded_at,
         tool=file.recording.tool,
         interactions=loader.interactions(),

@@ -26,6 +26,7 @@ HeaderMap = dict[HeaderName, HeaderValue | list[HeaderValue]]
 Number = Annotated[int, Field(ge=1)]
 Index = Annotated[int, Field(ge=0)]
 Status = Annotated[int, Field(ge=100, le=999)]
+ValueName = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
@@ -429,6 +430,9 @@ class CassetteModel(_Model):
     )
     answers: Literal["sealed"] | None = Field(
         None, description="only hashes of answers are kept"
+    )
+    values: list[ValueName] | None = Field(
+        None, description="names of values: `{NAME}` stands for a text that varies"
     )
     interactions: list[InteractionModel]
     recording: RecordingModel

@@ -450,6 +450,8 @@ class Cassette:
     request_state: RequestState = "sealed"
     redaction: RedactionRules | None = None
     seals_answers: bool = False
+    values: tuple[str, ...] = ()
+    """The names of the values to which its texts refer."""
     recorded_at: str = ""
     tool: str = ""
     interactions: tuple[RecordedInteraction, ...] = ()

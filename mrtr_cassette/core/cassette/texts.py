@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from mrtr_cassette.core.cassette.recorded import (
@@ -19,6 +19,7 @@ from mrtr_cassette.core.secrets.names import (
     example_in_place,
     with_refs,
 )
+from mrtr_cassette.core.secrets.values import Values
 from mrtr_cassette.core.wire.http import Headers, Piece, Request, Response
 from mrtr_cassette.errors import CassetteError
 
@@ -119,10 +120,23 @@ def with_examples(cassette: Cassette) -> Cassette:
     return cassette.with_exchanges(changed)
 
 
+def with_references(cassette: Cassette, texts: Mapping[str, str]) -> Cassette:
+    """Return a cassette with references to those values that it doesn't know."""
+    new = {name: text for name, text in texts.items() if name not in cassette.values}
+    values = Values((), new)
+    changed: dict[RecordedExchange, RecordedExchange] = {}
+    for interaction in cassette.interactions:
+        for exchange in interaction.own:
+            sealed = with_texts(exchange, lambda raw, _name: values.seal(raw))
+            if sealed is not exchange:
+                changed[exchange] = sealed
+    return cassette.with_exchanges(changed)
+
+
 # Several cassettes
 
 _NAMES_OF_A_CASSETTE = 100_000
-_RULES = ("transport", "request_state", "redaction", "seals_answers")
+_RULES = ("transport", "request_state", "redaction", "seals_answers", "values")
 
 
 def combine_cassettes(cassettes: Sequence[Cassette]) -> Cassette:

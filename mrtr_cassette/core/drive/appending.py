@@ -570,6 +570,7 @@ class Appending:
         return decision.call
 
     def _played(self, play: Play) -> None:
+        play = replace(play, request=self._recorder.values.sealed(play.request))
         exchange = play.entry.exchange
         method = play.entry.key.method
         self._sessions.played(play.request, method, exchange.response)
@@ -594,7 +595,9 @@ class Appending:
 
         Returns the request in the live server's terms, or why it is not sent.
         """
-        repeated = self._calls.repeated_by(request)
+        values = self._recorder.values
+        recorded = values.sealed(request)
+        repeated = self._calls.repeated_by(recorded)
         failure: Miss | None = None
         if shown.depends_on_writes:
             failure = yield from self._calls.make_writes(shown)
@@ -603,11 +606,11 @@ class Appending:
         if failure is not None:
             return failure
         yield from self._calls.make_reads(repeated)
-        sent = yield from self._bring_to_ask(request, shown)
+        sent = yield from self._bring_to_ask(recorded, shown)
         if isinstance(sent, Miss):
             return sent
         self._player.goes_live(request)
-        return self._calls.in_live(sent)
+        return values.revealed(self._calls.in_live(sent))
 
     def _bring_to_ask(
         self, request: Request, shown: Call

@@ -119,6 +119,7 @@ class ServerSession:
         if message is not None and message.kind is Kind.REQUEST:
             request = self._with_new_id(request, message)
         request = _readable(in_session(request, self.id))
+        request = self.recorder.values.revealed(request)
         observation = self.recorder.request_received(request, 0.0)
         self._owners[observation.number] = owner
         return observation

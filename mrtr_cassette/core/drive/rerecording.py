@@ -36,7 +36,7 @@ from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.wire.http import VALIDATING_HEADERS, Request, Response
 
 _SETTINGS: Final = attrgetter(
-    "transport", "request_state", "redaction", "seals_answers"
+    "transport", "request_state", "redaction", "seals_answers", "values"
 )
 """What a recording leaves out or hides: another one can't share its interactions."""
 _LOCAL_PORT: Final = re.compile(

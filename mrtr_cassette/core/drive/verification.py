@@ -55,6 +55,7 @@ from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.secrets.credentials import Credentials, UserSettings
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import BUILT_IN
+from mrtr_cassette.core.secrets.values import NO_VALUES, Values
 from mrtr_cassette.core.wire.http import (
     CONDITION_HEADERS,
     CREDENTIAL_HEADERS,
@@ -245,8 +246,10 @@ class Verifier:
         allows_destructive: bool = False,
         largest_body: int = LARGEST_BODY,
         accepts: Accepts | None = None,
+        values: Values = NO_VALUES,
     ) -> None:
         self._accepts = accepts
+        self._texts = values
         self._endpoint = endpoint
         self._recorded_endpoint = endpoint_of(cassette.upstream)
         self._ignored_for = ignored_for
@@ -293,6 +296,7 @@ class Verifier:
                 seals=True,
                 redactor=self._redactor,
                 credentials=self._credentials,
+                values=self._texts,
                 largest_body=self._largest_body,
             )
             # What nobody issued then names no session now either.

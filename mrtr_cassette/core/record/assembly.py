@@ -113,6 +113,7 @@ def assemble(
         request_state=header.request_state,
         redaction=header.redaction,
         seals_answers=header.answers is not None,
+        values=header.values,
         recorded_at=header.recorded_at,
         tool=tool,
         interactions=tuple(assembly.interactions(exchanges)),

@@ -116,7 +116,7 @@ def _check_alike(first: Source, source: Source) -> None:
     """Make sure that two recordings can be in one cassette."""
     expected = first.header
     header = source.header
-    for name in ("transport", "request_state", "redaction", "answers"):
+    for name in ("transport", "request_state", "redaction", "answers", "values"):
         if getattr(expected, name) != getattr(header, name):
             reason = f"it was recorded with another {name.replace('_', ' ')} than {first.name}"
             raise CassetteError(
@@ -152,6 +152,7 @@ def sources_of(cassette: Cassette) -> Iterator[Source]:
             existing="keep",
             redaction=cassette.redaction,
             answers="sealed" if cassette.seals_answers else None,
+            values=cassette.values,
             transport=cassette.transport,
             client=cassette.client,
             command=cassette.command,

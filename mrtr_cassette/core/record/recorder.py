@@ -48,6 +48,7 @@ from mrtr_cassette.core.record.sealing import (
     sealed_event_ids,
     spliced,
     state_places,
+    with_references,
     with_sealed_endpoint,
     with_sealed_states,
     without_known,
@@ -64,6 +65,7 @@ from mrtr_cassette.core.secrets.sealed import (
     replaced_states,
     seal_answers,
 )
+from mrtr_cassette.core.secrets.values import NO_VALUES, Values
 from mrtr_cassette.core.wire.codings import (
     ContentDecoder,
     content_coding,
@@ -159,6 +161,8 @@ class Recorder:
     """Credentials seen and secrets found so far; replaced wherever they are repeated."""
     seals_answers: bool = False
     """Only hashes of users' answers reach the disk."""
+    values: Values = NO_VALUES
+    """Texts that references replace."""
     kept_headers: frozenset[str] = frozenset()
     """Lower-case names of headers of requests that are kept besides MCP's."""
     largest_body: int = LARGEST_BODY
@@ -273,6 +277,8 @@ class Recorder:
         is_changed = response.pieces != sent.pieces
         if named.ask is None and (is_changed or may_announce(sent.body)):
             digests = self.announced.add(sent, response)
+        if self.values.names:
+            request, response = with_references(request, response, self.values)
         sealed = replace(
             seen,
             request=request,

@@ -24,6 +24,7 @@ from mrtr_cassette.core.secrets.sealed import (
     replaced_states,
     with_task,
 )
+from mrtr_cassette.core.secrets.values import Values
 from mrtr_cassette.core.wire.http import (
     LAST_EVENT_ID_HEADER,
     NO_STATUS,
@@ -267,6 +268,14 @@ def without_known(
         return request, response
     headers = known.sealed_headers(response.headers)
     return known.sealed_request(request), _changed(response, headers, known.seal)
+
+
+def with_references(
+    request: Request, response: Response, values: Values
+) -> tuple[Request, Response]:
+    """Put references in the place of texts that vary."""
+    headers = values.sealed_headers(response.headers)
+    return values.sealed(request), _changed(response, headers, values.seal)
 
 
 def _changed(

@@ -63,6 +63,7 @@ class Reason(Enum):
     ELSEWHERE = "elsewhere"
     NO_RESPONSE = "no-response"
     UNREADABLE = "unreadable"
+    VALUE_UNKNOWN = "value-unknown"
     UNRECORDED = "unrecorded"
 
 

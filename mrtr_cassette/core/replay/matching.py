@@ -47,6 +47,7 @@ from mrtr_cassette.core.secrets.sealed import (
     seal_states,
     with_task,
 )
+from mrtr_cassette.core.secrets.values import Values
 from mrtr_cassette.core.wire.http import (
     SESSION_HEADER,
     Headers,
@@ -89,6 +90,7 @@ class MatchedForm:
         remembers: bool = True,
     ) -> None:
         """Read a cassette; what `remembers` knows the secrets that requests before had."""
+        self.values = Values(cassette.values)
         self._cassette = cassette
         self._remembers = remembers
         self._ignored = ignored
@@ -148,6 +150,8 @@ class MatchedForm:
         request = self._sealed(request, lambda _token: True)
         if self.has_placeholders:
             request = self._redacted(request)
+        request = self.values.alike_request(request)
+        if self.has_placeholders:
             self._recorded.add(self._told_apart(request))
         call, matched = self._matched(request)
         if call.message is not None and self._keeps_body(matched.request):
@@ -158,7 +162,7 @@ class MatchedForm:
         """Tell whether the bytes of a recorded request, as it is matched, match by themselves."""
         if self.has_placeholders or self._cassette.seals_answers:
             return False
-        if self._header_names:
+        if self._header_names or self.values.names:
             return False
         # The hash of a state counts only where it was issued.
         return b"sha256" not in recorded.body or not may_have_places(recorded.body)
@@ -228,6 +232,11 @@ class MatchedForm:
         return matched
 
     def _without_found_secrets(self, request: Request) -> Request:
+        """Return a request without the secrets that are found, and with references."""
+        request = self.values.sealed(self._with_placeholders(request))
+        return self.values.alike_request(request)
+
+    def _with_placeholders(self, request: Request) -> Request:
         if self.has_placeholders:
             self._credentials.seen(request.headers)
         request = self._sealed(request, lambda token: token in self.issued)
@@ -403,7 +412,7 @@ class _PlacedSecrets:
     def add(self, recorded: Request) -> None:
         """Take the next recorded request, as it is matched but for the numbers of its secrets."""
         call = read_call(recorded)
-        for path, text in _texts_in(call.arguments):
+        for path, text in texts_in(call.arguments):
             found = secrets_in(text)
             if len(found) != 1:
                 continue
@@ -446,7 +455,7 @@ class _PlacedSecrets:
         call = read_call(request)
         session = request.header(SESSION_HEADER)
         found: dict[Ref, str] = {}
-        for path, text in _texts_in(call.arguments):
+        for path, text in texts_in(call.arguments):
             for placed in self._places.get((call.method, call.name, path), ()):
                 if placed.was_told and remembers:
                     continue
@@ -462,13 +471,13 @@ class _PlacedSecrets:
             self._learned[session, secret] = text
 
 
-def _texts_in(value: Any, path: MemberPath = ()) -> Iterator[tuple[MemberPath, str]]:
+def texts_in(value: Any, path: MemberPath = ()) -> Iterator[tuple[MemberPath, str]]:
     """Yield the texts in a value of JSON, with where they stand."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, dict):
         for name, member in value.items():
-            yield from _texts_in(member, (*path, name))
+            yield from texts_in(member, (*path, name))
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _texts_in(item, (*path, str(index)))
+            yield from texts_in(item, (*path, str(index)))

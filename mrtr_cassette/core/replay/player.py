@@ -21,6 +21,7 @@ from mrtr_cassette.core.cassette.entries import (
 )
 from mrtr_cassette.core.cassette.lookup import (
     CallerValues,
+    LookupKey,
     cut_body,
     lookup_key,
     values_in,
@@ -59,6 +60,7 @@ from mrtr_cassette.core.replay.diagnosis import (
     other_id,
 )
 from mrtr_cassette.core.replay.faults import Fault, Faults
+from mrtr_cassette.core.replay.learning import ambiguous, learnable, unlearned
 from mrtr_cassette.core.replay.matching import MatchedForm, placeholders_in
 from mrtr_cassette.core.replay.order import (
     Chosen,
@@ -77,6 +79,7 @@ from mrtr_cassette.core.replay.tasks import (
 )
 from mrtr_cassette.core.replay.trials import Divergences
 from mrtr_cassette.core.secrets.rules import SHARED_NAMES
+from mrtr_cassette.core.secrets.values import Values
 from mrtr_cassette.core.wire.codings import readable
 from mrtr_cassette.core.wire.http import ACCEPTED, End, Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
@@ -95,6 +98,8 @@ class Choice:
         wall_s: the seconds since 1970, to which times of tasks are moved; without it they stay.
         chosen: the recording that it gets, or why there is none.
         step: the step of a recorded task that it gets, if it is about one.
+        texts: the values with what it teaches, if it is a recorded one only so.
+        teachers: the same where it may teach several texts, and none is taken.
     """
 
     request: Request
@@ -105,6 +110,8 @@ class Choice:
     wall_s: float | None
     chosen: Chosen
     step: StepChoice | None = None
+    texts: Values | None = None
+    teachers: Sequence[Values] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +164,7 @@ class Player:
         stops: after a miss, requests get the same miss; `stopped` is how many did.
         unknown_tools: how often each tool was called that the recorded server doesn't have.
         divergences: where the play left each recording.
+        learned: the texts of values that requests have taught, by name.
     """
 
     was_probed = False
@@ -195,6 +203,7 @@ class Player:
         self.recording = cassette
         self._strict = strict
         self._stateless = stateless
+        self.learned: dict[str, str] = {}
         self._form = MatchedForm(cassette, self._ignored, remembers=not stateless)
         found = entries_of(cassette, self._form.recorded)
         self.interactions = found.by_interaction
@@ -203,7 +212,11 @@ class Player:
         self._pings = ping_ids([entry.exchange for entry in found.by_arrival])
         self._tasks = RecordedTasks(found)
         self._deliveries = Deliveries(
-            found.by_arrival, self._tasks.by_id, paced=paced, stateless=stateless
+            found.by_arrival,
+            self._tasks.by_id,
+            paced=paced,
+            stateless=stateless,
+            texts=lambda: self.values,
         )
         self._timelines = self._deliveries.timelines
         facts = PlayFacts(
@@ -272,6 +285,15 @@ class Player:
         """The exchanges that send their clients away from the server, and to which origin."""
         return _leading_elsewhere(self._by_arrival, origin_of(self.recording))
 
+    @property
+    def values(self) -> Values:
+        """The texts of the cassette's values, as far as they are known by now."""
+        return self._form.values
+
+    @values.setter
+    def values(self, values: Values) -> None:
+        self._form.values = values
+
     def key_of(self, call: Call) -> CallKey:
         """Return the call key by which a request is matched, for a miss."""
         return call.key(self._ignored)
@@ -308,10 +330,54 @@ class Player:
         recognised = self._recognised(recorded)
         matched, values = recognised or self._read(recorded)
         choice = Choice(request, recorded, session, matched, values, now, Chosen(None))
-        task = self._tasks.about(matched.lookup)
+        if self.values.unknown and matched.lookup not in self._lookups:
+            choice = self._learning(choice)
+        task = self._tasks.about(choice.matched.lookup)
         if task is not None:
             return replace(choice, step=self._step(choice, task))
-        return replace(choice, chosen=self._order.choose(matched, session))
+        return replace(choice, chosen=self._order.choose(choice.matched, session))
+
+    @cached_property
+    def _lookups(self) -> set[LookupKey]:
+        return {entry.matched.lookup for entry in self._by_arrival}
+
+    def _learning(self, choice: Choice) -> Choice:
+        """Return a choice with the texts that make its request a recorded one, if any do."""
+        known = self.values
+        found = []
+        for texts in learnable(known, self._by_arrival, choice.recorded):
+            self.values = texts
+            matched, values = self._read(choice.recorded)
+            self.values = known
+            if matched.lookup in self._lookups:
+                found.append(
+                    replace(choice, matched=matched, values=values, texts=texts)
+                )
+        if len(found) == 1:
+            return found[0]
+        teachers = [taught.texts for taught in found if taught.texts is not None]
+        return replace(choice, teachers=teachers)
+
+    def _learn(self, texts: Values) -> None:
+        """Hold to what a request has taught."""
+        for name in self.values.unknown:
+            if name in texts.texts:
+                self.learned[name] = self.redacted(texts.texts[name])
+        self.values = texts
+
+    def _unlearned_in(self, choice: Choice) -> Miss | None:
+        """Return why a recorded response can't be played yet, whose values nobody knows."""
+        unknown = self.values.unknown
+        entry = _entry_of(choice)
+        if not unknown or entry is None or entry.exchange.response is None:
+            return None
+        response = entry.exchange.response
+        head = "\n".join([value for _, value in response.headers]).encode()
+        found = self.values.names_in(head + b"\n" + response.body)
+        missing = sorted(found.intersection(unknown))
+        if not missing:
+            return None
+        return unlearned(self._told(choice.recorded), missing, entry)
 
     def _recognised(
         self, request: Request
@@ -387,6 +453,11 @@ class Player:
         """Count a request as played, missed or harmless; return what it gets."""
         session = choice.session
         self._order.enter(session)
+        if choice.texts is not None:
+            self._learn(choice.texts)
+        unlearned_yet = self._unlearned_in(choice)
+        if unlearned_yet is not None:
+            return self._missed(unlearned_yet)
         if self._unseen:
             self._see(read_call(choice.matched.request))
         if choice.matched.lookup.call.method == CANCELLED:
@@ -570,6 +641,8 @@ class Player:
         """Explain why a request gets no recording."""
         nearest = choice.chosen.nearest
         reason = choice.chosen.why_not
+        if choice.teachers:
+            return ambiguous(call, choice.teachers, self.values)
         if reason is None:
             return self._no_match(call)
         if reason is Reason.OTHER_HISTORY:

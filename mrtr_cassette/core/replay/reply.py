@@ -31,6 +31,7 @@ from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.order import LiveSession
 from mrtr_cassette.core.replay.timelines import NO_WAITS, OPEN, Gate, Timelines, Waits
 from mrtr_cassette.core.secrets.names import renaming
+from mrtr_cassette.core.secrets.values import NO_VALUES, Values
 from mrtr_cassette.core.wire.http import (
     End,
     Headers,
@@ -293,6 +294,7 @@ class Delivery:
 
     Attributes:
         values: the caller's values.
+        texts: returns the texts of values, as far as they are known by now.
         listening: the listening streams of its session, whose clients get there first what came
             before the response to the request.
         sent: parts that its client has had.
@@ -304,6 +306,7 @@ class Delivery:
     session: LiveSession
     values: CallerValues
     lifetime_of: Callable[[ReplayEntry], Lifetime]
+    texts: Callable[[], Values] = lambda: NO_VALUES
     listening: Sequence[Delivery] = ()
     sent: int = 0
     is_left: bool = False
@@ -384,11 +387,12 @@ class Delivery:
     @property
     def headers(self) -> Headers:
         """The headers of the response, as its client gets them."""
+        headers = self.texts().revealed_headers(self.reply.headers)
         recorded = self.entry.session
         if not recorded:
-            return self.reply.headers
+            return headers
         change = renaming({recorded: self.session.id})
-        return headers_with(self.reply.headers, lambda raw, _name: change(raw))
+        return headers_with(headers, lambda raw, _name: change(raw))
 
     @property
     def body(self) -> bytes:
@@ -433,9 +437,10 @@ class Delivery:
     def _filled(self, part: Part) -> bytes:
         """Return the bytes of a part with live values and ids."""
         filled = []
+        texts = self.texts()
         for segment in part.segments:
             if isinstance(segment, bytes):
-                filled.append(segment)
+                filled.append(texts.reveal(segment))
             else:
                 filled.append(self._value_of(segment))
         raw = b"".join(filled)
@@ -552,7 +557,9 @@ class Deliveries:
         *,
         paced: bool,
         stateless: bool,
+        texts: Callable[[], Values] = lambda: NO_VALUES,
     ) -> None:
+        self._texts = texts
         self.timelines = Timelines(by_arrival)
         self._by_arrival = by_arrival
         self._tasks = tasks
@@ -577,7 +584,9 @@ class Deliveries:
         if entry.session and not entry.is_listening and not self._stateless:
             streams = self._listening.setdefault(session, [])
         lifetime_of = self.timelines.lifetime_of
-        return Delivery(entry, reply, session, values, lifetime_of, streams)
+        return Delivery(
+            entry, reply, session, values, lifetime_of, self._texts, streams
+        )
 
     def play(
         self, entry: ReplayEntry, session: LiveSession, values: CallerValues

@@ -378,6 +378,8 @@ def replay_said(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> Said:
     }
     if report.faults:
         event["faults"] = as_data(report.faults, {})
+    if report.learned:
+        event["learned"] = dict(report.learned)
     return event, summary_text(report, terms)
 
 

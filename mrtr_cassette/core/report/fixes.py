@@ -83,6 +83,7 @@ _FIXES: Final[Mapping[Reason, Sequence[str]]] = {
         "have the client send the recorded id",
         "record the call again, with a response that can be read: <<accept_gzip>>",
     ),
+    Reason.VALUE_UNKNOWN: ("say which text it has in this run with <<give_value>>",),
     Reason.UNRECORDED: ("record the whole call again, into another cassette", _AGAIN),
 }
 """The ways out of a miss, by its reason; each front fills the slots in its own terms."""
@@ -225,6 +226,8 @@ def _kept(cassette: Cassette, terms: Terms) -> str:
         kept += terms.get("kept_verbatim", "")
     if cassette.seals_answers:
         kept += terms.get("kept_sealed", "")
+    for name in cassette.values:
+        kept += terms.get("kept_value", "").replace("NAME", name)
     return kept
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Final, Literal, NamedTuple
 
@@ -293,6 +293,8 @@ class ReplayReport:
     after_other_writes: tuple[StrayedRead, ...] = ()
     faults: tuple[FaultOutcome, ...] = ()
     by_kind: tuple[KindMatch, ...] = ()
+    learned: Mapping[str, str] = field(default_factory=dict)
+    """The values that requests have taught, with their texts."""
 
     @property
     def has_unmet_fault(self) -> bool:
@@ -352,6 +354,7 @@ def report_of_replay(player: Player, terms: Terms = LIBRARY_TERMS) -> ReplayRepo
         after_other_writes=tuple(strayed),
         faults=outcomes_of_faults(player),
         by_kind=tuple([KindMatch(*found) for found in player.by_kind.items()]),
+        learned=dict(player.learned),
     )
 
 
@@ -412,6 +415,8 @@ def summary_text(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> str:
         lines.append(f"  matched by its kind alone, {match.kind}: {texts}")
     lines += map(_elsewhere_text, report.elsewhere)
     lines += _first_ten([f"  {fault}" for fault in report.faults])
+    for name, text in report.learned.items():
+        lines.append(f"  learned from the first request: {{{name}}} = {text}")
     return line_by_line(*lines)
 
 
@@ -471,6 +476,7 @@ def saved_report(raw: bytes) -> ReplayReport:
             after_other_writes=_rows(StrayedRead, tree.get("after_other_writes", ())),
             faults=_rows(FaultOutcome, tree.get("faults", ())),
             by_kind=_rows(KindMatch, tree.get("by_kind", ())),
+            learned=tree.get("learned", {}),
         )
     except (KeyError, TypeError) as error:
         raise ValueError(error) from None

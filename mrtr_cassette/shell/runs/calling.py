@@ -153,6 +153,7 @@ _KEPT_OPTIONS = (
     "terms",
     "redact_env",
     "redact_values",
+    "values",
     "upstream_path",
 )
 """The options of a call that are those of its recording."""

@@ -422,7 +422,10 @@ class Appender:
                 if exchange.response is not None:
                     recorder.announced.add(exchange.response, exchange.response)
         new_recorder = partial(
-            Recorder, redactor=redactor_of(earlier), credentials=recorder.credentials
+            Recorder,
+            redactor=redactor_of(earlier),
+            credentials=recorder.credentials,
+            values=recorder.values,
         )
         self._relay = relay
         self._session = session

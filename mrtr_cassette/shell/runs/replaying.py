@@ -37,6 +37,7 @@ from mrtr_cassette.core.report.events import (
 )
 from mrtr_cassette.core.report.runs import MissReport, error_body, report_of_miss
 from mrtr_cassette.core.secrets.credentials import NO_SETTINGS, UserSettings
+from mrtr_cassette.core.secrets.values import values_of
 from mrtr_cassette.core.wire.http import JSON_HEADERS, NO_STATUS, End, Headers, Request
 from mrtr_cassette.errors import damaged
 from mrtr_cassette.options import ProxyOptions, ReplayOptions, options_of
@@ -224,6 +225,12 @@ def player_of(
         history=History(options.history),
         reads=options.reads,
         **facts,
+    )
+    player.values = values_of(
+        cassette.values,
+        options.texts,
+        cassette.path,
+        needs_all=bool(facts.get("stateless")),
     )
     player.add_settings(given._replace(secrets=options.secrets))
     return player

@@ -49,6 +49,7 @@ from mrtr_cassette.core.report.trials import RecordingsLeft, reports_of_divergen
 from mrtr_cassette.core.secrets.credentials import Credentials, UserSettings
 from mrtr_cassette.core.secrets.redact import Redactor, keyed_hash
 from mrtr_cassette.core.secrets.rules import RedactionRules
+from mrtr_cassette.core.secrets.values import Values, values_of
 from mrtr_cassette.core.wire.http import End, Headers, Request
 from mrtr_cassette.errors import (
     CassetteError,
@@ -447,6 +448,7 @@ def check_output(output: Location, options: RecordOptions) -> Cassette | None:
             f"have them {words[options.seal_answers]}",
             hint="choose another <<cassette>>, or <<seal_answers>> as it was recorded",
         )
+    values_of(earlier.values, options.texts, output, needs_all=True)
     return earlier
 
 
@@ -504,6 +506,15 @@ class RecordedServer(NamedTuple):
     client: str | None = None
     command: str | None = None
 
+    def as_recorded(self, values: Values) -> RecordedServer:
+        """Return the same with references in commands; a URL has none."""
+        server = self
+        if self.transport == "stdio":
+            server = server._replace(upstream=values.sealed_text(self.upstream))
+        if self.command is not None:
+            server = server._replace(command=values.sealed_text(self.command))
+        return server
+
 
 def _ignored(options: RecordOptions) -> tuple[tuple[str, tuple[str, ...]], ...]:
     if options.existing != "replace" or not (options.ignore or options.ignore_from):
@@ -522,6 +533,7 @@ def _recorder(options: RecordOptions, rules: RedactionRules) -> Recorder:
         redactor=redactor,
         credentials=Credentials(redactor),
         seals_answers=options.seal_answers,
+        values=Values((), options.texts),
         kept_headers=options.kept_headers,
         largest_body=options.max_body,
     )
@@ -550,8 +562,9 @@ def journaling(
     ignored = _ignored(options)
     now = datetime.now(UTC)
     rules = rules_of_both(earlier, options.redaction)
+    recorder = _recorder(options, rules)
     header = JournalHeader(
-        **server._asdict(),
+        **server.as_recorded(recorder.values)._asdict(),
         request_state=options.request_state,
         recorded_at=now.isoformat(timespec="seconds"),
         existing=options.existing,
@@ -560,9 +573,9 @@ def journaling(
         recorder=secrets.token_hex(16),
         wall_ms=now.timestamp() * 1000,
         ignored=ignored,
+        values=recorder.values.names,
     )
     journal = cassettes.Journal(output, header)
-    recorder = _recorder(options, rules)
     session = RecordSession(
         server.upstream,
         server.upstream,

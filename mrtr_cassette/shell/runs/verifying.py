@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -51,6 +51,7 @@ from mrtr_cassette.core.report.comparison import Verification, held_text
 from mrtr_cassette.core.secrets.credentials import UserSettings
 from mrtr_cassette.core.secrets.redact import keyed_hash
 from mrtr_cassette.core.secrets.rules import BUILT_IN
+from mrtr_cassette.core.secrets.values import Values, values_of
 from mrtr_cassette.errors import (
     BodyTooLargeError,
     CassetteError,
@@ -78,20 +79,26 @@ from mrtr_cassette.shell.runs.upstreams import (
 )
 
 
-def check_selection(paths: Sequence[Location], only: Collection[str]) -> None:
-    """Make sure that what selects calls fits some of those cassettes that can be read.
+def check_selection(
+    paths: Sequence[Location], only: Collection[str], texts: Mapping[str, str]
+) -> None:
+    """Make sure that what selects calls, and values, fit some cassettes that can be read.
 
     Raises:
         UsageError: it fits none.
     """
-    if not only:
+    if not only and not texts:
         return
     interactions: list[RecordedInteraction] = []
+    known: list[str] = []
     for path in paths:
         cassette = load_if_readable(path)
         if cassette is not None:
             interactions += cassette.interactions
+            known += cassette.values
     if interactions:
+        names = sorted(set(known))
+        values_of(names, texts, ", ".join(map(str, paths)))
         check_patterns(interactions, tuple(only))
 
 
@@ -233,9 +240,19 @@ def _verifier(
         allows_destructive=options.allow_destructive,
         largest_body=options.max_body,
         accepts=accepts,
+        values=_values(cassette, options),
     )
     verifier.add_settings(UserSettings(secrets=options.secrets))
     return verifier
+
+
+def _values(cassette: Cassette, options: VerifyOptions) -> Values:
+    """Return the values that a cassette knows; others may know the rest."""
+    given = {}
+    for name, text in options.texts.items():
+        if name in cassette.values:
+            given[name] = text
+    return values_of(cassette.values, given, cassette.path, needs_all=True)
 
 
 def _over_lines(target: Target) -> Target:
