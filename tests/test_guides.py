@@ -26,6 +26,7 @@ GUIDES = [
     "stdio",
     "tasks",
     "updating",
+    "values",
     "verify",
 ]
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -90,6 +90,7 @@ GIT_TEST = f"""
     import pytest
     from client import Client
 
+    NAME = "one.txt"
     GIT = {GIT!r}
 
     @pytest.fixture
@@ -107,8 +108,8 @@ GIT_TEST = f"""
         client = Client(mrtr_cassette.command, repository)
         try:
             assert "one.txt" in client.call("git_status", repo_path=str(repository))
-            missing = client.call("git_status", repo_path=f"{{tmp_path}}/none")
-            assert f"{{tmp_path}}/none" in missing
+            missing = client.call("git_status", repo_path=f"{{tmp_path}}/no-{{NAME}}")
+            assert f"{{tmp_path}}/no-{{NAME}}" in missing
         finally:
             client.close()
 """
@@ -147,39 +148,46 @@ HTTP_TEST = """
 """
 
 
-def test_servers_of_files_and_of_git_play_in_another_folder(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+FOLDERS = ("first", "second", "third", "fourth", "fifth")
+
+
+@pytest.mark.parametrize(
+    ("text", "server"),
+    [(FILES_TEST, FILES), (GIT_TEST, GIT), (HTTP_TEST, None)],
+    ids=["files over pipes", "git over pipes", "files over HTTP"],
+)
+def test_what_was_recorded_in_one_folder_plays_in_another(
+    pytester: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    server: list[str] | None,
 ) -> None:
-    """Suites with tmp_path play elsewhere, change no line recorded again, and verify quietly."""
+    """A suite with tmp_path plays elsewhere, verifies quietly, and recorded again is the same."""
     for name in ("CI", "MRTR_CASSETTE_MODE"):
         monkeypatch.delenv(name, raising=False)
     suite = Suite(pytester)
     suite.write("client.py", CLIENT)
-    suite.write("test_files.py", FILES_TEST)
-    suite.write("test_git.py", GIT_TEST)
-    suite.write("test_http.py", HTTP_TEST)
+    suite.write("test_it.py", text)
+    folders = iter(FOLDERS)
 
-    def run(folder: str, *options: str, **outcomes: int) -> pytest.RunResult:
-        place = pytester.path.parent / folder
-        return suite.run(f"--basetemp={place}", *options, **outcomes)
+    def run(*options: str, **outcomes: int) -> pytest.RunResult:
+        folder = pytester.path.parent / next(folders)
+        return suite.run(f"--basetemp={folder}", *options, **outcomes)
 
-    run("first", passed=3)
-    before = {name: (suite.path / name).read_bytes() for name in suite.cassettes()}
-    assert len(before) == 3
-    for raw in before.values():
-        assert b"first/" not in raw
-        assert b"{tmp_path}" in raw
-        assert json.loads(raw)["values"] == ["tmp_path"]
+    run()
+    (cassette,) = [suite.path / name for name in suite.cassettes()]
+    before = cassette.read_bytes()
+    assert b"first/" not in before
+    assert b"{tmp_path}/" in before
+    assert json.loads(before)["values"] == ["tmp_path"]
 
-    run("second", "--mrtr-mode=all", passed=3).stdout.fnmatch_lines(["*3 same, kept*"])
-    run("third", "--mrtr-mode=verify", passed=3)
-    for name, text in (("test_files.py", FILES_TEST), ("test_git.py", GIT_TEST)):
-        gone = text.replace(repr(FILES), "['gone']").replace(repr(GIT), "['gone']")
-        suite.write(name, gone)
-    run("fourth", "--mrtr-mode=none", passed=3)
-    for name, text in (("test_files.py", FILES_TEST), ("test_http.py", HTTP_TEST)):
-        suite.write(name, text.replace('NAME = "one.txt"', 'NAME = "two.txt"'))
-    missed = run("fifth", "--mrtr-mode=none", passed=1, failed=2)
+    run("--mrtr-mode=all").stdout.fnmatch_lines(["*1 same, kept*"])
+    run("--mrtr-mode=verify")
+    # The server is gone: nothing of it is needed any more.
+    gone = text.replace(repr(server), "['gone']")
+    suite.write("test_it.py", gone)
+    run("--mrtr-mode=none")
+    suite.write("test_it.py", gone.replace('NAME = "one.txt"', 'NAME = "two.txt"'))
+    missed = run("--mrtr-mode=none", failed=1)
     missed.stdout.fnmatch_lines(["*arguments-differ*"])
-    after = {name: (suite.path / name).read_bytes() for name in suite.cassettes()}
-    assert after == before
+    assert cassette.read_bytes() == before

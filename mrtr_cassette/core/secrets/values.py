@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
+from binascii import a2b_hex
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from string import ascii_letters, digits
 from typing import Final, Literal
-from urllib.parse import quote, unquote
 
 from mrtr_cassette.core.wire.http import Headers, Request, decoded_header, header_text
 from mrtr_cassette.errors import UsageError
@@ -25,6 +26,7 @@ _NUMBER: Final = "number"
 _IN_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\\?/\\?/[^\s\"'<>\\]*\Z")
 _LONGEST_URL: Final = 300
 """Characters before a value that may belong to its URL."""
+_UNRESERVED: Final = f"{ascii_letters}{digits}_.-~".encode()
 _DRIVE: Final = re.compile(r"[A-Za-z]:\\")
 _GOES_ON: Final = (
     # A longer name, a file's ending, or the escape of a character that belongs to a name.
@@ -49,7 +51,17 @@ def _as_url_path(text: str) -> str:
 
 
 def _quoted(text: str, safe: str) -> str:
-    return quote(text, safe=safe, errors="surrogateescape")
+    kept = _UNRESERVED + safe.encode()
+    spelled = []
+    for byte in text.encode("utf-8", "surrogateescape"):
+        spelled.append(chr(byte) if byte in kept else f"%{byte:02X}")
+    return "".join(spelled)
+
+
+def _unquoted(text: str) -> str:
+    raw = text.encode("utf-8", "surrogateescape")
+    plain = re.sub(b"%([0-9A-Fa-f]{2})", lambda code: a2b_hex(code[1]), raw)
+    return plain.decode("utf-8", "surrogateescape")
 
 
 def _json(text: str) -> str:
@@ -281,7 +293,7 @@ class Values:
         texts = {}
         for name, spelling in spellings.items():
             is_of_url = spelling in ("url", "strict", "component")
-            texts[name] = unquote(found[name]) if is_of_url else found[name]
+            texts[name] = _unquoted(found[name]) if is_of_url else found[name]
         return texts
 
 
