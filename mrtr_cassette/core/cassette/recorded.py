@@ -450,8 +450,6 @@ class Cassette:
     request_state: RequestState = "sealed"
     redaction: RedactionRules | None = None
     seals_answers: bool = False
-    values: tuple[str, ...] = ()
-    """The names of the values to which its texts refer."""
     recorded_at: str = ""
     tool: str = ""
     interactions: tuple[RecordedInteraction, ...] = ()
@@ -460,6 +458,8 @@ class Cassette:
     command: str | None = None
     """Starts the server, if the recorder of a URL did that; a server on pipes is `upstream`."""
     recorders: tuple[RecorderFacts, ...] = ()
+    values: tuple[str, ...] = ()
+    """The names of the values to which its texts refer."""
 
     @property
     def server(self) -> str:
