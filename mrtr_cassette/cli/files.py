@@ -24,8 +24,8 @@ from mrtr_cassette.cli.common import (
     tell,
     tell_of_journal,
     tell_unused,
-    with_fetched,
     value_of,
+    with_fetched,
 )
 from mrtr_cassette.core.answers.written import answers_text
 from mrtr_cassette.core.cassette.client_config import has_wrapped, unwrapped, wrapped
