@@ -797,6 +797,8 @@ def _shared_part(part: Cassette, *, blanks_text: bool) -> Cassette:
     sharing = shared(part, blanks_text=blanks_text)
     for line in redaction_lines(redactions_of(sharing.cassette, part)):
         say(line)
+    if sharing.cassette.server != part.server:
+        say("redacted: the address of the server, or its command")
     if sharing.clients:
         say(f"redacted: clientInfo, but for name and version ×{sharing.clients}")
     if not blanks_text:

@@ -69,6 +69,7 @@ def test_shared_part_says_what_was_taken_out() -> None:
     assert shared.err.splitlines() == [
         'redacted: shared-email ×1 (#1 tools/call "mail")',
         'redacted: shared-user ×1 (#1 tools/call "mail")',
+        "redacted: the address of the server, or its command",
         "note: other text stays; read it, or take it out with --blank-text",
         "wrote bug.json: 1 interaction",
     ]

@@ -27,7 +27,9 @@ _USER = re.compile("//[^/]*@")
 _ORIGIN = re.compile(
     r"(?P<scheme>[\w+.-]+)://(?P<host>\[[^\]/]*\]|<[^>/]*>|[^/?#:@]*)(?::(?P<port>\d+))?"
 )
-_ESCAPES: Final = str.maketrans({":": "%3A", "/": "%2F", "[": "%5B", "]": "%5D"})
+_ESCAPES: Final = str.maketrans(
+    {":": "%3A", "/": "%2F", "[": "%5B", "]": "%5D", "<": "%3C", ">": "%3E"}
+)
 _ANNOUNCED = re.compile(r"resource_metadata=\"?[\w+.-]+://[^/\"?#]*([^\"#, ]*)")
 """Matches where a challenge announces a document, which may be anywhere (RFC 9728)."""
 _STATE = re.compile(r"(?<=[?&]state=)[^&#]*")

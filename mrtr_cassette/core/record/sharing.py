@@ -16,6 +16,7 @@ from mrtr_cassette.core.record.sealing import NOTHING, redacted, without_known
 from mrtr_cassette.core.secrets.credentials import Credentials, RepeatedSecrets
 from mrtr_cassette.core.secrets.names import (
     as_bytes,
+    has_secrets,
     is_cassette_token,
     placeholder,
     secrets_in,
@@ -110,8 +111,10 @@ class _Sharing:
         self._credentials = Credentials(self._redactor, seals_sessions=False)
         self._hosts = RepeatedSecrets()
         self._paths: list[tuple[re.Pattern[bytes], bytes]] = []
-        if "://" in cassette.upstream and not is_started_here(cassette.upstream):
-            self._add_server(cassette.upstream)
+        upstream = cassette.upstream
+        is_known = is_started_here(upstream) or has_secrets(origin_in(upstream))
+        if "://" in upstream and not is_known:
+            self._add_server(upstream)
 
     def _number(self, rule: str, secret: str) -> str:
         if (rule, secret) not in self._numbers:

@@ -149,4 +149,8 @@ def _check_status(shown: str, status: int, location: str) -> None:
             hint="name that address, if you trust it",
         )
     if status != 200:
-        raise CassetteError(shown, f"its server answered HTTP {status}")
+        raise CassetteError(
+            shown,
+            f"its server answered HTTP {status}",
+            hint="name the address of a file; a server itself is recorded or verified",
+        )
