@@ -275,11 +275,6 @@ def options_from(
 class SecretOptions(Options):
     """What all that see traffic have in common: secrets and values that their user names."""
 
-    values: Mapping[str, FilePath] | Sequence[tuple[str, FilePath]] = option_field(
-        "values",
-        "Keep this text as {NAME}, for which every run has its own text, such as a folder",
-        metavar="NAME=TEXT",
-    )
     redact_env: Collection[str] = option_field(
         "list",
         "Replace the value of this environment variable by a placeholder everywhere",
@@ -289,6 +284,11 @@ class SecretOptions(Options):
         "list",
         "Replace this text by a placeholder everywhere; the text is never written",
         metavar="TEXT",
+    )
+    values: Mapping[str, FilePath] | Sequence[tuple[str, FilePath]] = option_field(
+        "values",
+        "Keep this text as {NAME}, for which every run has its own text, such as a folder",
+        metavar="NAME=TEXT",
     )
 
     def __post_init__(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from mrtr_cassette.core.cassette.recorded import (
     Cassette,
@@ -139,6 +140,10 @@ _NAMES_OF_A_CASSETTE = 100_000
 _RULES = ("transport", "request_state", "redaction", "seals_answers", "values")
 
 
+RULE_WORDS: Final = {"values": "set of values"}
+"""What messages call a rule, if not by its name."""
+
+
 def combine_cassettes(cassettes: Sequence[Cassette]) -> Cassette:
     """Return several cassettes as one, in which each has write histories of its own.
 
@@ -173,7 +178,7 @@ def combine_cassettes(cassettes: Sequence[Cassette]) -> Cassette:
 def _refuse_other_rules(cassette: Cassette, first: Cassette) -> None:
     for name in _RULES:
         if getattr(cassette, name) != getattr(first, name):
-            words = name.replace("_", " ")
+            words = RULE_WORDS.get(name, name.replace("_", " "))
             reason = f"it was recorded with another {words} than {first.path}"
             raise CassetteError(cassette.path, reason, hint="play them separately")
 

@@ -27,7 +27,7 @@ from mrtr_cassette.core.cassette.recorded import (
     RecordedExchange,
     RecorderFacts,
 )
-from mrtr_cassette.core.cassette.texts import renumbered, with_texts
+from mrtr_cassette.core.cassette.texts import RULE_WORDS, renumbered, with_texts
 from mrtr_cassette.core.protocol.calls import NO_SESSION, session_of
 from mrtr_cassette.core.protocol.tasks import named_task
 from mrtr_cassette.core.record.assembly import assemble, issued_name
@@ -118,7 +118,8 @@ def _check_alike(first: Source, source: Source) -> None:
     header = source.header
     for name in ("transport", "request_state", "redaction", "answers", "values"):
         if getattr(expected, name) != getattr(header, name):
-            reason = f"it was recorded with another {name.replace('_', ' ')} than {first.name}"
+            words = RULE_WORDS.get(name, name.replace("_", " "))
+            reason = f"it was recorded with another {words} than {first.name}"
             raise CassetteError(
                 source.name, reason, hint="merge recordings with the same settings"
             )

@@ -98,6 +98,7 @@ class Values:
     Attributes:
         names: of all values that the cassette refers to.
         texts: of those that are known.
+        unknown: the names of all others.
     """
 
     def __init__(
@@ -105,6 +106,7 @@ class Values:
     ) -> None:
         self.texts = dict(sorted((texts or {}).items()))
         self.names = tuple(sorted({*names, *self.texts}))
+        self.unknown = [name for name in self.names if name not in self.texts]
         self._forms: dict[str, dict[str, str]] = {}
         """For each spelled text, the value that it is of, by spelling."""
         for name, text in self.texts.items():
@@ -137,11 +139,6 @@ class Values:
             end = "" if form.endswith(_SEPARATORS) else _GOES_ON
             alternatives.append(re.escape(form) + end)
         return f"(?P<form>{'|'.join(alternatives)})"
-
-    @property
-    def unknown(self) -> list[str]:
-        """The names whose texts this run has not been given."""
-        return [name for name in self.names if name not in self.texts]
 
     def with_texts(self, texts: Mapping[str, str]) -> Values:
         """Return the same with further texts."""
