@@ -276,11 +276,12 @@ def verify(
     command = after_dashes(context) or []
     servers: list[str | list[str]] = []
     cassettes: list[str] = []
+    urls = [word for word in words if word.startswith(("http://", "https://"))]
+    # Beside a server, and without a file, a URL is the address of a cassette.
     has_server = upstream is not None or bool(command)
+    are_addresses = has_server and len(urls) == len(words)
     for word in words:
-        is_url = word.startswith(("http://", "https://"))
-        # Beside another server, it is the address of a cassette.
-        is_server = is_url and not has_server
+        is_server = word in urls and not are_addresses
         (servers if is_server else cassettes).append(word)
     refuse_misplaced(cassettes)
     if upstream is not None:

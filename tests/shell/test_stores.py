@@ -75,7 +75,7 @@ def test_a_url_of_a_store_is_no_path(
 )
 def test_a_url_that_is_no_cassette_s_is_refused(named: str) -> None:
     """A folder of a store is a usage error that names the URL."""
-    with pytest.raises(UsageError, match="names no") as caught:
+    with pytest.raises(UsageError, match="doesn't name a cassette") as caught:
         location(named)
     assert "secret" not in str(caught.value)
 

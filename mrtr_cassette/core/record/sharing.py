@@ -23,7 +23,7 @@ from mrtr_cassette.core.secrets.names import (
 )
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import BUILT_IN, SharedKind, rule_of_kind
-from mrtr_cassette.core.wire.http import Request
+from mrtr_cassette.core.wire.http import Request, Response
 from mrtr_cassette.core.wire.jsonbytes import (
     MemberPath,
     canonical,
@@ -168,6 +168,8 @@ class _Sharing:
         request, response = without_known(request, response, self._hosts)
         self._credentials.seen(request.headers)
         request, response = redacted(request, response, self._redactor)
+        if "text" in self.rules.shared:
+            response = self._without_page(response)
         if exchange.response is None:
             return replace(exchange, request=self._at_shared_path(request))
         found = replace(exchange, request=request, response=response)
@@ -181,6 +183,20 @@ class _Sharing:
         if exchange.response is None:
             return replace(exchange, request=request)
         return replace(exchange, request=request, response=response)
+
+    def _without_page(self, response: Response) -> Response:
+        """Return a response without a text that is not JSON, such as the page of an error."""
+        body = response.body
+        if response.is_framed or len(body.split()) < 2:
+            return response
+        try:
+            parse(body)
+        except NotJsonError:
+            text = body.decode("latin-1")
+            shown = self._redactor.placeholder(rule_of_kind("text"), text)
+            last = response.pieces[-1]._replace(raw=shown.encode())
+            return replace(response, pieces=(last,))
+        return response
 
     def _at_shared_path(self, request: Request) -> Request:
         return request_with(request, self._with_shared_path)

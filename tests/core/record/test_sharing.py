@@ -213,3 +213,11 @@ def test_raw_states_are_not_shared() -> None:
     whole = replace(script(), request_state="verbatim")
     with pytest.raises(CassetteError, match="record it again without that option"):
         shared(whole)
+
+
+def test_page_of_an_error_is_a_text_too() -> None:
+    """With all texts, a response that is not JSON is taken out whole; else it stays."""
+    page = responding(b"<h1>Jo broke it</h1>", "text/html", status=500)
+    whole = of_exchanges((post(tool("t")), page))
+    assert "Jo broke it" in file_of(whole)
+    assert '"text": "<shared-text:1>"' in file_of(whole, blanks_text=True)
