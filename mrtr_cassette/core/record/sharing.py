@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from mrtr_cassette.core.cassette.digests import new_digests, with_digests
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
-from mrtr_cassette.core.cassette.texts import request_with, with_texts
+from mrtr_cassette.core.cassette.texts import with_texts
 from mrtr_cassette.core.cassette.transports import ENDPOINT, is_started_here
 from mrtr_cassette.core.protocol.origins import origin_in
 from mrtr_cassette.core.record.sealing import NOTHING, redacted, without_known
@@ -170,19 +170,14 @@ class _Sharing:
         request, response = redacted(request, response, self._redactor)
         if "text" in self.rules.shared:
             response = self._without_page(response)
-        if exchange.response is None:
-            return replace(exchange, request=self._at_shared_path(request))
-        found = replace(exchange, request=request, response=response)
-        return with_texts(found, self._with_shared_path)
+        return with_texts(_with(exchange, request, response), self._with_shared_path)
 
     def without_known(self, exchange: RecordedExchange) -> RecordedExchange:
         """Return an exchange without the secrets that were found in others."""
         response = exchange.response or NOTHING
         known = self._credentials.known
         request, response = without_known(exchange.request, response, known)
-        if exchange.response is None:
-            return replace(exchange, request=request)
-        return replace(exchange, request=request, response=response)
+        return _with(exchange, request, response)
 
     def _without_page(self, response: Response) -> Response:
         """Return a response without a text that is not JSON, such as the page of an error."""
@@ -197,9 +192,6 @@ class _Sharing:
             last = response.pieces[-1]._replace(raw=shown.encode())
             return replace(response, pieces=(last,))
         return response
-
-    def _at_shared_path(self, request: Request) -> Request:
-        return request_with(request, self._with_shared_path)
 
     def _with_shared_path(self, raw: bytes, _name: str) -> bytes:
         for pattern, new in self._paths:
@@ -226,6 +218,15 @@ class _Sharing:
                     replacements.append((span, canonical(kept).encode()))
         self.clients += len(replacements)
         return splice(body, replacements)
+
+
+def _with(
+    exchange: RecordedExchange, request: Request, response: Response
+) -> RecordedExchange:
+    """Return an exchange with another request, and another response if it has one."""
+    if exchange.response is None:
+        return replace(exchange, request=request)
+    return replace(exchange, request=request, response=response)
 
 
 def _last_numbers(cassette: Cassette) -> Counter[str]:
