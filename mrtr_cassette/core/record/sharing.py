@@ -68,8 +68,8 @@ def shared(cassette: Cassette, *, blanks_text: bool = False) -> Shared:
     if cassette.request_state == "verbatim":
         raise CassetteError(
             cassette.path,
-            "it was recorded with --request-state verbatim, and has raw request states",
-            hint="record it again without that option, and share the new cassette",
+            "it has raw request states, which may be secrets",
+            hint="record it again with sealed ones, which is the default",
         )
     sharing = _Sharing(cassette, blanks_text=blanks_text)
     exchanges: list[RecordedExchange] = []

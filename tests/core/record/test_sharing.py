@@ -211,7 +211,7 @@ def test_server_on_pipes_has_no_folder() -> None:
 def test_raw_states_are_not_shared() -> None:
     """A cassette with raw tokens is refused, with the way out."""
     whole = replace(script(), request_state="verbatim")
-    with pytest.raises(CassetteError, match="record it again without that option"):
+    with pytest.raises(CassetteError, match="record it again with sealed ones"):
         shared(whole)
 
 
