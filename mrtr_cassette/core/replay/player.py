@@ -204,6 +204,7 @@ class Player:
         self._strict = strict
         self._stateless = stateless
         self.learned: dict[str, str] = {}
+        self._value_names = cassette.values
         self._form = MatchedForm(cassette, self._ignored, remembers=not stateless)
         found = entries_of(cassette, self._form.recorded)
         self.interactions = found.by_interaction
@@ -216,7 +217,7 @@ class Player:
             self._tasks.by_id,
             paced=paced,
             stateless=stateless,
-            texts=lambda: self.values,
+            texts=(lambda: self.values) if cassette.values else None,
         )
         self._timelines = self._deliveries.timelines
         facts = PlayFacts(
@@ -330,7 +331,8 @@ class Player:
         recognised = self._recognised(recorded)
         matched, values = recognised or self._read(recorded)
         choice = Choice(request, recorded, session, matched, values, now, Chosen(None))
-        if self.values.unknown and matched.lookup not in self._lookups:
+        is_new = bool(self._value_names) and matched.lookup not in self._lookups
+        if is_new and self.values.unknown:
             choice = self._learning(choice)
         task = self._tasks.about(choice.matched.lookup)
         if task is not None:
@@ -453,11 +455,12 @@ class Player:
         """Count a request as played, missed or harmless; return what it gets."""
         session = choice.session
         self._order.enter(session)
-        if choice.texts is not None:
-            self._learn(choice.texts)
-        unlearned_yet = self._unlearned_in(choice)
-        if unlearned_yet is not None:
-            return self._missed(unlearned_yet)
+        if self._value_names:
+            if choice.texts is not None:
+                self._learn(choice.texts)
+            unlearned_yet = self._unlearned_in(choice)
+            if unlearned_yet is not None:
+                return self._missed(unlearned_yet)
         if self._unseen:
             self._see(read_call(choice.matched.request))
         if choice.matched.lookup.call.method == CANCELLED:

@@ -31,7 +31,7 @@ from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.order import LiveSession
 from mrtr_cassette.core.replay.timelines import NO_WAITS, OPEN, Gate, Timelines, Waits
 from mrtr_cassette.core.secrets.names import renaming
-from mrtr_cassette.core.secrets.values import NO_VALUES, Values
+from mrtr_cassette.core.secrets.values import Values
 from mrtr_cassette.core.wire.http import (
     End,
     Headers,
@@ -294,7 +294,7 @@ class Delivery:
 
     Attributes:
         values: the caller's values.
-        texts: returns the texts of values, as far as they are known by now.
+        texts: returns the texts of values, as far as they are known by now; None without values.
         listening: the listening streams of its session, whose clients get there first what came
             before the response to the request.
         sent: parts that its client has had.
@@ -306,7 +306,7 @@ class Delivery:
     session: LiveSession
     values: CallerValues
     lifetime_of: Callable[[ReplayEntry], Lifetime]
-    texts: Callable[[], Values] = lambda: NO_VALUES
+    texts: Callable[[], Values] | None = None
     listening: Sequence[Delivery] = ()
     sent: int = 0
     is_left: bool = False
@@ -387,7 +387,9 @@ class Delivery:
     @property
     def headers(self) -> Headers:
         """The headers of the response, as its client gets them."""
-        headers = self.texts().revealed_headers(self.reply.headers)
+        headers = self.reply.headers
+        if self.texts is not None:
+            headers = self.texts().revealed_headers(headers)
         recorded = self.entry.session
         if not recorded:
             return headers
@@ -437,12 +439,13 @@ class Delivery:
     def _filled(self, part: Part) -> bytes:
         """Return the bytes of a part with live values and ids."""
         filled = []
-        texts = self.texts()
         for segment in part.segments:
-            if isinstance(segment, bytes):
-                filled.append(texts.reveal(segment))
-            else:
+            if not isinstance(segment, bytes):
                 filled.append(self._value_of(segment))
+            elif self.texts is None:
+                filled.append(segment)
+            else:
+                filled.append(self.texts().reveal(segment))
         raw = b"".join(filled)
         names = self.session.known_tasks
         if self.entry.session:
@@ -557,7 +560,7 @@ class Deliveries:
         *,
         paced: bool,
         stateless: bool,
-        texts: Callable[[], Values] = lambda: NO_VALUES,
+        texts: Callable[[], Values] | None = None,
     ) -> None:
         self._texts = texts
         self.timelines = Timelines(by_arrival)
