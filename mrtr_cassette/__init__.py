@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mrtr_cassette.api import call, diff, merge, record, replay, verify
+    from mrtr_cassette.api import call, diff, merge, probe, record, replay, verify
     from mrtr_cassette.core.compare.conversations import (
         CassetteComparison,
         InteractionComparison,
@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     )
     from mrtr_cassette.core.compare.values import Change
     from mrtr_cassette.core.drive.script import TurnChange
+    from mrtr_cassette.core.drive.verdicts import Probed
     from mrtr_cassette.core.drive.verification import VerifiedInteraction
     from mrtr_cassette.core.report.comparison import Verification
     from mrtr_cassette.core.report.details import Interaction, Turn
+    from mrtr_cassette.core.report.probes import Probing
     from mrtr_cassette.core.report.runs import (
         CallResult,
         MissesError,
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     )
     from mrtr_cassette.options import (
         CallOptions,
+        ProbeOptions,
         RecordOptions,
         ReplayOptions,
         VerifyOptions,
@@ -52,6 +55,9 @@ __all__ = [
     "MissesError",
     "MrtrCassette",
     "MrtrCassetteError",
+    "ProbeOptions",
+    "Probed",
+    "Probing",
     "RecordOptions",
     "Recording",
     "Replay",
@@ -70,6 +76,7 @@ __all__ = [
     "call",
     "diff",
     "merge",
+    "probe",
     "record",
     "replay",
     "verify",
@@ -81,9 +88,11 @@ _MODULES = {
         "Stage",
     ),
     "core.compare.values": ("Change",),
+    "core.drive.verdicts": ("Probed",),
     "core.drive.verification": ("TurnChange", "VerifiedInteraction"),
     "core.report.comparison": ("Verification",),
     "core.report.details": ("Interaction", "Turn"),
+    "core.report.probes": ("Probing",),
     "core.report.runs": (
         "CallResult",
         "MissReport",
@@ -93,7 +102,13 @@ _MODULES = {
         "UnpublishedError",
     ),
     "errors": ("CassetteError", "MrtrCassetteError", "UpstreamError", "UsageError"),
-    "options": ("CallOptions", "RecordOptions", "ReplayOptions", "VerifyOptions"),
+    "options": (
+        "CallOptions",
+        "ProbeOptions",
+        "RecordOptions",
+        "ReplayOptions",
+        "VerifyOptions",
+    ),
     "shell.runs.views": ("MrtrCassette", "Recording", "Replay"),
 }
 """Where the names are defined that `api` does not define."""

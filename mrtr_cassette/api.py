@@ -25,6 +25,7 @@ from mrtr_cassette.options import (
     CallOptions,
     Existing,
     FilePath,
+    ProbeOptions,
     ProxyOptions,
     RecordOptions,
     ReplayOptions,
@@ -42,6 +43,7 @@ from mrtr_cassette.shell.runs.running import Proxy, result_in_thread
 from mrtr_cassette.shell.runs.views import Recording, Replay
 
 if TYPE_CHECKING:
+    from mrtr_cassette.core.report.probes import Probing
     from mrtr_cassette.shell.runs.calling import Answers
 
 
@@ -149,6 +151,30 @@ def verify(
     checked = options_from(VerifyOptions, options, "verify")
     check_selection([location(path)], checked.only, checked.texts)
     return result_in_thread(verify_cassette(location(path), upstream, checked))
+
+
+def probe(path: FilePath, upstream: str | Sequence[str], **options: Any) -> Probing:
+    """Answer the recorded questions of a live server in ways that nobody recorded.
+
+    It returns when all has been probed; a program with an event loop runs it in a thread.
+
+    Args:
+        path: the cassette, which is only read: a file, or the URL of one in a store.
+        upstream: URL of the server, or the command that starts it: on pipes, or over HTTP where an
+            argument has `{port}`.
+        **options: as in `ProbeOptions`; `help(mrtr_cassette.ProbeOptions)` lists them.
+
+    Raises:
+        UsageError: an option is wrong, or a file can't be read.
+        CassetteError: the cassette can't be read, or not be sent over the server's transport.
+        UpstreamError: the command can't be run, or does not listen.
+    """
+    from mrtr_cassette.shell.runs.probing import probe_cassette
+    from mrtr_cassette.shell.runs.verifying import check_selection
+
+    checked = options_from(ProbeOptions, options, "probe")
+    check_selection([location(path)], checked.only, checked.texts)
+    return result_in_thread(probe_cassette(location(path), upstream, checked))
 
 
 def _check_recording(recording: Recording) -> None:

@@ -739,11 +739,79 @@ class VerifyOptions(UpstreamOptions):
                     )
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ProbeOptions(UpstreamOptions):
+    """The options of probing a live server with answers that were not recorded."""
+
+    only: Collection[str] = option_field(
+        "list",
+        "Probe only calls whose method, name, both ('tools/call add') or number matches this "
+        "pattern; a tool named exactly is called even if it is destructive",
+        metavar="PATTERN",
+    )
+    allow_destructive: bool = option_field(
+        "switch",
+        "Also call tools that the server declares destructive",
+    )
+    slow: int | None = option_field(
+        "number",
+        "Also answer with a request state that is so many seconds old",
+        metavar="SECONDS",
+        smallest=1,
+    )
+    fail_on: Collection[str] = option_field(
+        "list",
+        "Make this verdict a finding too: unprotected or repeatable",
+        metavar="VERDICT",
+    )
+    expect: FilePath | None = option_field(
+        "file",
+        "Findings that are legitimate, with reasons: a TOML file with tables [[expect]]",
+        metavar="FILE",
+    )
+    record: FilePath | None = option_field(
+        "file",
+        "Write the cassette with the new answers as branches to this file",
+        metavar="FILE",
+    )
+    ignore: Collection[str] = option_field(
+        "list",
+        "Leave a value out of the comparison: a JSON Pointer into the result, as for `verify`",
+        metavar="POINTER",
+    )
+    ignore_from: FilePath | None = option_field(
+        "file",
+        "Leave the places that this file names out of the comparison",
+        metavar="FILE",
+    )
+    timeout: int = option_field(
+        "number",
+        "Seconds for a call, including its questions; a longer one counts as crashed",
+        metavar="SECONDS",
+        smallest=1,
+        default=30,
+    )
+
+    def __post_init__(self) -> None:
+        """Check every value."""
+        super().__post_init__()
+        from mrtr_cassette.core.compare.values import check_pointers
+
+        check_pointers(self.ignore)
+        for verdict in self.fail_on:
+            if verdict not in ("unprotected", "repeatable"):
+                raise UsageError(
+                    f"<<fail_on>> {verdict!r} is not unprotected or repeatable",
+                    hint="other verdicts are findings anyway, or none",
+                )
+
+
 for _class in (
     ReplayOptions,
     RecordOptions,
     CallOptions,
     VerifyOptions,
+    ProbeOptions,
     ServeOptions,
 ):
     _lines = [

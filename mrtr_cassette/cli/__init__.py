@@ -19,6 +19,7 @@ _COMMANDS: Final = {
     "diff": "files",
     "inspect": "files",
     "merge": "files",
+    "probe": "probe",
     "prune": "files",
     "record": "proxies",
     "recover": "files",

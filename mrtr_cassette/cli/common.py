@@ -31,6 +31,7 @@ from mrtr_cassette.options import (
     AnyOptions,
     Option,
     Options,
+    ProbeOptions,
     RecordOptions,
     ReplayOptions,
     VerifyOptions,
@@ -49,7 +50,7 @@ Decorator = Callable[[Any], Any]
 TERMS: Final[Terms] = {
     **{
         name: flag
-        for options in (RecordOptions, ReplayOptions, VerifyOptions)
+        for options in (ProbeOptions, RecordOptions, ReplayOptions, VerifyOptions)
         for name, option in options_of(options).items()
         if (flag := flag_of(name, option))
     },

@@ -273,6 +273,19 @@ def verify(
     """
     log = Log()
     options = read_options(VerifyOptions, given, log)
+    paths, server = held_to(context, words, upstream)
+    check_selection(paths, options.only, options.texts)
+    choose = acceptance_of(verdicts, reviews=review)
+    verifications, code = run_until_signal(_verify(paths, server, options, choose))
+    _report(verifications, reports)
+    sys.exit(code)
+
+
+def held_to(
+    context: click.Context, words: Sequence[str], upstream: str | None
+) -> tuple[list[Location], str | list[str]]:
+    """Return the cassettes that a command was given, and the live server."""
+    name = context.info_name
     command = after_dashes(context) or []
     servers: list[str | list[str]] = []
     cassettes: list[str] = []
@@ -291,19 +304,14 @@ def verify(
         servers.append(command)
     if len(servers) != 1:
         raise UsageError(
-            "verify needs a single live server",
+            f"{name} needs a single live server",
             hint="give its URL, or -- SERVER ARGS, which starts it",
         )
     if not cassettes:
         raise UsageError(
-            "verify needs a cassette", hint="name it before the server's URL"
+            f"{name} needs a cassette", hint="name it before the server's URL"
         )
-    paths = cassettes_in(with_fetched(cassettes))
-    check_selection(paths, options.only, options.texts)
-    choose = acceptance_of(verdicts, reviews=review)
-    verifications, code = run_until_signal(_verify(paths, servers[0], options, choose))
-    _report(verifications, reports)
-    sys.exit(code)
+    return cassettes_in(with_fetched(cassettes)), servers[0]
 
 
 async def _verify(

@@ -80,8 +80,10 @@ def _answered(key: str, kind: str, answer: JsonObject) -> tuple[bool, str]:
     value = answer.get("content", {}).get(key)
     is_valid = action == "accept" and isinstance(value, FORMS.get(kind, NoneType))
     agrees = is_valid and value is not False
-    if isinstance(value, str):
-        return agrees, value
+    if kind == "string" and agrees:
+        return True, value
+    if action == "accept" and not agrees:
+        return False, "refuse"
     return agrees, action
 
 

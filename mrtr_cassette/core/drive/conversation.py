@@ -194,7 +194,8 @@ class Conversation:
     With `follows_task` it goes on with the task that the server makes of the call. Its script is
     told of the task when that is created, and of each state that asks something new. A task that
     has not ended when the conversation does is cancelled. Without a script nothing is answered.
-    The recorded client may have left the call early: then `departure` says how.
+    The recorded client may have left the call early: then `departure` says how. `first` is sent in
+    place of the call without answers.
     """
 
     def __init__(
@@ -205,6 +206,7 @@ class Conversation:
         *,
         follows_task: bool = False,
         departure: Departure | None = None,
+        first: Request | None = None,
     ) -> None:
         self.request = request
         self.session = session
@@ -218,7 +220,7 @@ class Conversation:
         self._asked = 0
         self._seen_keys: set[str] = set()
         """The live keys under which the task has asked."""
-        self._due = [self._with_answers(None, None)]
+        self._due = [first or self._with_answers(None, None)]
         """The requests to be sent next."""
 
     @property
@@ -442,13 +444,19 @@ class Conversation:
         if ask.task is not None:
             self._due += self._task_requests(ask.task, reply)
             return None
+        self._due = [self.retry_of(ask, reply.value, ask.request_state)]
+        return None
+
+    def retry_of(
+        self, ask: LiveAsk, answers: bytes | None, state: str | None
+    ) -> Request:
+        """Return the call again with answers to an ask, and a request state."""
         names = {}
         for key, live_key in ask.live_keys.items():
             if key != live_key:
                 names[key] = live_key
-        retry = self._with_answers(reply.value, ask.request_state)
-        self._due = [with_body(retry, with_answer_keys(retry.body, names))]
-        return None
+        retry = self._with_answers(answers, state)
+        return with_body(retry, with_answer_keys(retry.body, names))
 
     def _task_requests(self, task: TaskState, reply: Answered) -> list[Request]:
         """Return the requests that answer a state of a task."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
@@ -26,6 +26,7 @@ from mrtr_cassette.core.drive.conversation import (
     Conversation,
     Finished,
     NeedsAnswers,
+    Script,
     ToolList,
     has_error,
     outcome,
@@ -64,6 +65,7 @@ from mrtr_cassette.core.wire.http import (
     End,
     Request,
 )
+from mrtr_cassette.core.wire.pointers import members_of
 
 _NOT_SELECTED: Final = "it was not selected"
 _NEEDED: Final = "it was not selected, and only sent for later calls"
@@ -244,16 +246,19 @@ class Verifier:
         *,
         token_of: Callable[[str, str], str] = lambda _rule, _secret: "0",
         allows_destructive: bool = False,
+        consented: Collection[str] = (),
         largest_body: int = LARGEST_BODY,
         accepts: Accepts | None = None,
         values: Values = NO_VALUES,
     ) -> None:
+        """Take a cassette; destructive tools are called if all are allowed, or by consent."""
         self._accepts = accepts
         self._texts = values
         self._endpoint = endpoint
         self._recorded_endpoint = endpoint_of(cassette.upstream)
         self._ignored_for = ignored_for
         self._allows_destructive = allows_destructive
+        self._consented = consented
         self._largest_body = largest_body
         self._redactor: Redactor | None = None
         if cassette.redaction is not None:
@@ -329,6 +334,15 @@ class Verifier:
             return True
         return self._may_write(planned)
 
+    def input_schema(self, planned: Planned) -> Mapping[str, Any]:
+        """Return the schema of a tool's arguments, as the live server lists it."""
+        tools = self._tools.get(planned.session)
+        listed = [] if tools is None else tools.tools
+        for tool in listed:
+            if members_of(tool).get("name") == planned.call.name:
+                return members_of(tool.get("inputSchema"))
+        return {}
+
     def _hints_of(self, planned: Planned) -> Mapping[str, Any]:
         """Return what the server says that the tool of a call does to the world."""
         tools = self._tools.get(planned.session)
@@ -367,6 +381,21 @@ class Verifier:
             script.accepts = lambda turn: accepts(repeated.so_far(), turn)
         return repeated
 
+    def forget_session(self, planned: Planned) -> None:
+        """Begin the session of an interaction anew: it was lost."""
+        self._sessions.pop(planned.opens or planned.session, None)
+
+    def apart(
+        self, planned: Planned, script_of: Callable[[RecordedScript], Script]
+    ) -> Conversation:
+        """Return a conversation apart with the call of an interaction, whose answers vary."""
+        script = script_of(self._script_of(planned))
+        # It answers what the server asks in this conversation alone.
+        self._asides_of(planned.interaction).drop(planned.interaction.number)
+        request = self._sent(planned.call.request)
+        session = self._session_of(planned)
+        return Conversation(request, script, session, follows_task=True)
+
     def _script_of(self, planned: Planned) -> RecordedScript:
         """Return the questions and answers of an interaction that is repeated."""
         interaction = planned.interaction
@@ -402,7 +431,7 @@ class Verifier:
         only_reads = planned.is_needed and self.only_reads(planned)
         if planned.skipped is None and (only_reads or not planned.is_sent):
             return VerifiedInteraction(planned, "skipped", reason=_NOT_SELECTED)
-        may_destroy = planned.skipped is None and self._may_destroy(planned)
+        may_destroy = planned.skipped is None and self.may_destroy(planned)
         if planned.skipped is not None:
             reason = planned.skipped
         elif may_destroy:
@@ -418,8 +447,10 @@ class Verifier:
             planned, "skipped", reason=reason, may_destroy=may_destroy
         )
 
-    def _may_destroy(self, planned: Planned) -> bool:
+    def may_destroy(self, planned: Planned) -> bool:
         """Tell whether a call's tool may destroy something, which nobody has allowed."""
+        if planned.call.name in self._consented:
+            return False
         hints = self._hints_of(planned)
         is_destructive = hints.get("destructiveHint") and not hints.get("readOnlyHint")
         return bool(is_destructive) and not self._allows_destructive

@@ -7,6 +7,7 @@ from typing import Final
 from xml.etree import ElementTree as ET
 
 from mrtr_cassette.core.report.comparison import Verification, folded, interaction_lines
+from mrtr_cassette.core.report.probes import Probing, probed_lines, probed_title
 from mrtr_cassette.core.report.runs import MissReport, ReplayReport
 from mrtr_cassette.core.report.trials import TrialsReport
 from mrtr_cassette.errors import printable, printable_json, shorten
@@ -58,6 +59,23 @@ def trials_junit(report: TrialsReport) -> bytes:
         for miss in trial.misses[:1]:
             _failure(case, miss.reason, trial.ended_by or "", miss.text)
     return _xml("mrtr-cassette trials", [suite])
+
+
+def probing_junit(probings: Sequence[Probing]) -> bytes:
+    """Return the outcome of probing as XML, a suite for each cassette."""
+    suites = []
+    for probing in probings:
+        suite = ET.Element("testsuite", name=printable_json(probing.cassette))
+        for probed in probing.probes:
+            case = _case(suite, probed_title(probed))
+            if probed.is_finding:
+                text = "\n".join(probed_lines(probed))
+                _failure(case, probed.verdict, probed.reason or probed.verdict, text)
+            elif probed.verdict == "not-reached":
+                reason = printable_json(probed.reason or probed.verdict)
+                ET.SubElement(case, "skipped", message=reason)
+        suites.append(suite)
+    return _xml("mrtr-cassette probe", suites)
 
 
 def _case(suite: ET.Element, name: str) -> ET.Element:
@@ -113,6 +131,16 @@ def verification_annotations(verification: Verification) -> list[str]:
         title = f"#{interaction.number} {interaction.call}: {interaction.verdict}"
         text = shorten("; ".join(facts) or interaction.verdict)
         lines.append(_annotation(verification.cassette, title, text))
+    return lines
+
+
+def probing_annotations(probing: Probing) -> list[str]:
+    """Return the annotations of findings that GitHub Actions shows beside the cassette's file."""
+    lines = []
+    for probed in probing.findings:
+        title = f"{probed_title(probed)}: {probed.verdict}"
+        text = shorten(printable(probed.reason or probed.sent))
+        lines.append(_annotation(probing.cassette, title, text))
     return lines
 
 

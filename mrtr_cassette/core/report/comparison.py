@@ -150,8 +150,8 @@ def shown_values(change: Change | Difference) -> tuple[str | None, str | None]:
     old = change.recorded
     new = change.received
     if isinstance(change, Change) and change.verdict in _OF_WHOLE_RESPONSES:
-        old = old and _message(old)
-        new = new and _message(new)
+        old = old and response_line(old)
+        new = new and response_line(new)
     elif old and new:
         old, new = excerpts(_readable(old), _readable(new))
     else:
@@ -167,7 +167,7 @@ def _readable(value: str) -> str:
     return value
 
 
-def _message(value: str) -> str:
+def response_line(value: str) -> str:
     """Return the first line of a response's message: its question, its text, or its error."""
     members = members_of(json.loads(value))
     error = members.get("error")
@@ -376,10 +376,10 @@ def comparison_data(comparison: CassetteComparison) -> Any:
 def comparison_markdown(comparison: CassetteComparison) -> str:
     """Return two compared cassettes as Markdown, for a pull request."""
     *shown, last = comparison_text(comparison).split("\n")
-    return "\n".join([f"**{last}**", "", *_diff_block(shown)])
+    return "\n".join([f"**{last}**", "", *diff_block(shown)])
 
 
-def _diff_block(shown: Sequence[str]) -> list[str]:
+def diff_block(shown: Sequence[str]) -> list[str]:
     """Return lines as a Markdown block that shows what was removed and added."""
     if not shown:
         return []
@@ -588,5 +588,5 @@ def verification_markdown(verifications: Sequence[Verification]) -> str:
         for interaction in verification.failures:
             failing += interaction_lines(interaction, is_whole=True)
         failing += _notes(verification)
-        lines += [f"### {summary}", "", *_diff_block(failing), ""]
+        lines += [f"### {summary}", "", *diff_block(failing), ""]
     return "\n".join(lines)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -124,29 +124,21 @@ async def _verify(
 ) -> Verification:
     """Repeat a cassette's conversations with a live server, and compare."""
     options.check_secrets()
-    found = _Found(read_rules(options.ignore, options.ignore_from, options.learn))
-    recorded = rejoined(_as_sent(cassette, upstream))
-    is_old = is_over_old_transport(cassette)
-    is_piped = is_old or is_on_pipes(upstream)
-    redaction = cassette.redaction or BUILT_IN
+    found = Found(read_rules(options.ignore, options.ignore_from, options.learn))
+    recorded = rejoined(as_sent(cassette, upstream))
     shown = ""
-    for plan in _plans(recorded, upstream, options, is_piped=is_piped):
-        reached = reaching(upstream, options, redaction, cassette)
-        async with reached as target, AsyncExitStack() as stack:
-            shown = target.command or target.name
-            part = replace(recorded, interactions=_interactions_of(plan))
-            verifier = _verifier(part, target, options, found.rules, accepts)
-            if is_old:
-                server = _over_lines(target)
-            else:
-                server = target
-            run = _Run(verifier, server, options, stack, found)
+    for plan in plans_of(cassette, recorded, upstream, options):
+        part = replace(recorded, interactions=_interactions_of(plan))
+        reached = live_run(cassette, part, upstream, options, found, accepts=accepts)
+        async with reached as run:
+            shown = run.shown
             found.verified += await run.repeat_all(plan)
-            _check_path(found.verified, target, shown)
+            run.check_path(found.verified)
     if options.learn is not None:
         _keep_learned(Path(options.learn), found.places)
     verified = tuple(sorted(found.verified, key=lambda interaction: interaction.number))
     proposed: Sequence[Proposal] = ()
+    redaction = cassette.redaction or BUILT_IN
     # What came over another transport, or for examples of texts, can't be in the cassette.
     if _takes_changes(cassette, upstream) and not redaction.shared:
         proposed = proposals(cassette, verified)
@@ -179,7 +171,7 @@ def _has_session(cassette: Cassette) -> bool:
     return False
 
 
-def _as_sent(cassette: Cassette, upstream: str | Sequence[str]) -> Cassette:
+def as_sent(cassette: Cassette, upstream: str | Sequence[str]) -> Cassette:
     """Return a cassette as one of the transport of a live server."""
     if is_over_old_transport(cassette):
         return over_lines(cassette)
@@ -188,62 +180,56 @@ def _as_sent(cassette: Cassette, upstream: str | Sequence[str]) -> Cassette:
     return over_http(cassette)
 
 
-def _plans(
+def plans_of(
     cassette: Cassette,
+    sent: Cassette,
     upstream: str | Sequence[str],
     options: VerifyOptions,
-    *,
-    is_piped: bool,
 ) -> list[list[Planned]]:
-    """Return what is repeated, apart for each server that is started."""
-    plan = planned(cassette, tuple(options.only), is_on_pipes=is_piped)
-    if cassette.command is None or isinstance(upstream, str):
+    """Return what is repeated of a cassette as it is sent, apart for each server to start."""
+    is_piped = is_over_old_transport(cassette) or is_on_pipes(upstream)
+    plan = planned(sent, tuple(options.only), is_on_pipes=is_piped)
+    if sent.command is None or isinstance(upstream, str):
         return [plan]
-    return planned_by_run(plan, cassette.recorders) or [plan]
+    return planned_by_run(plan, sent.recorders) or [plan]
+
+
+@asynccontextmanager
+async def live_run(
+    cassette: Cassette,
+    part: Cassette,
+    upstream: str | Sequence[str],
+    options: VerifyOptions,
+    found: Found,
+    *,
+    accepts: Accepts | None = None,
+    consented: Collection[str] = (),
+) -> AsyncIterator[LiveRun]:
+    """Reach the live server, to repeat a part of a cassette, until the block ends."""
+    redaction = cassette.redaction or BUILT_IN
+    reached = reaching(upstream, options, redaction, cassette)
+    async with reached as target, AsyncExitStack() as stack:
+        verifier = Verifier(
+            part,
+            target.path,
+            partial(ignored_in, found.rules),
+            token_of=keyed_hash(os.urandom(16)),
+            allows_destructive=options.allow_destructive,
+            consented=consented,
+            largest_body=options.max_body,
+            accepts=accepts,
+            values=_values(cassette, options),
+        )
+        verifier.add_settings(UserSettings(secrets=options.secrets))
+        server = target
+        if is_over_old_transport(cassette):
+            server = _over_lines(target)
+        shown = target.command or target.name
+        yield LiveRun(verifier, server, options, stack, found, target, shown)
 
 
 def _interactions_of(plan: Sequence[Planned]) -> tuple[RecordedInteraction, ...]:
     return tuple(dict.fromkeys([call.interaction for call in plan]))
-
-
-def _check_path(
-    verified: Sequence[VerifiedInteraction], target: Target, shown: str
-) -> None:
-    """Make sure that the server has something at the path: that not all is 404."""
-    statuses = set()
-    for interaction in verified:
-        if interaction.verdict == "skipped":
-            continue
-        if interaction.verdict != "not-reached":
-            return
-        if interaction.pairs:
-            response = interaction.pairs[-1].live.response
-            if response is not None:
-                statuses.add(response.status)
-    if statuses and statuses.issubset(NOTHING_THERE):
-        is_started = target.command is not None
-        raise nothing_at(target.path, shown, min(statuses), is_started=is_started)
-
-
-def _verifier(
-    cassette: Cassette,
-    target: Target,
-    options: VerifyOptions,
-    rules: list[IgnoredPlaces],
-    accepts: Accepts | None,
-) -> Verifier:
-    verifier = Verifier(
-        cassette,
-        target.path,
-        partial(ignored_in, rules),
-        token_of=keyed_hash(os.urandom(16)),
-        allows_destructive=options.allow_destructive,
-        largest_body=options.max_body,
-        accepts=accepts,
-        values=_values(cassette, options),
-    )
-    verifier.add_settings(UserSettings(secrets=options.secrets))
-    return verifier
 
 
 def _values(cassette: Cassette, options: VerifyOptions) -> Values:
@@ -285,7 +271,7 @@ def _keep_learned(path: Path, places: Sequence[tuple[str, Learned]]) -> None:
 
 
 @dataclass(eq=False, slots=True)
-class _Found:
+class Found:
     """The findings of a verification so far; all its runs add to them."""
 
     rules: list[IgnoredPlaces]
@@ -298,19 +284,45 @@ class _Found:
 
 
 @dataclass(eq=False, slots=True)
-class _Run:
+class LiveRun:
     """Repeats what one run of the recorder recorded, with a live server."""
 
     verifier: Verifier
     target: Target
     options: VerifyOptions
     stack: AsyncExitStack
-    found: _Found
+    found: Found
+    reached: Target
+    shown: str
+    """The server's name, for people."""
     servers: dict[str, LiveServer] = field(default_factory=dict, init=False)
     """By session; over HTTP one server has them all."""
     listening: list[Repeated] = field(default_factory=list, init=False)
 
-    async def _server(self, call: Planned) -> LiveServer:
+    def check_path(self, verified: Sequence[VerifiedInteraction]) -> None:
+        """Make sure that the server has something at the path: that not all is 404.
+
+        Raises:
+            UpstreamError: it has nothing there.
+        """
+        statuses = set()
+        for interaction in verified:
+            if interaction.verdict == "skipped":
+                continue
+            if interaction.verdict != "not-reached":
+                return
+            if interaction.pairs:
+                response = interaction.pairs[-1].live.response
+                if response is not None:
+                    statuses.add(response.status)
+        if statuses and statuses.issubset(NOTHING_THERE):
+            target = self.reached
+            is_started = target.command is not None
+            status = min(statuses)
+            raise nothing_at(target.path, self.shown, status, is_started=is_started)
+
+    async def server(self, call: Planned) -> LiveServer:
+        """Return the server of a call's session; over pipes it is started for the first one."""
         target = self.target
         key = call.session if target.is_on_pipes else ""
         if key not in self.servers:
@@ -326,7 +338,7 @@ class _Run:
         """Repeat the conversations of the run, and return what came of those that are compared."""
         verified = []
         for call in plan:
-            interaction = await self._repeat(call)
+            interaction = await self.repeat(call)
             if interaction is not None:
                 verified.append(interaction)
         for server in self.servers.values():
@@ -339,10 +351,10 @@ class _Run:
             if not interaction.planned.is_brought
         ]
 
-    async def _repeat(self, call: Planned) -> VerifiedInteraction | None:
+    async def repeat(self, call: Planned) -> VerifiedInteraction | None:
         """Repeat one conversation; a listening stream is verified at the end."""
         try:
-            server = await self._server(call)
+            server = await self.server(call)
             if not await server.asked(partial(self.verifier.awaits, call)):
                 self.verifier.give_up(call)
             tools = self.verifier.tools_for(call)

@@ -1,0 +1,466 @@
+"""Probes of a live server: answers to recorded questions that no client gave."""
+# Source: MCP 2026-07-28, "Multi Round-Trip Requests", "Elicitation" (`requestedSchema`).
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from mrtr_cassette.core.cassette.recorded import RecordedInteraction, RecordedTurn
+from mrtr_cassette.core.drive.conversation import Answered, LiveAsk, NeedsAnswers, Reply
+from mrtr_cassette.core.drive.plan import Planned
+from mrtr_cassette.core.drive.script import RecordedScript
+from mrtr_cassette.core.protocol.dialect import InputRequest
+from mrtr_cassette.core.protocol.jsonrpc import Via
+from mrtr_cassette.core.wire.jsonbytes import (
+    Number,
+    canonical,
+    parse,
+    replace_members,
+    to_json,
+)
+from mrtr_cassette.core.wire.pointers import members_of
+
+DECLINED: Final = "declined"
+CANCELLED: Final = "cancelled"
+UNASKED: Final = "answers-unasked"
+REPEATED: Final = "retry-repeated"
+EXPIRED: Final = "state-expired"
+OTHER_ARGUMENTS: Final = "state-other-arguments"
+OTHER_TOOL: Final = "state-other-tool"
+OTHER_QUESTION: Final = "state-other-question"
+URL_ACCEPTED: Final = "url-accepted-at-once"
+EXTRA: Final = frozenset({"answer-extra-member", "answer-extra-key"})
+"""Probes that add something, which a server may ignore."""
+OF_STATES: Final[Mapping[str, str]] = {
+    "state-altered": "one character of the state altered",
+    "state-cut": "half of the state",
+    "state-empty": "an empty state",
+    "state-dropped": "no state",
+    OTHER_ARGUMENTS: "the state of a call with other arguments",
+    OTHER_TOOL: "the state of another tool",
+    OTHER_QUESTION: "the state of the question before",
+    UNASKED: "the answers at once, without having been asked",
+    REPEATED: "the same retry twice",
+    EXPIRED: "an old state",
+}
+"""What the probes of request states send."""
+OF_ANSWERS: Final = (
+    DECLINED,
+    CANCELLED,
+    "accepted-empty",
+    "accepted-false",
+    "answer-wrong-type",
+    "answer-out-of-bounds",
+    "answer-not-in-enum",
+    "answer-extra-member",
+    "answer-extra-key",
+    "answer-missing-key",
+    URL_ACCEPTED,
+)
+PROBES: Final = (*OF_STATES, *OF_ANSWERS)
+"""The names of all probes."""
+_WITHOUT_STATE: Final = frozenset({UNASKED, REPEATED})
+_STRANGE: Final = "mrtr-cassette-probe"
+_ACCEPT: Final = "accept"
+_FORMATS: Final = frozenset({"email", "uri", "date", "date-time"})
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Something that is sent to a live server in place of the recorded answers.
+
+    Attributes:
+        name: one of `PROBES`.
+        question: the recorded key of the question that is answered otherwise; None for all.
+        answer: its new answer as JSON; None for none.
+        swapped: the value in a form that is sent in place of the recorded one, and that.
+    """
+
+    name: str
+    question: str | None = None
+    answer: bytes | None = None
+    swapped: tuple[Any, Any] | None = None
+
+    @property
+    def is_of_state(self) -> bool:
+        """Whether the answers are the recorded ones, and what goes with them is not."""
+        return self.name in OF_STATES
+
+    @property
+    def sent(self) -> str:
+        """What it sends, for people."""
+        if self.is_of_state:
+            return OF_STATES[self.name]
+        if self.answer is None:
+            return "no answer"
+        return self.answer.decode()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProbedAsk:
+    """A recorded question or several, whose answers are altered.
+
+    Attributes:
+        index: its place among all that is asked in its conversation, from 1.
+        given: the recorded answers by key.
+        declining: recorded endings of the same conversation, declined or cancelled here.
+    """
+
+    planned: Planned
+    turn: RecordedTurn
+    index: int
+    requests: Mapping[str, InputRequest]
+    given: Mapping[str, Any]
+    declining: tuple[RecordedInteraction, ...] = ()
+
+    @property
+    def via(self) -> Via:
+        """The way by which the server asks."""
+        return self.turn.via
+
+    @property
+    def tool(self) -> str:
+        """The name of its tool, or its method."""
+        return self.planned.call.name or self.planned.call.method
+
+    @property
+    def is_form_of_map(self) -> bool:
+        """Whether the questions are those of the specification, with actions as answers."""
+        return not any(request.takes_value for request in self.requests.values())
+
+
+def _asks_in(planned: Planned) -> Iterator[ProbedAsk]:
+    """Yield what is asked in a recorded conversation and has an answer."""
+    index = 0
+    for turn in planned.interaction.turns:
+        parts: list[Mapping[str, InputRequest]] = [turn.requests]
+        if turn.via == "push":
+            parts = [{key: request} for key, request in turn.requests.items()]
+        for requests in parts:
+            index += 1
+            given = turn.given
+            if given is not None:
+                yield ProbedAsk(planned, turn, index, requests, given)
+
+
+def _is_accepted(ask: ProbedAsk) -> bool:
+    """Tell whether a client accepted all that it was asked."""
+    for key, request in ask.requests.items():
+        answer = members_of(ask.given.get(key))
+        is_elicited = request.kind in ("form", "url") and not request.takes_value
+        if is_elicited and answer.get("action") != _ACCEPT:
+            return False
+    return True
+
+
+def probed_asks(plan: Iterable[Planned]) -> list[ProbedAsk]:
+    """Return the recorded questions of a plan, each once, with the answers that accept them."""
+    groups: dict[object, list[ProbedAsk]] = {}
+    for planned in plan:
+        if planned.part != "call" or not planned.is_compared:
+            continue
+        call = planned.call
+        before: tuple[str, ...] = ()
+        for ask in _asks_in(planned):
+            same = (call.method, call.name, canonical(call.arguments), before)
+            groups.setdefault((*same, ask.index), []).append(ask)
+            before = (*before, canonical(dict(ask.given)))
+    asks = []
+    for group in groups.values():
+        accepted = [ask for ask in group if _is_accepted(ask)]
+        chosen = (accepted or group)[0]
+        declining = [ask.planned.interaction for ask in group if ask not in accepted]
+        asks.append(
+            ProbedAsk(
+                chosen.planned,
+                chosen.turn,
+                chosen.index,
+                chosen.requests,
+                chosen.given,
+                tuple(declining) if accepted else (),
+            )
+        )
+    return asks
+
+
+# What is sent
+
+
+def probes_of(ask: ProbedAsk, *, is_slow: bool) -> list[Probe]:
+    """Return the probes of an ask, as far as the recording tells; declining comes first."""
+    probes: list[Probe] = []
+    if ask.is_form_of_map and _is_accepted(ask):
+        for key, request in ask.requests.items():
+            answer = members_of(ask.given.get(key))
+            if request.kind == "url":
+                probes += _actions(key)
+                probes.append(Probe(URL_ACCEPTED, key, _action(_ACCEPT)))
+            elif request.kind == "form":
+                probes += _actions(key)
+                probes += _of_form(key, request, answer)
+    if ask.via != "push" and ask.requests and ask.is_form_of_map:
+        probes.append(Probe("answer-extra-key", _STRANGE, _action(_ACCEPT)))
+    if ask.via == "result":
+        if ask.is_form_of_map:
+            probes += [Probe("answer-missing-key", key) for key in ask.requests]
+        probes += [
+            Probe(name) for name in OF_STATES if _fits(name, ask, is_slow=is_slow)
+        ]
+    return sorted(probes, key=lambda probe: probe.name not in (DECLINED, CANCELLED))
+
+
+def _fits(name: str, ask: ProbedAsk, *, is_slow: bool) -> bool:
+    """Tell whether a probe of states fits the place of an ask in its conversation."""
+    if name == EXPIRED:
+        return is_slow
+    if name == UNASKED:
+        return ask.index == 1 and bool(ask.requests)
+    if name == OTHER_QUESTION:
+        return ask.index > 1
+    return True
+
+
+def most_requests(ask: ProbedAsk, probes: Sequence[Probe]) -> int:
+    """Return how many requests at most probe an ask, besides polls of tasks."""
+    count = 2 * (ask.index + 1)
+    for probe in probes:
+        count += ask.index + 1
+        if probe.name == REPEATED:
+            count += 1
+    return count
+
+
+def needs_state(probe: Probe) -> bool:
+    """Tell whether a probe is made only if the server sends a request state."""
+    return probe.is_of_state and probe.name not in _WITHOUT_STATE
+
+
+def _action(action: str, content: Any = None) -> bytes:
+    answer: dict[str, Any] = {"action": action}
+    if content is not None:
+        answer["content"] = content
+    return to_json(answer).encode()
+
+
+def _actions(key: str) -> list[Probe]:
+    return [
+        Probe(DECLINED, key, _action("decline")),
+        Probe(CANCELLED, key, _action("cancel")),
+    ]
+
+
+def _of_form(
+    key: str, request: InputRequest, answer: Mapping[str, Any]
+) -> Iterator[Probe]:
+    """Yield the probes of an accepted form."""
+    schema = members_of(request.definition.get("requestedSchema"))
+    fields = members_of(schema.get("properties"))
+    required = schema.get("required")
+    content = members_of(answer.get("content"))
+    if not isinstance(required, list):
+        required = []
+    if required:
+        yield Probe("accepted-empty", key, _action(_ACCEPT))
+    denied = {}
+    for name in required:
+        if content.get(name) is True:
+            denied[name] = False
+    if denied:
+        yield Probe("accepted-false", key, _action(_ACCEPT, {**content, **denied}))
+    yield from _of_fields(key, content, fields, required)
+    extra = {**content, "mrtrCassetteProbe": True}
+    yield Probe("answer-extra-member", key, _action(_ACCEPT, extra))
+
+
+def _of_fields(
+    key: str,
+    content: Mapping[str, Any],
+    fields: Mapping[str, Any],
+    required: Sequence[Any],
+) -> Iterator[Probe]:
+    """Yield the probes that give a field another value: of each kind the first that fits."""
+    names = sorted(content, key=lambda name: name not in required)
+    found: dict[str, Probe] = {}
+    for name in names:
+        accepted = content[name]
+        for probe, value in _wrong_values(members_of(fields.get(name)), accepted):
+            answer = _action(_ACCEPT, {**content, name: value})
+            found.setdefault(probe, Probe(probe, key, answer, (value, accepted)))
+    yield from found.values()
+
+
+def _wrong_values(
+    schema: Mapping[str, Any], accepted: Any
+) -> Iterator[tuple[str, Any]]:
+    """Yield values that a field may not have, and the probes that send them."""
+    yield "answer-wrong-type", _of_other_type(accepted)
+    if _is_choice(schema):
+        yield "answer-not-in-enum", _STRANGE
+    elif _is_choice(members_of(schema.get("items"))):
+        yield "answer-not-in-enum", [_STRANGE]
+    outside = _outside(schema)
+    if outside is not None:
+        yield "answer-out-of-bounds", outside
+
+
+def _is_choice(schema: Mapping[str, Any]) -> bool:
+    return not {"enum", "oneOf", "anyOf"}.isdisjoint(schema)
+
+
+def _of_other_type(value: Any) -> Any:
+    """Return a value of another type that a careless server takes for the same."""
+    if isinstance(value, bool):
+        return "no"
+    if isinstance(value, int | Number):
+        return to_json(value)
+    return [value] if isinstance(value, str) else _STRANGE
+
+
+def _outside(schema: Mapping[str, Any]) -> Any:
+    """Return a value beyond the bounds of a field; None if it has no bounds."""
+    largest = schema.get("maximum")
+    smallest = schema.get("minimum")
+    if isinstance(largest, int | Number):
+        return int(float(to_json(largest))) + 1
+    if isinstance(smallest, int | Number):
+        return int(float(to_json(smallest))) - 1
+    longest = schema.get("maxLength")
+    if isinstance(longest, int):
+        return "x" * (longest + 1)
+    shortest = schema.get("minLength")
+    if isinstance(shortest, int) and shortest:
+        return ""
+    return _STRANGE if schema.get("format") in _FORMATS else None
+
+
+def altered_state(state: str) -> str:
+    """Return a state with another character, in what it encodes if that can be read."""
+    encoded, dot, rest = state.partition(".")
+    for decode, encode in (
+        (base64.urlsafe_b64decode, base64.urlsafe_b64encode),
+        (base64.b64decode, base64.b64encode),
+    ):
+        try:
+            text = decode(encoded + "=" * (-len(encoded) % 4)).decode("ascii")
+        except (binascii.Error, ValueError):
+            continue
+        again = encode(_altered(text).encode()).decode()
+        if text.isprintable() and again != encoded:
+            if not encoded.endswith("="):
+                again = again.rstrip("=")
+            return f"{again}{dot}{rest}"
+    return _altered(state)
+
+
+def _altered(text: str) -> str:
+    """Return a text with another digit, or else another letter, as near its middle as possible."""
+    middle = len(text) // 2
+    places = sorted(range(len(text)), key=lambda place: abs(place - middle))
+    for is_wanted in (str.isdigit, str.isalpha, str.isprintable):
+        for place in places:
+            char = text[place]
+            if char.isascii() and is_wanted(char):
+                new = chr(ord(char) ^ 1)
+                return f"{text[:place]}{new}{text[place + 1 :]}"
+    return f"{text}x"
+
+
+def with_other_arguments(body: bytes, schema: Mapping[str, Any]) -> bytes | None:
+    """Return a call with another argument, as its tool's schema allows it; None if it has none."""
+    path = ("params", "arguments")
+    params = members_of(parse(body).get("params"))
+    fields = members_of(schema.get("properties"))
+    for name, value in members_of(params.get("arguments")).items():
+        other = _other_argument(members_of(fields.get(name)), value)
+        if other is not None:
+            return replace_members(body, path, {name: to_json(other).encode()})
+    return None
+
+
+def _other_argument(schema: Mapping[str, Any], value: Any) -> Any:
+    choices = schema.get("enum")
+    if isinstance(choices, list):
+        others = [choice for choice in choices if choice != value]
+        return others[0] if others else None
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + 1
+    return f"{value}-2" if isinstance(value, str) else None
+
+
+ACCEPTED: Final = Probe("accepted")
+"""The recorded answers."""
+
+
+def answers_with(
+    probe: Probe, ask: LiveAsk, answered: Answered, keys: Sequence[str]
+) -> Answered:
+    """Return the answers that a probe gives in place of the recorded ones.
+
+    `keys` are the recorded keys of the questions, in order.
+    """
+    if probe.is_of_state or probe.question is None:
+        return answered
+    if ask.push is not None:
+        return Answered(probe.answer)
+    key = probe.question
+    if key in keys and key not in ask.live_keys.values():
+        key = list(ask.live_keys.values())[keys.index(key)]
+    value = answered.value or b"{}"
+    return Answered(replace_members(value, (), {key: probe.answer}))
+
+
+@dataclass(slots=True, eq=False)
+class ProbingScript:
+    """Answers as recorded until the ask that is probed; what comes after that is not answered.
+
+    Attributes:
+        reply: the recorded answers to the ask; None until it is reached.
+        seen: what was asked so far, the probed ask included.
+        after: what is asked after it.
+    """
+
+    recorded: RecordedScript
+    ask: ProbedAsk
+    probe: Probe | None
+    """None stops at the ask."""
+    asked: LiveAsk | None = None
+    reply: Answered | None = None
+    after: LiveAsk | None = None
+    seen: list[LiveAsk] = field(default_factory=list)
+
+    def answer(self, ask: LiveAsk) -> Reply:
+        """Answer an ask, or say why it is not answered."""
+        if self.reply is not None:
+            return self._answer_after(ask)
+        reply = self.recorded.answer(ask)
+        if ask.asks_nothing:
+            return reply
+        self.seen.append(ask)
+        if isinstance(reply, Answered) and len(self.seen) == self.ask.index:
+            return self._answer_probed(ask, reply)
+        return reply
+
+    def _answer_probed(self, ask: LiveAsk, reply: Answered) -> Reply:
+        """Answer the ask that is probed."""
+        self.asked = ask
+        self.reply = reply
+        if self.probe is None:
+            return NeedsAnswers(ask)
+        return answers_with(self.probe, ask, reply, list(self.ask.requests))
+
+    def _answer_after(self, ask: LiveAsk) -> Reply:
+        """Leave open what is asked after the answer; its task is followed."""
+        if ask.asks_nothing:
+            return Answered(None)
+        self.after = ask
+        return NeedsAnswers(ask)
+
+    def apart(self) -> ProbingScript:
+        """Return a script for a retry of its own, which leaves open what is asked after it."""
+        return replace(self, reply=Answered(None), after=None)

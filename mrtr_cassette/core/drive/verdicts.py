@@ -1,0 +1,352 @@
+"""Verdicts on a live server's reactions to answers that were not recorded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, get_args
+
+from mrtr_cassette.core.cassette.recorded import RecordedExchange
+from mrtr_cassette.core.compare.responses import (
+    asked_question,
+    is_failure,
+    outcome_value,
+    pushed_value,
+    question_changes,
+    response_changes,
+    task_question,
+)
+from mrtr_cassette.core.compare.values import (
+    WORD,
+    Change,
+    changed_words,
+    without_ignored,
+)
+from mrtr_cassette.core.drive.conversation import Conversation, Finished, LiveAsk
+from mrtr_cassette.core.drive.live_session import with_id_of
+from mrtr_cassette.core.drive.probing import (
+    CANCELLED,
+    DECLINED,
+    EXTRA,
+    REPEATED,
+    UNASKED,
+    Probe,
+    ProbedAsk,
+    ProbingScript,
+)
+from mrtr_cassette.core.wire.jsonbytes import canonical, to_json
+
+ProbeVerdict = Literal[
+    "refused",
+    "ignored",
+    "changed",
+    "undecidable",
+    "not-reached",
+    "unprotected",
+    "repeatable",
+    "acted",
+    "crashed",
+]
+PROBE_VERDICTS: Final[tuple[ProbeVerdict, ...]] = get_args(ProbeVerdict)
+FINDINGS: Final = frozenset({"acted", "crashed"})
+_CHANGE_IS_FINDING: Final = EXTRA | {REPEATED}
+"""Probes for which anything but the accept's result, or a refusal, is a finding."""
+_SERVER_ERROR: Final = 500
+_TRACE: Final = re.compile(
+    r"Traceback \(most recent call last\)"
+    r"|goroutine [0-9]+ \["
+    r"|thread '[^']*' (\([0-9]+\) )?panicked at"
+    r"|\\n\s*at \S.{0,200}?:[0-9]+"
+)
+"""A stack trace of Python, Go, Rust, JavaScript, Java or C#, in JSON."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reaction:
+    """What a live server did with an answer: it went on asking, ended the call, or broke down.
+
+    Attributes:
+        problem: why nothing came that could be compared.
+    """
+
+    exchange: RecordedExchange | None = None
+    ask: LiveAsk | None = None
+    problem: str | None = None
+
+    @property
+    def value(self) -> Any:
+        """What it said: the outcome of the call, or what it asks."""
+        if self.ask is not None:
+            return {"inputRequests": _question(self.ask)}
+        return None if self.exchange is None else outcome_value(self.exchange)
+
+
+def reaction_of(conversation: Conversation, after: LiveAsk | None) -> Reaction:
+    """Return what came after an answer, the next question if there was one."""
+    if after is not None:
+        return Reaction(after.exchange, after)
+    standing = conversation.standing
+    if isinstance(standing, Finished) and standing.exchange.response is not None:
+        return Reaction(standing.exchange)
+    return Reaction(problem="no response came")
+
+
+def _question(ask: LiveAsk) -> Any:
+    """Return what a live server asks, as a value of `inputRequests`."""
+    if ask.push is not None:
+        return {"question": pushed_value(ask.push.message.raw)}
+    if ask.task is None:
+        return asked_question(ask.exchange)
+    requests = ask.task.input_requests
+    keys = set(ask.live_keys.values())
+    new = {key: request for key, request in requests.items() if key in keys}
+    return task_question(new, ask.task.id)
+
+
+def reaction_changes(before: Reaction, after: Reaction) -> list[Change] | None:
+    """Return the differences of two reactions that count; None if one asks or has nothing."""
+    if before.exchange is None or after.exchange is None:
+        return None
+    if (before.ask is None) != (after.ask is None):
+        return None
+    if before.ask is not None and after.ask is not None:
+        changes = question_changes(_question(before.ask), _question(after.ask))
+        return [change for change in changes if change.verdict != "key-changed"]
+    live = with_id_of(before.exchange.call, after.exchange)
+    changes = response_changes(before.exchange, live)
+    return [change for change in changes if not change.is_information]
+
+
+def is_same(
+    before: Reaction,
+    after: Reaction,
+    ignored: Collection[str] = (),
+    swapped: tuple[Any, Any] | None = None,
+) -> bool:
+    """Tell whether two reactions are the same, but for places that don't count.
+
+    `swapped` are two values of which the first one was sent after, and the second one before.
+    """
+    changes = reaction_changes(before, after)
+    if changes is None:
+        return False
+    for change in without_ignored(changes, ignored):
+        if swapped is None or not _is_swap(change, *swapped):
+            return False
+    return True
+
+
+def _is_swap(change: Change, sent: Any, accepted: Any) -> bool:
+    """Tell whether a value differs only because it repeats another value that was sent."""
+    if change.recorded is None or change.received is None:
+        return False
+    target = change.recorded.strip('"')
+    for old in _spellings(sent):
+        for new in _spellings(accepted):
+            if old and change.received.replace(old, new).strip('"') == target:
+                return True
+    return False
+
+
+def _spellings(value: Any) -> Iterator[str]:
+    """Yield how results may spell a value, within JSON."""
+    if isinstance(value, list) and value:
+        for text in _spellings(value[0]):
+            yield f"['{text}']"
+            yield f'[\\"{text}\\"]'
+    if isinstance(value, str):
+        yield canonical(value).strip('"')
+    else:
+        yield to_json(value)
+        yield to_json(value).capitalize()
+
+
+def varying_places(first: Reaction, second: Reaction) -> tuple[str, ...]:
+    """Return the places in which two reactions to the same answers differ."""
+    places = []
+    for change in reaction_changes(first, second) or ():
+        words = changed_words(change)
+        places += [f"{change.pointer}{WORD}{word}" for word in words] or [
+            change.pointer
+        ]
+    return tuple(places)
+
+
+@dataclass(slots=True, eq=False)
+class Baseline:
+    """What a live server does with the answers that are known.
+
+    Attributes:
+        accepted: its reaction to the recorded answers.
+        script: what it asked until then, and how that was answered.
+        ignored: places that don't count.
+        declining: its reactions to declined and cancelled questions, by probe and key.
+    """
+
+    ask: ProbedAsk
+    accepted: Reaction
+    script: ProbingScript
+    ignored: tuple[str, ...] = ()
+    declining: dict[tuple[str, str | None], Reaction] = field(default_factory=dict)
+
+    @property
+    def has_state(self) -> bool:
+        """Whether the server sends a state with the ask."""
+        asked = self.script.asked
+        return asked is not None and asked.request_state is not None
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the live server accepts what was accepted in the recording."""
+        return self.accepted.problem is None and not self.is_refusal(self.accepted)
+
+    def is_refusal(self, reaction: Reaction) -> bool:
+        """Tell whether a reaction is an error, or a question that was asked before."""
+        if reaction.ask is None:
+            return reaction.exchange is not None and is_failure(reaction.exchange)
+        for ask in self.script.seen:
+            if is_same(Reaction(ask.exchange, ask), reaction):
+                return True
+        return False
+
+    def is_decided(self, probe: Probe) -> bool:
+        """Tell whether declining, live or as recorded, gives something else than accepting."""
+        recorded = self.ask.planned.interaction.ending
+        for interaction in self.ask.declining:
+            if outcome_value(interaction.ending) != outcome_value(recorded):
+                return True
+        for (name, key), reaction in self.declining.items():
+            is_itself = (name, key) == (probe.name, probe.question)
+            is_of_another = not probe.is_of_state and key != probe.question
+            if is_itself or (is_of_another and probe.name not in EXTRA):
+                continue
+            if not is_same(self.accepted, reaction, self.ignored):
+                return True
+        return False
+
+    def is_declined(self, reaction: Reaction) -> bool:
+        """Tell whether a reaction is the one to a question that was declined or cancelled."""
+        for declined in self.declining.values():
+            if is_same(declined, reaction, self.ignored):
+                return True
+        return False
+
+    def values_beside(self, probe: Probe, reaction: Reaction) -> dict[str, Any]:
+        """Return the reactions that are told with a probe, by the names of their members."""
+        values = {"received": reaction.value, "accepted": self.accepted.value}
+        for (_, key), declined in self.declining.items():
+            if probe.question in (None, key):
+                values.setdefault("declined", declined.value)
+        return values
+
+
+def is_crash(reaction: Reaction) -> str | None:
+    """Return how the server broke down; None if it didn't."""
+    if reaction.problem is not None:
+        return reaction.problem
+    exchange = reaction.exchange
+    if exchange is None or exchange.response is None or reaction.ask is not None:
+        return None
+    response = exchange.response
+    if not response.is_lines and response.status >= _SERVER_ERROR:
+        return f"HTTP {response.status}"
+    if _TRACE.search(canonical(outcome_value(exchange))):
+        return "its text has a stack trace"
+    return None
+
+
+def judged(
+    probe: Probe, baseline: Baseline, reaction: Reaction
+) -> tuple[ProbeVerdict, str | None]:
+    """Return the verdict on a reaction to a probe, and the reason if it needs one."""
+    crash = is_crash(reaction)
+    if crash is not None:
+        return "crashed", crash
+    if baseline.is_refusal(reaction):
+        return "refused", None if reaction.ask is None else "it asks again"
+    if is_same(baseline.accepted, reaction, baseline.ignored, probe.swapped):
+        return _judged_as_accepted(probe, baseline)
+    return _judged_as_changed(probe, baseline, reaction)
+
+
+def _judged_as_changed(
+    probe: Probe, baseline: Baseline, reaction: Reaction
+) -> tuple[ProbeVerdict, str | None]:
+    """Return the verdict on another reaction than to the recorded answers, and no error."""
+    if probe.name in _CHANGE_IS_FINDING:
+        return "changed", "the result is not the one of the recorded answers"
+    if probe.name in (DECLINED, CANCELLED):
+        return "refused", None
+    if baseline.is_declined(reaction):
+        return "refused", "as if declined"
+    return "changed", None
+
+
+def _judged_as_accepted(
+    probe: Probe, baseline: Baseline
+) -> tuple[ProbeVerdict, str | None]:
+    """Return the verdict on the same reaction as to the recorded answers."""
+    if probe.name in EXTRA:
+        return "ignored", None
+    if probe.name == REPEATED:
+        return "repeatable", None
+    if not baseline.is_decided(probe):
+        return "undecidable", "accepting and declining give the same"
+    if probe.name == UNASKED and not baseline.has_state:
+        return "unprotected", "the server sends no state with its question"
+    return "acted", None
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """What came of one probe.
+
+    Attributes:
+        number: the recorded call's number in the cassette, from 1.
+        expected: why a finding was expected, as the user says.
+        sent: the answer that was sent, or words for what a probe of states sends.
+    """
+
+    number: int
+    call: str
+    tool: str
+    turn: int
+    question: str | None
+    probe: str
+    verdict: ProbeVerdict
+    reason: str | None = None
+    sent: str = ""
+    received: str | None = None
+    accepted: str | None = None
+    declined: str | None = None
+    is_finding: bool = False
+    expected: str | None = None
+
+
+def probed(
+    ask: ProbedAsk,
+    probe: Probe,
+    verdict: ProbeVerdict,
+    reason: str | None,
+    fail_on: Collection[str] = (),
+    values: Mapping[str, Any] | None = None,
+) -> Probed:
+    """Return what came of a probe; `values` are the reactions that are told with it."""
+    told = {name: canonical(value) for name, value in (values or {}).items()}
+    is_finding = verdict in FINDINGS or verdict in fail_on
+    if verdict == "changed":
+        is_finding = probe.name in _CHANGE_IS_FINDING
+    return Probed(
+        ask.planned.interaction.number,
+        ask.planned.call.title,
+        ask.tool,
+        ask.turn.number,
+        probe.question,
+        probe.name,
+        verdict,
+        reason,
+        probe.sent,
+        is_finding=is_finding,
+        **told,
+    )

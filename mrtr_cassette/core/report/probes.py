@@ -1,0 +1,248 @@
+"""Reports of what a live server did with answers that were not recorded."""
+
+from __future__ import annotations
+
+import tomllib
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
+
+from mrtr_cassette.core.drive.probing import PROBES
+from mrtr_cassette.core.drive.verdicts import PROBE_VERDICTS, Probed
+from mrtr_cassette.core.report.comparison import diff_block, response_line
+from mrtr_cassette.core.report.text import as_data
+from mrtr_cassette.errors import counted, printable, shorten
+
+_TABLE: Final = "expect"
+_REQUIRED: Final = frozenset({"probe", "tool", "reason"})
+_NOTHING_REACHED: Final = 4
+_UNMET: Final = 2
+
+
+class Expected(NamedTuple):
+    """A finding that is legitimate for a server, and why."""
+
+    probe: str
+    tool: str
+    reason: str
+    question: str | None = None
+
+    def fits(self, probed: Probed) -> bool:
+        """Tell whether it is about the outcome of a probe."""
+        if not probed.is_finding or self.probe != probed.probe:
+            return False
+        is_of_question = self.question in (None, probed.question)
+        return self.tool == probed.tool and is_of_question
+
+    def __str__(self) -> str:
+        """Return its name for messages."""
+        name = f"{self.probe} of {self.tool}"
+        return name if self.question is None else f"{name}, question {self.question}"
+
+
+def read_expected(text: str) -> tuple[Expected, ...]:
+    """Read a file of expected findings.
+
+    Raises:
+        ValueError: it is none; the text says where and why.
+    """
+    tree = tomllib.loads(text)
+    tables = tree.pop(_TABLE, [])
+    if tree or not isinstance(tables, list):
+        raise ValueError(f"it may have tables [[{_TABLE}]] only")
+    found = []
+    for number, table in enumerate(tables, start=1):
+        found.append(_read_table(table, f"[[{_TABLE}]] {number}"))
+    return tuple(found)
+
+
+def _read_table(table: Any, where: str) -> Expected:
+    members = table if isinstance(table, dict) else {}
+    unknown = sorted(members.keys() - _REQUIRED - {"question"})
+    if unknown:
+        raise ValueError(f"{where} has an unknown key {unknown[0]!r}")
+    missing = sorted(_REQUIRED - members.keys())
+    if missing:
+        raise ValueError(f"{where} has no {missing[0]!r}")
+    for name, value in members.items():
+        if not isinstance(value, str) or not value.strip():
+            raise ValueError(f"{where}: {name!r} is not a text")
+    if members["probe"] not in PROBES:
+        raise ValueError(f"{where}: {members['probe']!r} is not a probe")
+    return Expected(**members)
+
+
+@dataclass(frozen=True, slots=True)
+class Probing:
+    """The outcome of probing a live server with one cassette.
+
+    Attributes:
+        requests: how many requests were made at most, besides polls of tasks.
+        unmet: the expected findings that were not found.
+    """
+
+    cassette: str
+    upstream: str
+    probes: tuple[Probed, ...] = ()
+    requests: int = 0
+    unmet: tuple[Expected, ...] = ()
+
+    @property
+    def findings(self) -> tuple[Probed, ...]:
+        """The outcomes that count, without expected ones."""
+        return tuple([probed for probed in self.probes if probed.is_finding])
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many probes have each verdict."""
+        counts = Counter(probed.verdict for probed in self.probes)
+        return {
+            verdict: counts[verdict] for verdict in PROBE_VERDICTS if counts[verdict]
+        }
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether a question was reached."""
+        return any(probed.verdict != "not-reached" for probed in self.probes)
+
+    @property
+    def is_good(self) -> bool:
+        """Whether a question was reached, and nothing was found but what was expected."""
+        return self.is_reached and not self.findings and not self.unmet
+
+    @property
+    def text(self) -> str:
+        """What was found, for people."""
+        return probing_text(self)
+
+    def with_expected(self, expected: Sequence[Expected]) -> Probing:
+        """Return it with the findings that were expected, which don't count."""
+        met: dict[Expected, None] = {}
+        probes = []
+        for probed in self.probes:
+            fitting = [entry for entry in expected if entry.fits(probed)]
+            if not fitting:
+                probes.append(probed)
+                continue
+            met.update(dict.fromkeys(fitting))
+            reason = fitting[0].reason
+            probes.append(replace(probed, is_finding=False, expected=reason))
+        unmet = [entry for entry in expected if entry not in met]
+        return replace(self, probes=tuple(probes), unmet=tuple(unmet))
+
+
+def unmet_in(probings: Sequence[Probing]) -> list[Expected]:
+    """Return the expected findings that no cassette had."""
+    unmet = []
+    for entry in probings[0].unmet if probings else ():
+        if all(entry in probing.unmet for probing in probings):
+            unmet.append(entry)
+    return unmet
+
+
+def probing_code_of(probings: Sequence[Probing]) -> int:
+    """Return the exit code of the command line for several cassettes."""
+    if not any(probing.is_reached for probing in probings):
+        return _NOTHING_REACHED
+    if unmet_in(probings):
+        return _UNMET
+    return int(any(probing.findings for probing in probings))
+
+
+def probing_text(probing: Probing) -> str:
+    """Return what was found, for people: by question, findings first."""
+    lines = []
+    for place, probes in _by_place(probing.probes).items():
+        lines.append(place)
+        for probed in probes:
+            if probed.is_finding or probed.expected:
+                lines += probed_lines(probed)
+        for probed in probes:
+            if probed.verdict == "changed" and not probed.is_finding:
+                lines += probed_lines(probed)
+        lines += _other_lines(probes)
+    lines.append(probing_line(probing))
+    return "\n".join(lines)
+
+
+def _by_place(probes: Iterable[Probed]) -> dict[str, list[Probed]]:
+    places: dict[str, list[Probed]] = defaultdict(list)
+    for probed in probes:
+        places[f"#{probed.number} {probed.call}, turn {probed.turn}"].append(probed)
+    return places
+
+
+def probe_name(probed: Probed) -> str:
+    """Return the name of a probe with the question that it answers."""
+    if probed.question is None:
+        return probed.probe
+    return f"{probed.probe} ({printable(probed.question)})"
+
+
+def probed_title(probed: Probed) -> str:
+    """Return the name of a probe with its call."""
+    return f"#{probed.number} {probed.call}, turn {probed.turn}: {probe_name(probed)}"
+
+
+def probed_lines(probed: Probed) -> Iterator[str]:
+    """Yield the outcome of a probe with what was sent and received."""
+    line = f"  {probed.verdict}: {probe_name(probed)}"
+    if probed.reason is not None:
+        line += f": {printable(probed.reason)}"
+    if probed.expected is not None:
+        line += f"; expected: {printable(probed.expected)}"
+    yield line
+    yield f"      sent      {printable(shorten(probed.sent))}"
+    for name in ("received", "accepted", "declined"):
+        value = getattr(probed, name)
+        if value is not None:
+            yield f"      {name:<9} {printable(response_line(value))}"
+
+
+def _other_lines(probes: Sequence[Probed]) -> Iterator[str]:
+    """Yield the outcomes that need no words, by verdict and reason."""
+    names: dict[str, list[str]] = defaultdict(list)
+    for probed in probes:
+        is_told = probed.is_finding or probed.expected or probed.verdict == "changed"
+        if is_told:
+            continue
+        head: str = probed.verdict
+        if probed.verdict in ("not-reached", "undecidable") and probed.reason:
+            head += f" ({printable(shorten(probed.reason))})"
+        names[head].append(probe_name(probed))
+    for head, of_head in names.items():
+        yield f"  {head}: {', '.join(of_head)}"
+
+
+def probing_line(probing: Probing) -> str:
+    """Return in one line how much was found."""
+    counts = [f"{count} {verdict}" for verdict, count in probing.counts.items()]
+    names = f"{printable(probing.cassette)} against {printable(probing.upstream)}"
+    total = counted(len(probing.probes), "probe")
+    found = counted(len(probing.findings), "finding")
+    return f"{names}: {found} in {total}: {', '.join(counts) or 'none'}"
+
+
+_ROWS: Final = {
+    Probing: "cassette upstream is_good requests counts probes unmet",
+    Expected: "probe tool question reason",
+}
+
+
+def probings_data(probings: Sequence[Probing]) -> dict[str, Any]:
+    """Return outcomes as JSON values, for programs."""
+    return {"cassettes": as_data([*probings], _ROWS)}
+
+
+def probings_markdown(probings: Sequence[Probing]) -> str:
+    """Return outcomes as Markdown, for a pull request or a job's summary."""
+    lines = []
+    for probing in probings:
+        shown: list[str] = []
+        for place, probes in _by_place(probing.findings).items():
+            shown.append(place)
+            for probed in probes:
+                shown += probed_lines(probed)
+        lines += [f"**{probing_line(probing)}**", "", *diff_block(shown), ""]
+    return "\n".join(lines)

@@ -1,0 +1,475 @@
+"""Probe a live server: bring it to recorded questions, and answer in ways nobody recorded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from mrtr_cassette.core.cassette.load import load
+from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.cassette.sessions import rejoined
+from mrtr_cassette.core.drive.conversation import Conversation, LiveAsk
+from mrtr_cassette.core.drive.ignored import ignored_in
+from mrtr_cassette.core.drive.live_session import with_body
+from mrtr_cassette.core.drive.plan import Planned
+from mrtr_cassette.core.drive.probing import (
+    ACCEPTED,
+    CANCELLED,
+    DECLINED,
+    EXPIRED,
+    OTHER_ARGUMENTS,
+    OTHER_QUESTION,
+    OTHER_TOOL,
+    REPEATED,
+    UNASKED,
+    URL_ACCEPTED,
+    Probe,
+    ProbedAsk,
+    ProbingScript,
+    altered_state,
+    most_requests,
+    needs_state,
+    probed_asks,
+    probes_of,
+    with_other_arguments,
+)
+from mrtr_cassette.core.drive.script import RecordedScript
+from mrtr_cassette.core.drive.verdicts import (
+    Baseline,
+    Probed,
+    Reaction,
+    judged,
+    probed,
+    reaction_of,
+    varying_places,
+)
+from mrtr_cassette.core.protocol.tasks import TaskState
+from mrtr_cassette.core.report.probes import Expected, Probing, read_expected
+from mrtr_cassette.core.wire.http import Request
+from mrtr_cassette.core.wire.jsonbytes import canonical
+from mrtr_cassette.errors import (
+    BodyTooLargeError,
+    CassetteError,
+    UpstreamError,
+    UsageError,
+    counted,
+)
+from mrtr_cassette.options import (
+    ProbeOptions,
+    UpstreamOptions,
+    VerifyOptions,
+    options_of,
+)
+from mrtr_cassette.shell.files.cassettes import read_file
+from mrtr_cassette.shell.files.disk import reason_of
+from mrtr_cassette.shell.files.ignored import read_rules
+from mrtr_cassette.shell.files.stores import Location
+from mrtr_cassette.shell.runs.verifying import (
+    Found,
+    LiveRun,
+    as_sent,
+    live_run,
+    plans_of,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Watching:
+    """Gets told how a run gets on."""
+
+    say: Callable[[str], None]
+    progress: Callable[[int, int, str], None] | None = None
+
+
+def expected_in(path: Path) -> tuple[Expected, ...]:
+    """Read a file of expected findings.
+
+    Raises:
+        UsageError: it can't be read.
+    """
+    try:
+        return read_expected(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"can't read {path}: {reason_of(error)}") from None
+    except ValueError as error:
+        raise UsageError(
+            f"{path} is not a file of expected findings: {error}"
+        ) from None
+
+
+def _verify_options(options: ProbeOptions, only: Sequence[str]) -> VerifyOptions:
+    """Return how the recorded calls are repeated."""
+    names = [*options_of(UpstreamOptions), "ignore", "ignore_from", "timeout"]
+    given = {name: getattr(options, name) for name in names}
+    allowed = options.allow_destructive
+    return VerifyOptions(only=only, allow_destructive=allowed, **given)
+
+
+async def probe_cassette(
+    path: Location,
+    upstream: str | Sequence[str],
+    options: ProbeOptions,
+    watching: Watching | None = None,
+) -> Probing:
+    """Probe a live server with one cassette.
+
+    Raises:
+        UsageError: the upstream is no URL and no command, or a file can't be read.
+        CassetteError: the cassette can't be read, or not be sent over the server's transport.
+        UpstreamError: the command can't be run, or does not listen.
+    """
+    options.check_secrets()
+    expected: tuple[Expected, ...] = ()
+    if options.expect is not None:
+        expected = expected_in(Path(options.expect))
+    cassette = load(read_file(path), str(path))
+    sent = rejoined(as_sent(cassette, upstream))
+    numbers = []
+    every = _verify_options(options, tuple(options.only))
+    for plan in plans_of(cassette, sent, upstream, every):
+        for ask in probed_asks(plan):
+            numbers.append(f"{ask.planned.interaction.number}")
+    if not numbers:
+        return Probing(cassette.path, str(upstream))
+    run = _CassetteRun(cassette, sent, upstream, options, watching)
+    return (await run.probe(numbers)).with_expected(expected)
+
+
+@dataclass(slots=True, eq=False)
+class _CassetteRun:
+    """One cassette whose questions are probed."""
+
+    cassette: Cassette
+    sent: Cassette
+    upstream: str | Sequence[str]
+    options: ProbeOptions
+    watching: Watching | None
+
+    async def probe(self, numbers: Sequence[str]) -> Probing:
+        """Probe the questions of the interactions with these numbers."""
+        options = _verify_options(self.options, numbers)
+        plans = plans_of(self.cassette, self.sent, self.upstream, options)
+        probers = [_Prober(plan, self.options, self.watching) for plan in plans]
+        requests = sum(prober.most_requests for prober in probers)
+        results: list[Probed] = []
+        shown = ""
+        for prober in probers:
+            rules = read_rules(options.ignore, options.ignore_from, None)
+            interactions = dict.fromkeys([call.interaction for call in prober.plan])
+            reached = live_run(
+                self.cassette,
+                replace(self.sent, interactions=tuple(interactions)),
+                self.upstream,
+                options,
+                Found(rules),
+                consented=self.options.only,
+            )
+            async with reached as run:
+                shown = run.shown
+                if prober is probers[0] and self.watching is not None:
+                    count = sum(prober.conversations for prober in probers)
+                    facts = f"at most {counted(requests, 'request')} to {shown}"
+                    talks = counted(count, "conversation")
+                    self.watching.say(f"{self.cassette.path}: {facts} in {talks}")
+                prober.begin(run)
+                results += await prober.probe_all()
+        return Probing(self.cassette.path, shown, tuple(results), requests)
+
+
+@dataclass(slots=True, eq=False)
+class _Prober:
+    """Probes the questions of one run of the recorder, with a live server."""
+
+    plan: Sequence[Planned]
+    options: ProbeOptions
+    watching: Watching | None
+    asks: dict[ProbedAsk, list[Probe]] = field(init=False)
+    _run: LiveRun | None = field(default=None, init=False)
+    _done: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        is_slow = self.options.slow is not None
+        self.asks = {}
+        for ask in probed_asks(self.plan):
+            self.asks[ask] = probes_of(ask, is_slow=is_slow)
+
+    @property
+    def conversations(self) -> int:
+        """How many conversations it has at most."""
+        sent = [call for call in self.plan if call.is_sent]
+        probes = sum(len(probes) + 2 for probes in self.asks.values())
+        return len(sent) + probes
+
+    @property
+    def most_requests(self) -> int:
+        """How many requests it makes at most, besides polls of tasks."""
+        count = 0
+        for call in self.plan:
+            if call.is_sent:
+                count += 1 + len(call.interaction.own)
+        for ask, probes in self.asks.items():
+            count += most_requests(ask, probes)
+        return count
+
+    def begin(self, run: LiveRun) -> None:
+        """Take the live server."""
+        self._run = run
+
+    @property
+    def run(self) -> LiveRun:
+        """The live server."""
+        if self._run is None:
+            raise AssertionError("unreachable because `begin` comes first")
+        return self._run
+
+    async def probe_all(self) -> list[Probed]:
+        """Repeat the recorded calls, and probe each question where it comes."""
+        results: list[Probed] = []
+        verified = []
+        for call in self.plan:
+            outcome = await self.run.repeat(call)
+            if outcome is not None:
+                verified.append(outcome)
+            for ask, probes in self.asks.items():
+                if ask.planned is not call:
+                    continue
+                reason = None
+                if outcome is not None and outcome.verdict in (
+                    "skipped",
+                    "not-reached",
+                ):
+                    reason = outcome.reason or outcome.verdict
+                if reason is None:
+                    results += await self._probe(ask, probes)
+                else:
+                    results += self._not_reached(ask, probes, reason)
+        self.run.check_path(verified)
+        for server in self.run.servers.values():
+            await server.close()
+        return results
+
+    def _not_reached(
+        self, ask: ProbedAsk, probes: Sequence[Probe], reason: str
+    ) -> list[Probed]:
+        self._done += len(probes)
+        return [probed(ask, probe, "not-reached", reason) for probe in probes]
+
+    async def _probe(self, ask: ProbedAsk, probes: Sequence[Probe]) -> list[Probed]:
+        """Probe one question, or several that are asked together."""
+        accepted, script = await self._answered(ask, ACCEPTED)
+        if script.reply is None:
+            reason = accepted.problem or "the server asks something else"
+            return self._not_reached(ask, probes, reason)
+        again, _ = await self._answered(ask, ACCEPTED)
+        known = ignored_in(self.run.found.rules, ask.planned.call)
+        ignored = (*known, *varying_places(accepted, again))
+        baseline = Baseline(ask, accepted, script, ignored)
+        results = []
+        for probe in probes:
+            self._tell(probe.name)
+            self._done += 1
+            results.append(await self._outcome(baseline, probe))
+        self._tell("")
+        return results
+
+    def _tell(self, name: str) -> None:
+        """Say which probe is next."""
+        if self.watching is not None and self.watching.progress is not None:
+            self.watching.progress(self._done, self.total if name else 0, name)
+
+    @property
+    def total(self) -> int:
+        """How many probes there are."""
+        return sum(len(probes) for probes in self.asks.values())
+
+    async def _outcome(self, baseline: Baseline, probe: Probe) -> Probed:
+        """Make one probe, and judge it."""
+        ask = baseline.ask
+        reason = None
+        if not baseline.is_accepted and probe.name != URL_ACCEPTED:
+            reason = "the server does not accept the recorded answers"
+        elif needs_state(probe) and not baseline.has_state:
+            reason = "the server sends no state with its question"
+        if reason is not None:
+            return probed(ask, probe, "not-reached", reason)
+        try:
+            if probe.is_of_state:
+                reaction = await self._with_state(baseline, probe)
+            else:
+                reaction, script = await self._answered(ask, probe)
+                if script.reply is None:
+                    reason = reaction.problem or "the server asks something else now"
+        except _NoStateError as error:
+            reason = str(error)
+        if reason is not None:
+            return probed(ask, probe, "not-reached", reason)
+        if probe.name in (DECLINED, CANCELLED):
+            baseline.declining[probe.name, probe.question] = reaction
+        verdict, reason = judged(probe, baseline, reaction)
+        return probed(
+            ask,
+            probe,
+            verdict,
+            reason,
+            self.options.fail_on,
+            baseline.values_beside(probe, reaction),
+        )
+
+    # Conversations
+
+    async def _answered(
+        self, ask: ProbedAsk, probe: Probe
+    ) -> tuple[Reaction, ProbingScript]:
+        """Bring the server to an ask, answer it, and return what comes after that."""
+        conversation, script = self._apart(ask, probe)
+        return await self._followed(conversation, script), script
+
+    def _apart(
+        self, ask: ProbedAsk, probe: Probe | None
+    ) -> tuple[Conversation, ProbingScript]:
+        scripts = []
+
+        def script_of(recorded: RecordedScript) -> ProbingScript:
+            scripts.append(ProbingScript(recorded, ask, probe))
+            return scripts[0]
+
+        conversation = self.run.verifier.apart(ask.planned, script_of)
+        return conversation, scripts[0]
+
+    async def _followed(
+        self, conversation: Conversation, script: ProbingScript
+    ) -> Reaction:
+        """Have a conversation; return what came after the answer to the ask."""
+        states: list[TaskState] = []
+        call = script.ask.planned
+        try:
+            server = await self.run.server(call)
+            await server.follow(conversation, told=states.append)
+        except (UpstreamError, BodyTooLargeError, CassetteError) as error:
+            await self._reopen(call)
+            if script.asked is not None and states and states[-1].input_requests:
+                # Its task still waits for an answer.
+                return Reaction(script.asked.exchange, script.asked)
+            return Reaction(problem=str(error))
+        return reaction_of(conversation, script.after)
+
+    async def _reopen(self, call: Planned) -> None:
+        """Start the server again, or open its session again, if it may have lost that."""
+        key = call.session if self.run.target.is_on_pipes else ""
+        server = self.run.servers.pop(key, None)
+        if server is not None:
+            await server.close()
+        self.run.verifier.forget_session(call)
+        for opening in self.plan:
+            is_opening = opening.part in ("opening", "listening")
+            session = opening.opens or opening.session
+            if is_opening and session == call.session:
+                await self.run.repeat(opening)
+
+    # Request states
+
+    async def _with_state(self, baseline: Baseline, probe: Probe) -> Reaction:
+        """Answer an ask as recorded, with another state or without having been asked.
+
+        Raises:
+            _NoStateError: there is no such state.
+        """
+        ask = baseline.ask
+        asked = baseline.script.asked
+        reply = baseline.script.reply
+        conversation, _ = self._apart(ask, None)
+        state = None
+        if probe.name in (OTHER_ARGUMENTS, OTHER_TOOL, OTHER_QUESTION):
+            state = await self._state_of_another(ask, probe)
+        elif probe.name != UNASKED:
+            conversation, script = self._apart(ask, None)
+            stopped = await self._followed(conversation, script)
+            if script.reply is None:
+                raise _NoStateError(stopped.problem or "the server asks something else")
+            asked = script.asked
+            reply = script.reply
+            state = _state_after(probe, asked)
+        if asked is None or reply is None:
+            raise AssertionError("unreachable because the ask was reached")
+        if probe.name == EXPIRED:
+            await asyncio.sleep(self.options.slow or 0)
+        first = conversation.retry_of(asked, reply.value, state)
+        reaction = await self._retried(conversation, baseline, first)
+        if probe.name == REPEATED and reaction.problem is None:
+            reaction = await self._retried(conversation, baseline, first)
+        return reaction
+
+    async def _retried(
+        self, conversation: Conversation, baseline: Baseline, first: Request
+    ) -> Reaction:
+        """Send a retry, and return what comes after it."""
+        ended = baseline.script.apart()
+        retried = Conversation(
+            conversation.request,
+            ended,
+            conversation.session,
+            follows_task=True,
+            first=first,
+        )
+        return await self._followed(retried, ended)
+
+    async def _state_of_another(self, ask: ProbedAsk, probe: Probe) -> str:
+        """Bring the server to another ask, and return its state.
+
+        Raises:
+            _NoStateError: there is no other ask, or it has no state.
+        """
+        missing = f"{probe.sent} is not known"
+        for other in self._others(ask, probe):
+            conversation, script = self._apart(other, None)
+            await self._followed(conversation, script)
+            if script.asked is not None and script.asked.request_state is not None:
+                return script.asked.request_state
+        if probe.name == OTHER_ARGUMENTS and ask.index == 1:
+            conversation, script = self._apart(ask, None)
+            schema = self.run.verifier.input_schema(ask.planned)
+            body = with_other_arguments(conversation.request.body, schema)
+            if body is not None:
+                ended = script.apart()
+                altered = with_body(conversation.request, body)
+                calling = Conversation(
+                    altered, ended, conversation.session, follows_task=True
+                )
+                await self._followed(calling, ended)
+                if ended.after is not None and ended.after.request_state is not None:
+                    return ended.after.request_state
+        raise _NoStateError(missing)
+
+    def _others(self, ask: ProbedAsk, probe: Probe) -> Iterator[ProbedAsk]:
+        """Yield the asks whose state a probe sends."""
+        if probe.name == OTHER_QUESTION:
+            yield replace(ask, index=ask.index - 1)
+            return
+        arguments = canonical(ask.planned.call.arguments)
+        for other in self.asks:
+            is_of_tool = other.tool == ask.tool
+            if other.via != "result" or is_of_tool != (probe.name == OTHER_ARGUMENTS):
+                continue
+            if is_of_tool and canonical(other.planned.call.arguments) == arguments:
+                continue
+            is_fit = other.planned.skipped is None and other.index == ask.index
+            if is_fit and not self.run.verifier.may_destroy(other.planned):
+                yield other
+
+
+class _NoStateError(Exception):
+    """There is no state of the kind that a probe sends."""
+
+
+def _state_after(probe: Probe, asked: LiveAsk | None) -> str | None:
+    """Return the state that a probe sends in place of the live one."""
+    state = None if asked is None else asked.request_state
+    if state is None or probe.name == "state-dropped":
+        return None
+    if probe.name == "state-altered":
+        return altered_state(state)
+    if probe.name == "state-cut":
+        return state[: len(state) // 2]
+    return "" if probe.name == "state-empty" else state
