@@ -769,11 +769,6 @@ class ProbeOptions(UpstreamOptions):
         "Findings that are legitimate, with reasons: a TOML file with tables [[expect]]",
         metavar="FILE",
     )
-    record: FilePath | None = option_field(
-        "file",
-        "Write the cassette with the new answers as branches to this file",
-        metavar="FILE",
-    )
     ignore: Collection[str] = option_field(
         "list",
         "Leave a value out of the comparison: a JSON Pointer into the result, as for `verify`",

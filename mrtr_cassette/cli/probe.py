@@ -31,7 +31,7 @@ from mrtr_cassette.core.report.probes import (
     probings_markdown,
     unmet_in,
 )
-from mrtr_cassette.errors import CassetteError, UsageError, printable
+from mrtr_cassette.errors import CassetteError, printable
 from mrtr_cassette.options import ProbeOptions
 from mrtr_cassette.shell.files.stores import Location
 from mrtr_cassette.shell.runs.probing import Watching, probe_cassette
@@ -56,7 +56,7 @@ def probe(
     reports: tuple[Path, ...],
     **given: Any,
 ) -> None:
-    """Answer recorded questions of a live server in ways that nobody recorded.
+    """Try answers on a live server that were never recorded.
 
     Brings the server to each recorded question, as `verify` does, and then declines, sends a wrong
     type, an altered request state, and so on. A finding is a server that goes on as if the recorded
@@ -68,9 +68,7 @@ def probe(
     log = Log()
     options = read_options(ProbeOptions, given, log)
     paths, server = held_to(context, words, upstream)
-    check_selection(paths, options.only)
-    if options.record is not None and len(paths) > 1:
-        raise UsageError("--record needs a single cassette")
+    check_selection(paths, options.only, options.texts)
     probings, code = run_until_signal(_probe(paths, server, options))
     for probing in probings:
         annotate(probing_annotations(probing))

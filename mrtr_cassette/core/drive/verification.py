@@ -246,7 +246,6 @@ class Verifier:
         *,
         token_of: Callable[[str, str], str] = lambda _rule, _secret: "0",
         allows_destructive: bool = False,
-        consented: Collection[str] = (),
         largest_body: int = LARGEST_BODY,
         accepts: Accepts | None = None,
         values: Values = NO_VALUES,
@@ -258,7 +257,7 @@ class Verifier:
         self._recorded_endpoint = endpoint_of(cassette.upstream)
         self._ignored_for = ignored_for
         self._allows_destructive = allows_destructive
-        self._consented = consented
+        self._consented: Collection[str] = ()
         self._largest_body = largest_body
         self._redactor: Redactor | None = None
         if cassette.redaction is not None:
@@ -289,6 +288,10 @@ class Verifier:
         self._has_written = False
         self._stray: _Stray | None = None
         """The first call that strayed, or else the first that explains later differences."""
+
+    def consent_to(self, tools: Collection[str]) -> None:
+        """Also call tools with these names if they are destructive."""
+        self._consented = tools
 
     def add_settings(self, given: UserSettings) -> None:
         """Look for the credentials in what the user gives for the server from now on."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.sessions import rejoined
+from mrtr_cassette.core.cassette.texts import with_examples
 from mrtr_cassette.core.drive.conversation import Conversation, LiveAsk
 from mrtr_cassette.core.drive.ignored import ignored_in
 from mrtr_cassette.core.drive.live_session import with_body
@@ -124,7 +125,7 @@ async def probe_cassette(
     expected: tuple[Expected, ...] = ()
     if options.expect is not None:
         expected = expected_in(Path(options.expect))
-    cassette = load(read_file(path), str(path))
+    cassette = with_examples(load(read_file(path), str(path)))
     sent = rejoined(as_sent(cassette, upstream))
     numbers = []
     every = _verify_options(options, tuple(options.only))
@@ -266,12 +267,16 @@ class _Prober:
         known = ignored_in(self.run.found.rules, ask.planned.call)
         ignored = (*known, *varying_places(accepted, again))
         baseline = Baseline(ask, accepted, script, ignored)
-        results = []
+        reactions = []
         for probe in probes:
             self._tell(probe.name)
             self._done += 1
-            results.append(await self._outcome(baseline, probe))
+            reactions.append(await self._reaction(baseline, probe))
         self._tell("")
+        results = []
+        # A decline is judged by what cancelling gives, and that is known only now.
+        for probe, reaction in zip(probes, reactions, strict=True):
+            results.append(self._outcome(baseline, probe, reaction))
         return results
 
     def _tell(self, name: str) -> None:
@@ -284,29 +289,32 @@ class _Prober:
         """How many probes there are."""
         return sum(len(probes) for probes in self.asks.values())
 
-    async def _outcome(self, baseline: Baseline, probe: Probe) -> Probed:
-        """Make one probe, and judge it."""
+    async def _reaction(self, baseline: Baseline, probe: Probe) -> Reaction | str:
+        """Make one probe; return the server's reaction, or why it was not reached."""
         ask = baseline.ask
-        reason = None
         if not baseline.is_accepted and probe.name != URL_ACCEPTED:
-            reason = "the server does not accept the recorded answers"
-        elif needs_state(probe) and not baseline.has_state:
-            reason = "the server sends no state with its question"
-        if reason is not None:
-            return probed(ask, probe, "not-reached", reason)
-        try:
-            if probe.is_of_state:
-                reaction = await self._with_state(baseline, probe)
-            else:
-                reaction, script = await self._answered(ask, probe)
-                if script.reply is None:
-                    reason = reaction.problem or "the server asks something else now"
-        except _NoStateError as error:
-            reason = str(error)
-        if reason is not None:
-            return probed(ask, probe, "not-reached", reason)
+            return "the server does not accept the recorded answers"
+        if needs_state(probe) and not baseline.has_state:
+            return "the server sends no state with its question"
+        if probe.is_of_state:
+            try:
+                return await self._with_state(baseline, probe)
+            except _NoStateError as error:
+                return str(error)
+        reaction, script = await self._answered(ask, probe)
+        if script.reply is None:
+            return reaction.problem or "the server asks something else now"
         if probe.name in (DECLINED, CANCELLED):
             baseline.declining[probe.name, probe.question] = reaction
+        return reaction
+
+    def _outcome(
+        self, baseline: Baseline, probe: Probe, reaction: Reaction | str
+    ) -> Probed:
+        """Judge the reaction to a probe."""
+        ask = baseline.ask
+        if isinstance(reaction, str):
+            return probed(ask, probe, "not-reached", reaction)
         verdict, reason = judged(probe, baseline, reaction)
         return probed(
             ask,

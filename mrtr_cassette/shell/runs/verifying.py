@@ -215,12 +215,12 @@ async def live_run(
             partial(ignored_in, found.rules),
             token_of=keyed_hash(os.urandom(16)),
             allows_destructive=options.allow_destructive,
-            consented=consented,
             largest_body=options.max_body,
             accepts=accepts,
             values=_values(cassette, options),
         )
         verifier.add_settings(UserSettings(secrets=options.secrets))
+        verifier.consent_to(consented)
         server = target
         if is_over_old_transport(cassette):
             server = _over_lines(target)

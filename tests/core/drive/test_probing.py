@@ -1,0 +1,276 @@
+"""Probes without a socket: what is sent for a recorded ask, and the verdict on what comes."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from builders import Answer, cassette_of, exchange, follow, loaded, retry, tool
+from messages import NO, YES, Json, asks, text
+from pushing import asked_once, elicit
+
+from mrtr_cassette.core.drive.conversation import Conversation
+from mrtr_cassette.core.drive.plan import planned
+from mrtr_cassette.core.drive.probing import (
+    ACCEPTED,
+    PROBES,
+    Probe,
+    ProbedAsk,
+    ProbingScript,
+    altered_state,
+    probed_asks,
+    probes_of,
+    with_other_arguments,
+)
+from mrtr_cassette.core.drive.verdicts import (
+    Baseline,
+    Reaction,
+    judged,
+    reaction_of,
+    varying_places,
+)
+from mrtr_cassette.core.drive.verification import Verifier
+from mrtr_cassette.core.report.probes import read_expected
+
+CALL = tool("deploy", env="prod")
+STATE, LIVE = "recorded-state-0123456789", "live-state-0123456789"
+ACCEPT: Json = {
+    "action": "accept",
+    "content": {"ok": True, "count": 3, "env": "prod", "mail": "a@example.com"},
+}
+SCHEMA: Json = {
+    "type": "object",
+    "properties": {
+        "ok": {"type": "boolean"},
+        "count": {"type": "integer", "minimum": 1, "maximum": 5},
+        "env": {"type": "string", "enum": ["prod", "staging"]},
+        "mail": {"type": "string", "format": "email"},
+    },
+    "required": ["ok", "count"],
+}
+
+
+def form_of(schema: Json = SCHEMA) -> Json:
+    """Return an ask with a form under the key `a`, and a state."""
+    asked = asks("a", state=STATE)
+    asked["inputRequests"]["a"]["params"]["requestedSchema"] = schema
+    return asked
+
+
+def probing_of(*script: Any) -> tuple[Verifier, list[ProbedAsk]]:
+    """Return what a cassette's questions are probed with, and these."""
+    cassette = loaded(cassette_of(*script), "c.json")
+    return Verifier(cassette, "/live", lambda _call: ()), probed_asks(planned(cassette))
+
+
+def apart(
+    verifier: Verifier, ask: ProbedAsk, probe: Probe | None
+) -> tuple[Conversation, ProbingScript]:
+    """Return a conversation that makes a probe, and its script."""
+    scripts: list[ProbingScript] = []
+
+    def script_of(recorded: Any) -> ProbingScript:
+        scripts.append(ProbingScript(recorded, ask, probe))
+        return scripts[0]
+
+    return verifier.apart(ask.planned, script_of), scripts[0]
+
+
+SCRIPT = (
+    (CALL, form_of()),
+    (retry(CALL, {"a": ACCEPT}, state=STATE), text("deployed 3 to prod")),
+)
+
+
+def test_a_form_is_answered_in_each_way_that_its_schema_tells() -> None:
+    """Each probe has the recorded answer, but for a single thing."""
+    _, (ask,) = probing_of(*SCRIPT)
+    sent = {}
+    for probe in probes_of(ask, is_slow=True):
+        if not probe.is_of_state:
+            sent[probe.name] = json.loads(probe.answer or b"null")
+    content = ACCEPT["content"]
+
+    def accepting(**members: Json) -> Json:
+        return {"action": "accept", "content": {**content, **members}}
+
+    assert sent == {
+        "declined": {"action": "decline"},
+        "cancelled": {"action": "cancel"},
+        "accepted-empty": {"action": "accept"},
+        "accepted-false": accepting(ok=False),
+        "answer-wrong-type": accepting(ok="no"),
+        "answer-out-of-bounds": accepting(count=6),
+        "answer-not-in-enum": accepting(env="mrtr-cassette-probe"),
+        "answer-extra-member": accepting(mrtrCassetteProbe=True),
+        "answer-extra-key": {"action": "accept"},
+        "answer-missing-key": None,
+    }
+    names = {probe.name for probe in probes_of(ask, is_slow=True)}
+    assert PROBES[0] in names
+    assert "state-other-question" not in names
+
+
+def test_branches_of_one_ask_are_probed_once_from_the_accepted_one() -> None:
+    """A recorded decline is no probe of its own; it says how the server declines."""
+    declined = (retry(CALL, {"a": NO}, state=STATE), text("not deployed"))
+    _, (ask,) = probing_of(SCRIPT[0], declined, SCRIPT[1])
+    assert ask.given == {"a": ACCEPT}
+    assert [each.number for each in ask.declining] == [1]
+
+
+@pytest.mark.parametrize(
+    ("probe", "answers"),
+    [
+        (Probe("declined", "a", b'{"action":"decline"}'), {"a": NO}),
+        (Probe("answer-missing-key", "a"), {}),
+        (Probe("answer-extra-key", "b", b"{}"), {"a": ACCEPT, "b": {}}),
+        (ACCEPTED, {"a": ACCEPT}),
+    ],
+)
+def test_a_probe_is_the_recorded_retry_with_another_answer(
+    probe: Probe, answers: Json
+) -> None:
+    """It has the live state, and what comes after it is not answered."""
+    verifier, (ask,) = probing_of(*SCRIPT)
+    live = form_of() | {"requestState": LIVE}
+    conversation, script = apart(verifier, ask, probe)
+    _, sent = follow(conversation, live, live)
+    params = json.loads(sent.body)["params"]
+    assert (params["inputResponses"], params["requestState"]) == (answers, LIVE)
+    assert script.after is not None
+    assert reaction_of(conversation, script.after).ask is script.after
+
+
+def test_another_question_is_not_probed() -> None:
+    """The recorded answers are about something else."""
+    verifier, (ask,) = probing_of(*SCRIPT)
+    conversation, script = apart(verifier, ask, ACCEPTED)
+    follow(conversation, asks("other", state=LIVE))
+    assert script.reply is None
+
+
+def test_a_pushed_question_has_the_probes_of_answers_only() -> None:
+    """It has no state, and its keys are ours."""
+    pushed = elicit(7)
+    cassette = asked_once(pushed, YES, CALL, text("done"))
+    (ask,) = probed_asks(planned(cassette))
+    names = {probe.name for probe in probes_of(ask, is_slow=True)}
+    assert {"declined", "cancelled"} <= names
+    assert not any(name.startswith(("state", "retry")) for name in names)
+    assert names.isdisjoint({"answers-unasked", "answer-missing-key"})
+
+
+def test_a_state_is_altered_in_what_it_encodes() -> None:
+    """A digit of readable base64, or else of the state itself; its length stays."""
+    encoded = base64.urlsafe_b64encode(b'{"step":2,"env":"prod"}').decode().rstrip("=")
+    altered = altered_state(f"{encoded}.c2ln")
+    head, _, tail = altered.partition(".")
+    padded = head + "=" * (-len(head) % 4)
+    assert base64.urlsafe_b64decode(padded) == b'{"step":3,"env":"prod"}'
+    assert tail == "c2ln"
+    assert altered_state("step-2") == "step-3"
+
+
+def test_other_arguments_are_such_as_the_tool_takes() -> None:
+    """Another choice where there are choices, or another text."""
+    schema = {"properties": {"env": {"enum": ["prod", "staging"]}}}
+    arguments = []
+    for known in (schema, {}):
+        body = with_other_arguments(CALL, known) or b""
+        arguments.append(json.loads(body)["params"]["arguments"])
+    assert arguments == [{"env": "staging"}, {"env": "prod-2"}]
+    assert with_other_arguments(tool("ping"), {}) is None
+
+
+def ended(value: Json) -> Reaction:
+    """Return the reaction of a server that ends the call."""
+    return Reaction(exchange(CALL, value))
+
+
+DONE, REFUSED = text("deployed 3 to prod"), text("not deployed")
+FAILED = {"isError": True, **text("no")}
+TRACED = {"isError": True, **text('Traceback (most recent call last):\n  File "x"')}
+OUTSIDE = Probe("answer-out-of-bounds", "a", b"{}", (6, 3))
+
+
+@pytest.mark.parametrize(
+    ("name", "response", "verdict"),
+    [
+        ("answer-wrong-type", DONE, "acted"),
+        ("answer-wrong-type", REFUSED, "refused"),
+        ("answer-wrong-type", FAILED, "refused"),
+        ("answer-wrong-type", form_of(), "refused"),
+        ("answer-wrong-type", text("something else"), "changed"),
+        ("answer-wrong-type", TRACED, "crashed"),
+        ("answer-wrong-type", Answer((b"oops",), (), 500), "crashed"),
+        ("answer-extra-member", DONE, "ignored"),
+        ("answer-extra-member", text("something else"), "changed"),
+        ("retry-repeated", DONE, "repeatable"),
+        ("answers-unasked", DONE, "acted"),
+        ("declined", DONE, "acted"),
+        ("declined", REFUSED, "refused"),
+        (OUTSIDE, text("deployed 6 to prod"), "acted"),
+        (OUTSIDE, text("deployed 7 to prod"), "changed"),
+    ],
+)
+def test_a_reaction_has_its_verdict(name: Any, response: Json, verdict: str) -> None:
+    """It is compared with what accepting and declining give."""
+    verifier, (ask,) = probing_of(*SCRIPT)
+    conversation, script = apart(verifier, ask, ACCEPTED)
+    follow(conversation, form_of() | {"requestState": LIVE}, DONE)
+    baseline = Baseline(ask, reaction_of(conversation, None), script)
+    for declining in ("declined", "cancelled"):
+        baseline.declining[declining, "a"] = ended(REFUSED)
+    probe = name
+    if isinstance(name, str):
+        question = "a" if name.startswith(("answer-", "declined")) else None
+        probe = Probe(name, question, b"{}")
+    conversation, script = apart(verifier, ask, ACCEPTED)
+    follow(conversation, form_of() | {"requestState": LIVE}, response)
+    assert (
+        judged(probe, baseline, reaction_of(conversation, script.after))[0] == verdict
+    )
+
+
+def test_nothing_is_decided_where_declining_gives_the_same() -> None:
+    """Unless the recording has another ending for it."""
+    for script, verdict in (
+        (SCRIPT, "undecidable"),
+        ((*SCRIPT, (retry(CALL, {"a": NO}, state=STATE), text("no"))), "acted"),
+    ):
+        verifier, (ask,) = probing_of(*script)
+        conversation, probing = apart(verifier, ask, ACCEPTED)
+        follow(conversation, form_of() | {"requestState": LIVE}, DONE)
+        baseline = Baseline(ask, reaction_of(conversation, None), probing)
+        for declining in ("declined", "cancelled"):
+            baseline.declining[declining, "a"] = ended(DONE)
+        probe = Probe("declined", "a", b"{}")
+        assert judged(probe, baseline, ended(DONE))[0] == verdict
+
+
+def test_words_in_which_two_accepts_differ_do_not_count() -> None:
+    """A number that goes up with each call is no difference, and hides nothing else."""
+    first, second = ended(text("run 1 deployed")), ended(text("run 2 deployed"))
+    assert varying_places(first, second) == ("/content/0/text#word/1",)
+
+
+@pytest.mark.parametrize(
+    ("file", "problem"),
+    [
+        ("[[expect]]\nprobe='declined'\ntool='a'", "has no 'reason'"),
+        (
+            "[[expect]]\nprobe='declined'\ntool='a'\nreason='b'\nwhy='c'",
+            "has an unknown key 'why'",
+        ),
+        ("[[expect]]\nprobe='x'\ntool='a'\nreason='b'", "is not a probe"),
+        ("[[expect]]\nprobe='declined'\ntool='a'\nreason=' '", "is not a text"),
+        ("[expected]", "may have tables"),
+    ],
+)
+def test_a_file_of_expected_findings_is_exact(file: str, problem: str) -> None:
+    """A key that is unknown or missing is an error, as a typo would silence nothing."""
+    with pytest.raises(ValueError, match=problem.replace("[", r"\[")):
+        read_expected(file)
