@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test coverage lint format schema dist lowest releasable verify soak fuzz wild agents languages bench fleet clean
+.PHONY: demo test coverage lint format schema dist lowest releasable verify soak fuzz wild agents languages probed bench fleet clean
 
 demo: $(VENV)/.installed
 	$(BIN)/mrtr-cassette demo
@@ -89,6 +89,10 @@ agents: $(VENV)/.installed-dev
 # A part with: make languages ARGS="--language go".
 languages: $(VENV)/.installed-dev
 	PYTHONPATH=tests $(BIN)/python -m languages.run $(ARGS)
+
+# The table of docs/probe.md: servers as the SDKs' documentation shows them, probed; a minute or two.
+probed: $(VENV)/.installed-dev
+	PYTHONPATH=tests $(BIN)/python tests/probed_styles.py $(ARGS)
 
 # A quarter of an hour on an idle machine; a part with: make bench ARGS="--only replay plain 32".
 bench: $(VENV)/.installed-bench

@@ -22,6 +22,7 @@ _MODULES = {
     "mrtr-cassette": ("-m", "mrtr_cassette"),
 }
 """The programs whose commands need no shell, and how Python runs them."""
+BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _AS_A_USER = (
     "-W ignore::pytest.PytestAssertRewriteWarning "
     "-p no:hypothesispytest -p no:xdist -p no:rerunfailures -p no:timeout"
@@ -87,3 +88,30 @@ class Session:
             self.server.send_signal(signal.SIGTERM)
             self.server.communicate()
             self.server = None
+
+
+class Reader(Session):
+    """Somebody who does what a guide says, in a folder of their own."""
+
+    def follow(self, text: str) -> None:
+        """Write each file and run each command of a guide."""
+        for kind, block in BLOCK.findall(text):
+            if kind == "python":
+                named = re.match(r"# (\S+\.py)\n", block)
+                assert named, f"a block without the name of its file:\n{block}"
+                (self.folder / named[1]).write_text(block)
+                continue
+            for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+                command, _, shown = step.partition("\n")
+                self.check(command, shown, self.run(command)[1])
+
+    @staticmethod
+    def check(command: str, shown: str, printed: str) -> None:
+        """Make sure that a command printed what the guide shows."""
+        lines = iter(re.sub(r" in [\d.]+s\b", " in N s", printed).splitlines())
+        for line in filter(
+            None, re.sub(r" in [\d.]+s\b", " in N s", shown).splitlines()
+        ):
+            assert any(line in each for each in lines), (
+                f"$ {command}\n{line}\n--- printed:\n{printed}"
+            )

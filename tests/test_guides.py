@@ -13,7 +13,7 @@ import sys
 import pytest
 import yaml
 from harness import run_here
-from shown import ROOT, Session
+from shown import ROOT, Reader
 
 GUIDES = [
     "agents",
@@ -29,34 +29,6 @@ GUIDES = [
     "values",
     "verify",
 ]
-BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-
-
-class Reader(Session):
-    """Somebody who does what a guide says, in a folder of their own."""
-
-    def follow(self, text: str) -> None:
-        """Write each file and run each command of a guide."""
-        for kind, block in BLOCK.findall(text):
-            if kind == "python":
-                named = re.match(r"# (\S+\.py)\n", block)
-                assert named, f"a block without the name of its file:\n{block}"
-                (self.folder / named[1]).write_text(block)
-                continue
-            for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-                command, _, shown = step.partition("\n")
-                self.check(command, shown, self.run(command)[1])
-
-    @staticmethod
-    def check(command: str, shown: str, printed: str) -> None:
-        """Make sure that a command printed what the guide shows."""
-        lines = iter(re.sub(r" in [\d.]+s\b", " in N s", printed).splitlines())
-        for line in filter(
-            None, re.sub(r" in [\d.]+s\b", " in N s", shown).splitlines()
-        ):
-            assert any(line in each for each in lines), (
-                f"$ {command}\n{line}\n--- printed:\n{printed}"
-            )
 
 
 @pytest.fixture
