@@ -151,6 +151,7 @@ HTTP_TEST = """
 FOLDERS = ("first", "second", "third", "fourth", "fifth")
 
 
+@pytest.mark.usefixtures("typescript_sdk")
 @pytest.mark.parametrize(
     ("text", "server"),
     [(FILES_TEST, FILES), (GIT_TEST, GIT), (HTTP_TEST, None)],
