@@ -557,12 +557,13 @@ def test_every_way_out_is_tried() -> None:
         "command",
         "kept",
         "kept_sealed",
+        "kept_value",
         "kept_verbatim",
         "path",
     }
     parts |= {"pointers", "rules", "started", "test", "tool", "upstream", "verdicts"}
     words = {"accept_gzip", "append", "cassette", "header_form", "record", "replace"}
-    words |= {"name_upstream", "publish_anyway"}
+    words |= {"give_value", "name_upstream", "publish_anyway"}
     assert here | of_misses | parts | words == {*WAYS_OUT}
     commands = {
         "accept_edit",
