@@ -37,6 +37,7 @@ import piped
 import plays
 import speed
 import stall
+import trials
 import vitest_suites
 from ground import FULL, HERE, LOADS, LOOPS, QUICK, SECTIONS, Bench, Peer, narrowed
 from processes import ProcessError
@@ -51,6 +52,7 @@ RUNS = {
     "idle": cost.idle,
     "fixture": cost.fixture,
     "plays": plays.plays,
+    "trials": trials.trials,
     "suites": vitest_suites.suites,
     "stall": stall.longest,
 }

@@ -52,6 +52,7 @@ SECTIONS = (
     "idle",
     "fixture",
     "plays",
+    "trials",
     "suites",
     "stall",
 )

@@ -384,10 +384,9 @@ class Plays:
         )
         if isinstance(use, MissingUse):
             raise _ControlError(404, use.error.in_terms(terms))
-        names = [self._shown(path)]
-        for file in settings.replay.beside:
-            names.append(self._shown(Path(file)))
-        name = ", ".join(names)
+        files = [str(path), *settings.replay.beside]
+        inside = f"{self._folder}{os.sep}"
+        name = ", ".join([file.removeprefix(inside) for file in files])
         play = CassettePlay(identity, name, site, use)
         self.open[identity] = play
         return play
@@ -395,12 +394,6 @@ class Plays:
     def _mode_of(self, given: Any) -> Mode:
         chosen = None if given is None else mode_named(given, "mode")
         return self._mode or chosen or default_mode()
-
-    def _shown(self, path: Path) -> str:
-        """Return a cassette as the folder names it."""
-        if path.is_relative_to(self._folder):
-            return str(path.relative_to(self._folder))
-        return str(path)
 
     def _places(self, values: dict[str, Any]) -> list[Place]:
         """Return what sets the options of a play, with the paths of its files.

@@ -125,8 +125,10 @@ def test_another_file_is_a_miss() -> None:
 def test_a_value_is_learned_from_the_first_request_and_held_to() -> None:
     """A run without a text learns it where it can be only one; another folder is a miss then."""
     cassette = recorded(HERE)
-    player = Player(cassette)
+    template = Player(cassette)
+    player = template.anew()
     assert THERE.encode() in play(player, read(THERE, "one.txt"))
+    assert b"/elsewhere" in play(template.anew(), read("/elsewhere", "one.txt"))
     assert player.learned == {"root": THERE}
     assert (
         missed(player, read("/elsewhere", "one.txt")).reason is Reason.ARGUMENTS_DIFFER

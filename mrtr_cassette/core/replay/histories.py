@@ -563,7 +563,7 @@ class WriteHistories:
 
     # Recordings that are played together
 
-    @property
+    @cached_property
     def recordings(self) -> int:
         """How many recordings are played together."""
         places = [_recording_of(recorder.id) for recorder in self._recorders]
@@ -579,11 +579,7 @@ class WriteHistories:
         if _is_free(entry) or entry.created_by is not None:
             return set(among)
         found = set()
-        for line in self._equal_calls[entry.numbers.path]:
-            recorded_by = line.entries[0].exchange.recorded_by
-            recording = (
-                0 if recorded_by is None else _recording_of(recorded_by.recorder)
-            )
+        for recording, line in self._equal_calls[entry.numbers.path]:
             if recording not in among or recording in found:
                 continue
             if next(self.in_place(line, played), None) is not None:
@@ -591,12 +587,19 @@ class WriteHistories:
         return found
 
     @cached_property
-    def _equal_calls(self) -> dict[int, list[EqualCalls]]:
-        """All calls, by what equal ones share."""
+    def _equal_calls(self) -> dict[int, list[tuple[int, EqualCalls]]]:
+        """All calls with the places of their recordings, by what equal ones share."""
         calls: dict[int, list[ReplayEntry]] = {}
         for entry in self._by_arrival:
             calls.setdefault(entry.numbers.path, []).append(entry)
-        return {path: self._lines(equal, is_held=True) for path, equal in calls.items()}
+        placed: dict[int, list[tuple[int, EqualCalls]]] = {}
+        for path, equal in calls.items():
+            lines = placed.setdefault(path, [])
+            for line in self._lines(equal, is_held=True):
+                recorded_by = line.entries[0].exchange.recorded_by
+                recorder = "" if recorded_by is None else recorded_by.recorder
+                lines.append((_recording_of(recorder), line))
+        return placed
 
     def _are_held(self, entries: Sequence[ReplayEntry]) -> bool:
         first = entries[0]

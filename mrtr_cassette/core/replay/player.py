@@ -203,7 +203,6 @@ class Player:
         self.recording = cassette
         self._strict = strict
         self._stateless = stateless
-        self.learned: dict[str, str] = {}
         self._value_names = cassette.values
         self._form = MatchedForm(cassette, self._ignored, remembers=not stateless)
         found = entries_of(cassette, self._form.recorded)
@@ -217,7 +216,6 @@ class Player:
             self._tasks.by_id,
             paced=paced,
             stateless=stateless,
-            texts=(lambda: self.values) if cassette.values else None,
         )
         self._timelines = self._deliveries.timelines
         facts = PlayFacts(
@@ -238,8 +236,9 @@ class Player:
         """Forget what was played; what a play changes is its own."""
         self._form = copy(self._form)
         self._form.begin()
+        texts = (lambda: self.values) if self._value_names else None
         self._deliveries = copy(self._deliveries)
-        self._deliveries.begin()
+        self._deliveries.begin(texts)
         self._order = copy(self._order)
         self._order.begin()
         self.misses: list[Miss] = []
@@ -247,6 +246,7 @@ class Player:
         self.unknown_tools: Counter[str] = Counter()
         self.stopped = 0
         self.plays = 0
+        self.learned: dict[str, str] = {}
         self.by_kind: Counter[str] = Counter()
         self._unseen = list(self._ignored)
         histories = self._order.histories

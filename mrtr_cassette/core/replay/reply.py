@@ -560,9 +560,7 @@ class Deliveries:
         *,
         paced: bool,
         stateless: bool,
-        texts: Callable[[], Values] | None = None,
     ) -> None:
-        self._texts = texts
         self.timelines = Timelines(by_arrival)
         self._by_arrival = by_arrival
         self._tasks = tasks
@@ -571,8 +569,9 @@ class Deliveries:
         self._replies: dict[ReplayEntry, Reply] = {}
         self.begin()
 
-    def begin(self) -> None:
-        """Forget what was sent."""
+    def begin(self, texts: Callable[[], Values] | None = None) -> None:
+        """Forget what was sent; `texts` returns the texts of values, if there are any."""
+        self._texts = texts
         self._listening: dict[LiveSession, list[Delivery]] = {}
 
     def deliver(

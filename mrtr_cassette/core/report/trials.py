@@ -56,17 +56,15 @@ def reports_of_divergences(
     paths = player.paths
     if followed.recordings < len(paths):
         paths = (player.path,)
-    missed: MissReport | None = None
+    # Several recordings are left by the same request.
+    reasons: dict[tuple[int, bool], MissReport] = {}
     nearest: DivergenceReport | None = None
     reports = []
     for divergence in tuple(followed.found):
-        if divergence.miss is None:
-            why = _played_elsewhere(divergence, player)
-        else:
-            # It is the same for all recordings.
-            missed = missed or report_of_miss(divergence.miss, player, terms)
-            why = missed
-        why = replace(why, cassette=paths[divergence.recording])
+        request = (divergence.after, divergence.miss is None)
+        if request not in reasons:
+            reasons[request] = _why_left(divergence, player, terms)
+        why = replace(reasons[request], cassette=paths[divergence.recording])
         report = DivergenceReport(divergence.after, why)
         reports.append(report)
         if divergence is followed.nearest:
@@ -74,9 +72,11 @@ def reports_of_divergences(
     return RecordingsLeft(nearest, tuple(reports))
 
 
-def _played_elsewhere(divergence: Divergence, player: Player) -> MissReport:
-    """Return why a recording doesn't have a request that another one has."""
+def _why_left(divergence: Divergence, player: Player, terms: Terms) -> MissReport:
+    """Return why a recording doesn't have a request, which another one may have."""
     entry = divergence.entry
+    if divergence.miss is not None:
+        return report_of_miss(divergence.miss, player, terms)
     if entry is None:
         raise AssertionError("unreachable because it is no miss")
     call = printable(player.redacted(str(entry.key)))

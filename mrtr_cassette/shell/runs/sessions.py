@@ -180,6 +180,19 @@ class ReplaySession(Session):
 
     base: Cassette
     player: Player
+    _told: tuple[object, RunOutcome] | None = None
+    """What it came to when somebody asked last, and after what."""
+
+    @property
+    def outcome(self) -> RunOutcome:
+        """What it came to so far."""
+        player = self.player
+        counts = (player.plays, len(player.misses), len(player.harmless))
+        told = (counts, player.unknown_tools.total(), player.stopped)
+        after = (told, outcomes_of_faults(player), self.problem)
+        if self._told is None or self._told[0] != after:
+            self._told = (after, Session.outcome.__get__(self))
+        return self._told[1]
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

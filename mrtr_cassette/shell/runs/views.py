@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.replay.faults import FaultOutcome
-from mrtr_cassette.core.report.details import Interaction, details_of
+from mrtr_cassette.core.report.details import CassetteDetails, Interaction, details_of
 from mrtr_cassette.core.report.runs import CallResult, MissReport
 from mrtr_cassette.errors import CassetteError, MrtrCassetteError, shorten
 from mrtr_cassette.options import Existing, FilePath, Mode, RecordOptions
@@ -20,6 +22,12 @@ from mrtr_cassette.shell.runs.sessions import RunOutcome, Session
 if TYPE_CHECKING:
     from mrtr_cassette.shell.runs.calling import Answers
     from mrtr_cassette.shell.runs.piped import ClientStarts
+
+
+@lru_cache(maxsize=4)
+def _details_of(cassette: Cassette) -> CassetteDetails:
+    """Return the details of a cassette, which many plays may have in common."""
+    return details_of(cassette)
 
 
 class MrtrCassette:
@@ -113,8 +121,9 @@ class MrtrCassette:
         base = self._session.base
         if base is None or not numbers:
             return ()
-        interactions = details_of(base).interactions
-        return tuple(details for details in interactions if details.number in numbers)
+        wanted = set(numbers)
+        interactions = _details_of(base).interactions
+        return tuple([details for details in interactions if details.number in wanted])
 
     @property
     def misses(self) -> tuple[MissReport, ...]:

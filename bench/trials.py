@@ -1,0 +1,207 @@
+"""Trials of an agent on recordings of a store: how many are valid, how fast, and no wrong value.
+
+Owns: the store with its live twin, the agent, and the targets of the section.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import orjson
+from builders import (
+    Conversation,
+    as_request,
+    encode_cassette,
+    refusal,
+    rpc,
+    said,
+    sent_now,
+    tool,
+)
+from ground import Bench
+from messages import text
+from playing import JSON
+from processes import PROGRAM, listening
+
+from mrtr_cassette.core.cassette.load import load
+from mrtr_cassette.core.cassette.texts import combine_cassettes
+from mrtr_cassette.core.replay.diagnosis import Harmless, Miss
+from mrtr_cassette.core.replay.order import History
+from mrtr_cassette.core.replay.player import Play, Player
+
+_RECORDINGS = (1, 2, 5, 10, 20)
+_TRIALS = 1_000
+_BY_HTTP = 200
+_CLIENTS = 4
+_SEED = 18
+_ITEMS = ("apples", "pears", "plums")
+_READS = {"annotations": {"readOnlyHint": True}}
+_TOOLS = {
+    "tools": [
+        {"name": "stock", **_READS},
+        {"name": "items", **_READS},
+        {"name": "order"},
+        {"name": "sell"},
+    ]
+}
+_LIST = rpc("tools/list")
+
+
+class _Step(NamedTuple):
+    """A call of the agent; an unknown tool is one that it has made up."""
+
+    name: str
+    item: str = ""
+
+    @property
+    def request(self) -> bytes:
+        return tool(self.name, **({"item": self.item} if self.item else {}))
+
+
+class Store:
+    """The live twin of what is recorded: how many there are of each item."""
+
+    def __init__(self) -> None:
+        self._stock = dict.fromkeys(_ITEMS, 3)
+
+    def does(self, step: _Step) -> str | None:
+        """Return what a call says; None where there is no such tool."""
+        stock = self._stock
+        if step.name == "stock":
+            return f"{stock[step.item]} {step.item}"
+        if step.name == "items":
+            return str(stock)
+        if step.name not in ("order", "sell"):
+            return None
+        stock[step.item] += 1 if step.name == "order" else -1
+        return f"now {stock[step.item]}"
+
+
+def _run_of(agent: random.Random) -> list[_Step]:
+    """Return what the agent does in one trial: it looks around, and changes one or two things."""
+    steps = [_Step("items")]
+    for _ in range(agent.choice((1, 1, 2))):
+        for item in agent.sample(_ITEMS, agent.randint(0, 3)):
+            steps.append(_Step("stock", item))
+        if agent.random() < 0.1:
+            steps.append(_Step(f"discount{agent.randint(1, 9)}", "apples"))
+        item = agent.choice(_ITEMS)
+        steps.append(_Step(agent.choice(("order", "order", "sell")), item))
+        if agent.random() < 0.7:
+            steps.append(_Step("stock", item))
+    return steps
+
+
+def _recorded(run: list[_Step]) -> bytes:
+    """Return the cassette of a run."""
+    talk = Conversation()
+    store = Store()
+    talk.response(talk.request(_LIST), _TOOLS)
+    for step in run:
+        number = talk.request(step.request)
+        words = store.does(step)
+        if words is None:
+            talk.response(number, refusal(step.request, -32602, f"no tool {step.name}"))
+        else:
+            talk.response(number, text(words))
+    return encode_cassette(talk.cassette())
+
+
+def trials(bench: Bench) -> None:
+    """Try an agent on more and more recordings, and hold what it gets to the live twin."""
+    is_quick = bench.size.repeats == 1
+    agent = random.Random(_SEED)  # noqa: S311  the same in every run
+    cassettes = [_recorded(_run_of(agent)) for _ in range(max(_RECORDINGS))]
+    runs = [_run_of(agent) for _ in range(50 if is_quick else _TRIALS)]
+    results = bench.results
+    wrong = 0
+    for count in _RECORDINGS:
+        wrong += _in_process(bench, cassettes[:count], runs)
+    results.at_most(
+        "values that the live twin would not have given", wrong, 0, "values"
+    )
+    if wrong:
+        results.problems.append(f"{wrong} values of trials were wrong")
+    folder = bench.folder / "trials"
+    folder.mkdir()
+    for place, data in enumerate(cassettes):
+        (folder / f"{place}.json").write_bytes(data)
+    rate, cpu_ms = _over_http(folder, runs[: 10 if is_quick else _BY_HTTP])
+    results.fact("CPU time of a trial of replay --trials, 20 recordings", "ms", cpu_ms)
+    results.at_least("trials a second of replay --trials, 20 recordings", rate, 200)
+
+
+def _in_process(bench: Bench, cassettes: list[bytes], runs: list[list[_Step]]) -> int:
+    """Try the agent on some recordings; return how many values were wrong."""
+    count = len(cassettes)
+    loaded = [load(data, f"{place}.json") for place, data in enumerate(cassettes)]
+    template = Player(combine_cassettes(loaded), history=History.STRICT)
+    valid = 0
+    wrong = 0
+    started = time.perf_counter()
+    for run in runs:
+        player = template.anew()
+        wrong += _wrong_values(player, run)
+        valid += not player.misses
+    rate = len(runs) / (time.perf_counter() - started)
+    bench.results.fact("valid trials", "%", 100 * valid / len(runs), size=count)
+    bench.results.fact("trials a second, in one process", "", rate, size=count)
+    return wrong
+
+
+def _wrong_values(player: Player, run: list[_Step]) -> int:
+    """Run a trial; return how many of its values its live twin would not have given."""
+    store = Store()
+    wrong = 0
+    for step in run:
+        decision = player.request_received(as_request(step.request))
+        if isinstance(decision, Miss):
+            break
+        words = store.does(step)
+        if isinstance(decision, Play):
+            got = sent_now(decision)
+            is_right = said(got) == words if words else b"no tool" in got
+        else:
+            is_right = isinstance(decision, Harmless) and words is None
+        wrong += not is_right
+    return wrong
+
+
+def _over_http(folder: Path, runs: list[list[_Step]]) -> tuple[float, float]:
+    """Return how many trials a second some clients make, and the CPU time of each in ms."""
+    words = ("replay", "--trials", str(folder), "--port", "0", "--on-miss", "stop")
+    with listening((*PROGRAM, *words)) as process:
+        place = urlsplit(process.url).netloc
+        _try_each(place, runs[:1])
+        # The number of that clock, as clock_getcpuclockid(3) makes it.
+        clock = ~process.pid << 3 | 2
+        before = time.clock_gettime(clock)
+        started = time.perf_counter()
+        with ThreadPoolExecutor(_CLIENTS) as clients:
+            for client in range(_CLIENTS):
+                clients.submit(_try_each, place, runs[client::_CLIENTS])
+        seconds = time.perf_counter() - started
+        cpu_s = time.clock_gettime(clock) - before
+    return len(runs) / seconds, cpu_s / len(runs) * 1000
+
+
+def _try_each(place: str, runs: list[list[_Step]]) -> None:
+    connection = HTTPConnection(place)
+
+    def asked(method: str, path: str, body: bytes | None = None) -> bytes:
+        connection.request(method, path, body, dict(JSON))
+        return connection.getresponse().read()
+
+    for run in runs:
+        play = orjson.loads(asked("POST", "/.mrtr/plays", b"{}"))
+        path = urlsplit(play["url"]).path
+        for step in run:
+            asked("POST", path, step.request)
+        asked("DELETE", f"/.mrtr/plays/{play['id']}")
+    connection.close()
