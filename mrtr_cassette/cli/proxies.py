@@ -371,7 +371,9 @@ def _serve_trials(
         value = getattr(options, name)
         if value != default_of(ReplayOptions, name):
             values[name] = value
-    serve_trials(context, Trials(cassettes, values), options, log, reports)
+    # The further ones are named beside the first.
+    places = [cassette.absolute() for cassette in cassettes]
+    serve_trials(context, Trials(places, values), options, log, reports)
 
 
 def _terms_with(command: tuple[str, ...]) -> Terms:
