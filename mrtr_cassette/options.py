@@ -16,6 +16,7 @@ from mrtr_cassette.errors import UsageError
 from mrtr_cassette.terms import LIBRARY_TERMS, Terms
 
 if TYPE_CHECKING:
+    from mrtr_cassette.core.replay.matchers import Matchers
     from mrtr_cassette.core.secrets.rules import RedactionRules
     from mrtr_cassette.core.wire.http import Headers
     from mrtr_cassette.core.wire.jsonbytes import MemberPath
@@ -32,6 +33,7 @@ Kind = Literal[
     "function",
     "faults",
     "values",
+    "match",
 ]
 Existing = Literal["keep", "replace", "append"]
 
@@ -141,6 +143,8 @@ def checked(name: str, option: Option, value: Any) -> Any:
         return tuple(value)
     if option.kind == "values":
         return checked_values(value)
+    if option.kind == "match":
+        return checked_match(value)
     if option.kind == "choice":
         choices = option.choices + option.of_programs
         if value not in choices:
@@ -162,6 +166,23 @@ def checked(name: str, option: Option, value: Any) -> Any:
                 f"<<{name}>> is {value}; it must be at least {option.smallest}{limit}"
             )
     return tuple(value) if option.kind == "list" else value
+
+
+def checked_match(value: Any) -> Mapping[str, str]:
+    """Return the kinds of values that match, by pointer."""
+    from mrtr_cassette.core.replay.matchers import read_matchers
+
+    items = value.items() if isinstance(value, Mapping) else [(value, value)]
+    for pointer, kind in items:
+        if not isinstance(value, Mapping) or not isinstance(kind, str):
+            raise UsageError(
+                f"<<match>> is {value!r}, and not a mapping of JSON Pointers to kinds",
+                hint='such as {"/arguments/id": "uuid"}',
+            )
+        if not isinstance(pointer, str):
+            raise UsageError(f"<<match>> {pointer!r} is not a JSON Pointer")
+    read_matchers(value)
+    return dict(value)
 
 
 def checked_headers(value: Any) -> Headers:
@@ -400,6 +421,16 @@ class ProxyOptions(ListeningOptions, SecretOptions):
         "/arguments/requestedAt or /params/arguments/requestedAt",
         metavar="POINTER",
     )
+    match: Mapping[str, str] | None = option_field(
+        "match",
+        "Let a value differ from the recorded one where both are of a kind: uuid, rfc3339, number, "
+        "string, any, or /regex/ for the whole text; ** in a pointer is any depth",
+        metavar="POINTER=KIND",
+    )
+    echo: bool = option_field(
+        "switch",
+        "Where a response repeats a matched value as a whole, give the caller's",
+    )
     repeat: Literal["auto", "always", "never"] = option_field(
         "choice",
         "Whether a call may be played more often than recorded; auto: only if it reads",
@@ -422,6 +453,10 @@ class ProxyOptions(ListeningOptions, SecretOptions):
         super().__post_init__()
         if self.ignore:
             _ = self.ignored
+        if self.echo and not self.match:
+            raise UsageError(
+                "<<echo>> needs <<match>>", hint="it repeats the values that match"
+            )
         if self.history == "strict" and self.repeat == "always":
             raise UsageError(
                 "<<repeat>> always and <<history>> strict don't go together",
@@ -443,6 +478,15 @@ class ProxyOptions(ListeningOptions, SecretOptions):
                     hint="it begins with a slash, such as /arguments/requestedAt",
                 ) from None
         return tuple(paths)
+
+    @cached_property
+    def matchers(self) -> Matchers | None:
+        """The kinds of values that match; None without any."""
+        from mrtr_cassette.core.replay.matchers import Matchers, read_matchers
+
+        if not self.match:
+            return None
+        return Matchers(read_matchers(self.match), echo=self.echo)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -622,9 +666,9 @@ class RecordOptions(WritingOptions, ProxyOptions):
         """Check every value, and what goes together."""
         super().__post_init__()
         plays = self.reads or self.repeat != "auto" or self.history != "auto"
-        if plays and self.existing != "append":
+        if (plays or self.match) and self.existing != "append":
             raise UsageError(
-                "<<repeat>>, <<history>> and <<reads>> need <<append>>",
+                "<<repeat>>, <<history>>, <<reads>> and <<match>> need <<append>>",
                 hint="they decide which calls are played from the cassette",
             )
         if self.ignore and self.existing == "keep":

@@ -21,6 +21,7 @@ GUIDES = [
     "bug-report",
     "ci",
     "diff",
+    "matchers",
     "pytest",
     "servers",
     "stdio",

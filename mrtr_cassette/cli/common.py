@@ -141,7 +141,16 @@ _GROUPS: Final[Mapping[str, Collection[str]]] = {
         "redact_values",
         "seal_answers",
     ),
-    "Matching": ("ignore", "repeat", "history", "reads", "ignore_from", "learn"),
+    "Matching": (
+        "ignore",
+        "match",
+        "echo",
+        "repeat",
+        "history",
+        "reads",
+        "ignore_from",
+        "learn",
+    ),
     "TLS": ("ca_file", "insecure"),
     "Operation": (
         "host",
@@ -464,7 +473,7 @@ def _click_options(name: str, option: Option, default: Any) -> list[Decorator]:
         return []
     end = "."
     facts: dict[str, Any] = {"metavar": option.metavar}
-    if option.kind in ("list", "headers", "values"):
+    if option.kind in ("list", "headers", "values", "match"):
         facts["multiple"] = True
         end = "; may be repeated."
     elif option.kind == "switch":
@@ -520,6 +529,10 @@ def _value_of(option: Option, given: Any) -> Any:
         return [_header_of(text) for text in given]
     if option.kind == "values":
         return [value_of(text) for text in given]
+    if option.kind == "match":
+        from mrtr_cassette.core.replay.matchers import matchers_in
+
+        return matchers_in(given) or None
     if option.kind == "number" and given is not None:
         return given * option.unit
     return given

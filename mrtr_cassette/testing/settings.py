@@ -154,6 +154,8 @@ def _merged(name: str, farther: Any, value: Any) -> Any:
         return tuple(dict.fromkeys((*farther, *value)))
     if option.kind in ("faults", "values"):
         return (*farther, *value)
+    if option.kind == "match":
+        value = {**farther, **value}
     if option.kind == "headers":
         set_again = {name.lower() for name, _ in value}
         kept = [pair for pair in farther if pair[0].lower() not in set_again]

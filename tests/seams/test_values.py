@@ -137,6 +137,16 @@ def test_a_value_is_learned_from_the_first_request_and_held_to() -> None:
     assert uri.encode() in play(player, rpc("resources/read", {"uri": uri}))
 
 
+def test_each_play_of_a_cassette_learns_by_itself() -> None:
+    """Players of one cassette, such as of several trials, have texts of their own."""
+    first = Player(recorded(HERE))
+    for folder in (THERE, "/wk", HERE):
+        player = first.anew()
+        assert folder.encode() in play(player, read(folder, "one.txt"))
+        assert player.learned == {"root": folder}
+    assert not first.learned
+
+
 def listing() -> Cassette:
     """Return a cassette in which a folder and one within it are listed, and where they are."""
     run = Conversation()

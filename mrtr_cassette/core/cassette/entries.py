@@ -67,6 +67,8 @@ class MatchedRequest(NamedTuple):
 
     Attributes:
         digest: of a recorded one without the caller's values, if equal digests are matched alike.
+        closer: the keys of requests that are more alike than those with the same lookup, from the
+            strictest on; none where all of these are equally alike.
     """
 
     request: Request
@@ -76,6 +78,7 @@ class MatchedRequest(NamedTuple):
     caller: str
     secrets: tuple[Ref, ...]
     digest: bytes | None = None
+    closer: tuple[LookupKey, ...] = ()
 
 
 class EntryPlace(NamedTuple):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from hashlib import blake2b
+from types import MappingProxyType
 from typing import NamedTuple
 
 from mrtr_cassette.core.protocol.calls import Call, CallKey
@@ -76,12 +77,16 @@ class CallerValues(NamedTuple):
     progress_token: bytes | None
     batch: tuple[CallerValues, ...] = ()
     """The values of each request, if this is a batch."""
+    echoed: Mapping[str, bytes] = MappingProxyType({})
+    """What the caller sent in the place of recorded values, which responses may repeat."""
 
     def spelled(self, value: str) -> bytes | None:
         """Return a value by its name, which may say that the server changes its type.
 
         In a batch, the name begins with the place of the request that has the value.
         """
+        if value.startswith("="):
+            return self.echoed.get(value)
         place, is_batched, name_in_request = value.partition(":")
         if is_batched:
             if not self.batch:

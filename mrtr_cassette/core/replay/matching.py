@@ -12,6 +12,7 @@ from mrtr_cassette.core.cassette.lookup import LookupKey, digest_of, lookup_key
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.cassette.texts import request_with
 from mrtr_cassette.core.protocol.calls import Call, CallKey, read_call
+from mrtr_cassette.core.replay.matchers import Matchers
 from mrtr_cassette.core.secrets.credentials import (
     Credentials,
     RepeatedSecrets,
@@ -88,10 +89,12 @@ class MatchedForm:
         ignored: Collection[MemberPath],
         *,
         remembers: bool = True,
+        matchers: Matchers | None = None,
     ) -> None:
         """Read a cassette; what `remembers` knows the secrets that requests before had."""
         self.values = Values(cassette.values)
         self._cassette = cassette
+        self.matchers = matchers
         self._remembers = remembers
         self._ignored = ignored
         requests = [exchange.request for exchange in _exchanges_of(cassette)]
@@ -109,6 +112,8 @@ class MatchedForm:
 
     def begin(self) -> None:
         """Forget what clients have sent."""
+        if self.matchers is not None:
+            self.matchers = self.matchers.anew()
         self.__dict__.pop("_placed", None)
         self._tokens: dict[tuple[str, str], str] = {}
         # A cassette that was written by hand has no rules, but what is shown of it has.
@@ -154,7 +159,8 @@ class MatchedForm:
         if self.has_placeholders:
             self._recorded.add(self._told_apart(request))
         call, matched = self._matched(request)
-        if call.message is not None and self._keeps_body(matched.request):
+        is_whole = matched.request is request and self._keeps_body(request)
+        if call.message is not None and is_whole:
             matched = matched._replace(digest=digest_of(call.message))
         return call, matched
 
@@ -173,6 +179,11 @@ class MatchedForm:
 
     def _matched(self, request: Request) -> tuple[Call, MatchedRequest]:
         """Make all secrets of a rule the same one, and tell which they are."""
+        closer: tuple[LookupKey, ...] = ()
+        if self.matchers is not None:
+            exact = request
+            request = self.matchers.compared(request)
+            closer = (self._key_of(exact), self._key_of(request))
         secrets: tuple[Ref, ...] = ()
         if self.has_placeholders and _has_placeholders(request):
             called, _, answers = lookup_key(read_call(request), self._ignored)
@@ -180,18 +191,24 @@ class MatchedForm:
             secrets = tuple([ref.plain for ref in secrets_in(texts)])
             request = _all_alike(request)
         call = read_call(request)
-        key, lookup = self._keys(call)
+        key, lookup = self._keys(call, self._ignored)
         traits = call.traits(self._header_names)
         matched = MatchedRequest(request, key, lookup, traits, call.caller, secrets)
-        return call, matched
+        return call, matched._replace(closer=closer)
 
-    def _keys(self, call: Call) -> tuple[CallKey, LookupKey]:
+    def _key_of(self, request: Request) -> LookupKey:
+        """Return the key of a request with all its values."""
+        return self._keys(read_call(_all_alike(request)), ())[1]
+
+    def _keys(
+        self, call: Call, ignored: Collection[MemberPath]
+    ) -> tuple[CallKey, LookupKey]:
         """Return the key of a call, and the key by which its request is looked up.
 
         A client that was given a placeholder may send it where another rule found the secret while
         recording, so placeholders in what is looked up don't tell their rules.
         """
-        lookup = lookup_key(call, self._ignored)
+        lookup = lookup_key(call, ignored)
         if not self.has_placeholders:
             return lookup.call, lookup
         answers = lookup.answers
@@ -206,7 +223,7 @@ class MatchedForm:
         for name, value in same.headers:
             if name.lower() in self._header_names:
                 kept.append((name.lower(), value))
-        _, lookup = self._keys(read_call(same))
+        _, lookup = self._keys(read_call(same), self._ignored)
         return lookup, tuple(sorted(kept))
 
     def _without_any_secrets(self, request: Request) -> Request:
@@ -331,6 +348,8 @@ class MatchedForm:
             matched = _without_session(matched)
         if self._redacts:
             matched = _all_alike(matched)
+        if self.matchers is not None:
+            matched = self.matchers.compared(matched)
         return matched
 
     def shown(self, text: str) -> str:

@@ -7,7 +7,7 @@ after its ask. Where nothing is remembered (`stateless`), equal recordings are o
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from operator import eq
@@ -447,6 +447,10 @@ class PlayOrder:
         """Return the recording that a request gets in a session, or why there is none."""
         lookup = self._known_as(matched.lookup)
         equal = self._by_lookup.get(lookup)
+        for entries in self._more_alike(matched, equal or ()):
+            chosen = self._choose_of(entries, matched, session)
+            if chosen.entry is not None:
+                return chosen
         if equal is None:
             return Chosen(None)
         candidates = self._candidates.get((lookup, matched.traits))
@@ -455,6 +459,38 @@ class PlayOrder:
             if isinstance(found, Reason):
                 return Chosen(None, equal, found)
             candidates = self._keep_candidates(lookup, matched.traits, found)
+        return self._choose_among(candidates, matched, session)
+
+    def _more_alike(
+        self, matched: MatchedRequest, equal: Sequence[ReplayEntry]
+    ) -> Iterator[Sequence[ReplayEntry]]:
+        """Yield the recordings with the same value where the others match or are ignored."""
+        for level, key in enumerate(matched.closer):
+            entries = []
+            for entry in equal:
+                if self._matched(entry).closer[level] == key:
+                    entries.append(entry)
+            if entries and len(entries) < len(equal):
+                yield entries
+
+    def _choose_of(
+        self,
+        entries: Sequence[ReplayEntry],
+        matched: MatchedRequest,
+        session: LiveSession,
+    ) -> Chosen:
+        """Return the recording that a request gets of some that fit as well as each other."""
+        found = self._fitting_headers(entries, matched.traits)
+        if isinstance(found, Reason):
+            return Chosen(None, entries, found)
+        candidates = Candidates(found, self.histories)
+        # Lines that are made for one request are not used up.
+        return self._choose_among(candidates, matched, session)._replace(line=None)
+
+    def _choose_among(
+        self, candidates: Candidates, matched: MatchedRequest, session: LiveSession
+    ) -> Chosen:
+        """Return the recording that a request gets of candidates, by session and history."""
         if self._groups is not None:
             return self._first_without_memory(candidates, matched, self._groups)
         recorded = self._taken_for(candidates.entries, session)
@@ -473,6 +509,12 @@ class PlayOrder:
         exact = self._exact.get((lookup, traits))
         if exact:
             return exact
+        return self._fitting_headers(equal, traits)
+
+    def _fitting_headers(
+        self, equal: Sequence[ReplayEntry], traits: Traits
+    ) -> Sequence[ReplayEntry] | Reason:
+        """Return the recordings whose headers come nearest among some, or why there are none."""
         allowed = self.opened.keep(equal, traits.session)
         if not allowed:
             return Reason.SESSION_UNKNOWN

@@ -61,6 +61,7 @@ from mrtr_cassette.core.replay.diagnosis import (
 )
 from mrtr_cassette.core.replay.faults import Fault, Faults
 from mrtr_cassette.core.replay.learning import ambiguous, learnable, unlearned
+from mrtr_cassette.core.replay.matchers import Matchers
 from mrtr_cassette.core.replay.matching import MatchedForm, placeholders_in
 from mrtr_cassette.core.replay.order import (
     Chosen,
@@ -154,7 +155,8 @@ class Player:
         interactions: for each interaction, the exchanges that no earlier one has.
         times: how often each exchange was played.
         plays: how many requests got a recorded reply.
-        by_kind: how many texts of clients matched one that was taken out to share the cassette.
+        by_kind: how many values of clients matched others, by what their kind is: those of a
+            matcher, or of what was taken out to share the cassette.
         poll_interval: the milliseconds between polls of a task, for clients; None as recorded.
         is_write: tells whether an exchange ends a call that may have changed something.
         add_settings: takes credentials, to be looked for in what clients send from now on.
@@ -180,18 +182,18 @@ class Player:
         repeat: Repeat = Repeat.AUTO,
         history: History = History.AUTO,
         reads: Collection[str] = (),
-        paced: bool = False,
         strict: bool = False,
         stateless: bool = False,
+        matchers: Matchers | None = None,
     ) -> None:
         """Prepare a replay.
 
         Args:
             ignored: members of the params that don't count, as keys from the outermost inwards.
             reads: tools and methods that change nothing, whatever the recording says of them.
-            paced: the shell will keep the recorded rhythm.
             strict: harmless requests that were not recorded are misses.
             stateless: no reply depends on what has been played.
+            matchers: kinds of values that match recorded ones of the same kind.
 
         Raises:
             CassetteError: the cassette can't be played without memory.
@@ -204,7 +206,9 @@ class Player:
         self._strict = strict
         self._stateless = stateless
         self._value_names = cassette.values
-        self._form = MatchedForm(cassette, self._ignored, remembers=not stateless)
+        self._form = MatchedForm(
+            cassette, self._ignored, remembers=not stateless, matchers=matchers
+        )
         found = entries_of(cassette, self._form.recorded)
         self.interactions = found.by_interaction
         self._by_arrival = found.by_arrival
@@ -214,8 +218,8 @@ class Player:
         self._deliveries = Deliveries(
             found.by_arrival,
             self._tasks.by_id,
-            paced=paced,
             stateless=stateless,
+            matchers=matchers,
         )
         self._timelines = self._deliveries.timelines
         facts = PlayFacts(
@@ -258,6 +262,10 @@ class Player:
         self.is_write = self._order.histories.is_write
         self.add_settings = self._form.add_settings
         self.redacted = self._form.shown
+
+    def keep_pieces(self) -> None:
+        """Send the pieces of a stream one by one, as the shell keeps the recorded rhythm."""
+        self._deliveries.paced = True
 
     def anew(self) -> Player:
         """Return a player of the same cassette that has played nothing, and has no settings."""
@@ -360,12 +368,16 @@ class Player:
         teachers = [taught.texts for taught in found if taught.texts is not None]
         return replace(choice, teachers=teachers)
 
-    def _learn(self, texts: Values) -> None:
-        """Hold to what a request has taught."""
-        for name in self.values.unknown:
-            if name in texts.texts:
-                self.learned[name] = self.redacted(texts.texts[name])
-        self.values = texts
+    def _learn_from(self, choice: Choice) -> Miss | None:
+        """Hold to what a request has taught; return a miss if its response needs more than that."""
+        if not self._value_names:
+            return None
+        if choice.texts is not None:
+            for name in self.values.unknown:
+                if name in choice.texts.texts:
+                    self.learned[name] = self.redacted(choice.texts.texts[name])
+            self.values = choice.texts
+        return self._unlearned_in(choice)
 
     def _unlearned_in(self, choice: Choice) -> Miss | None:
         """Return why a recorded response can't be played yet, whose values nobody knows."""
@@ -455,12 +467,9 @@ class Player:
         """Count a request as played, missed or harmless; return what it gets."""
         session = choice.session
         self._order.enter(session)
-        if self._value_names:
-            if choice.texts is not None:
-                self._learn(choice.texts)
-            unlearned_yet = self._unlearned_in(choice)
-            if unlearned_yet is not None:
-                return self._missed(unlearned_yet)
+        lacking = self._learn_from(choice)
+        if lacking is not None:
+            return self._missed(lacking)
         if self._unseen:
             self._see(read_call(choice.matched.request))
         if choice.matched.lookup.call.method == CANCELLED:
@@ -477,6 +486,8 @@ class Player:
             return self._play_nothing(choice)
         if not self._may_get(entry, choice.values.id):
             return self._missed(other_id(self._told(choice.recorded), entry))
+        if self._form.matchers is not None:
+            choice = self._matched_by(self._form.matchers, choice, entry)
         if choice.chosen.line is not None:
             line, used = choice.chosen.line
             session.used[line] = used
@@ -487,6 +498,19 @@ class Player:
             miss = self._missed(led_elsewhere(call, entry, self._elsewhere[entry]))
             return replace(play, miss=miss)
         return play
+
+    def _matched_by(
+        self, matchers: Matchers, choice: Choice, entry: ReplayEntry
+    ) -> Choice:
+        """Count the matchers that a recording needs; return the choice with what it repeats."""
+        if entry.matched.closer[0] == choice.matched.closer[0]:
+            return choice
+        recorded = entry.exchange.request
+        self.by_kind.update(matchers.matched(recorded, choice.recorded))
+        if not matchers.echo:
+            return choice
+        echoed = matchers.echoed(recorded, choice.recorded)
+        return replace(choice, values=choice.values._replace(echoed=echoed))
 
     def _play(self, choice: Choice, entry: ReplayEntry, session: LiveSession) -> Play:
         """Play an exchange, or the end of what the proxy answered while recording."""
@@ -784,6 +808,8 @@ class Player:
                 self._see(read_call(entry.matched.request))
         unused = [("reads", name) for name in self._order.histories.unused_reads()]
         unused += [("ignore", pointer_to(path)) for path in self._unseen]
+        if self._form.matchers is not None:
+            unused += [("match", name) for name in self._form.matchers.unused()]
         return unused
 
     def left_out(self, is_at: Callable[[str], bool]) -> None:

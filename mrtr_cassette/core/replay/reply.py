@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate, pairwise
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -28,6 +28,7 @@ from mrtr_cassette.core.protocol.tasks import (
     polled_state,
 )
 from mrtr_cassette.core.replay.diagnosis import Miss
+from mrtr_cassette.core.replay.matchers import Matchers
 from mrtr_cassette.core.replay.order import LiveSession
 from mrtr_cassette.core.replay.timelines import NO_WAITS, OPEN, Gate, Timelines, Waits
 from mrtr_cassette.core.secrets.names import renaming
@@ -98,6 +99,25 @@ class Reply(NamedTuple):
     responds_at: int | None
 
 
+FindRepeated = Callable[[Located], list[tuple[Span, str]]]
+"""Finds where a message repeats values of its request, with the names of these."""
+
+
+class Caller(NamedTuple):
+    """What a response may repeat of a request, besides its id and its token.
+
+    Attributes:
+        batch: the requests, if it is a batch.
+        repeated: finds values of its arguments.
+    """
+
+    batch: Sequence[Message] = ()
+    repeated: FindRepeated | None = None
+
+
+NO_CALLER: Final = Caller()
+
+
 def build_reply(
     request: Message | None,
     response: Response,
@@ -107,16 +127,18 @@ def build_reply(
     started_ms: float = 0,
     ended: Came = NEVER_CAME,
     piecewise: bool = False,
-    batch: Sequence[Message] = (),
+    caller: Caller = NO_CALLER,
 ) -> Reply:
     """Return what to send for a recorded response to a request; `piecewise` keeps pieces apart.
 
-    What depends on the clock in the states of `tasks` is a gap. `batch` has the requests of one.
+    What depends on the clock in the states of `tasks` is a gap.
     """
     places = _Places(response, tasks)
     places.add_messages(request, waits)
+    if caller.repeated is not None:
+        places.add_repeated(caller.repeated)
     if not places.gaps:
-        places.add_batch(batch)
+        places.add_batch(caller.batch)
     parts = _parts(response, waits, places.gaps, started_ms, ended, piecewise=piecewise)
     end = response.end
     # Who posts a message may leave as soon as it is accepted; others read on.
@@ -219,6 +241,13 @@ class _Places:
         if span is not None:
             recorded = self._response.body[span.start : span.end]
             self.gaps.append(Gap(span, value, recorded, source))
+
+    def add_repeated(self, repeated: FindRepeated) -> None:
+        """Take what messages repeat of the values that a request has."""
+        for located in messages_in(self._response):
+            for span, name in repeated(located):
+                self._add_gap(located, (span, name, None))
+        self.gaps.sort(key=attrgetter("span"))
 
     def _task_times(self, message: Message, piece: int) -> list[_Place]:
         """Return the places in a state of a task that depend on the clock."""
@@ -551,6 +580,7 @@ class Deliveries:
 
     Attributes:
         timelines: what the parts of responses wait for.
+        paced: pieces of streams are sent one by one.
     """
 
     def __init__(
@@ -558,13 +588,14 @@ class Deliveries:
         by_arrival: Sequence[ReplayEntry],
         tasks: Collection[str],
         *,
-        paced: bool,
         stateless: bool,
+        matchers: Matchers | None = None,
     ) -> None:
+        self._matchers = matchers
         self.timelines = Timelines(by_arrival)
         self._by_arrival = by_arrival
         self._tasks = tasks
-        self._paced = paced
+        self.paced = False
         self._stateless = stateless
         self._replies: dict[ReplayEntry, Reply] = {}
         self.begin()
@@ -682,8 +713,8 @@ class Deliveries:
             tasks=self._tasks,
             started_ms=exchange.started_ms,
             ended=Came(exchange.ended_after or 0, exchange.ended_ms),
-            piecewise=self._paced or may_be_resumed,
-            batch=read_call(entry.matched.request).batch,
+            piecewise=self.paced or may_be_resumed,
+            caller=Caller(read_call(entry.matched.request).batch, self._finder(entry)),
         )
         if self._stateless and entry.is_listening:
             gates = (*waits.pieces, waits.end)
@@ -691,6 +722,12 @@ class Deliveries:
                 reply = reply._replace(end=End.OPEN)
         self._replies[entry] = reply
         return reply
+
+    def _finder(self, entry: ReplayEntry) -> FindRepeated | None:
+        """Return what finds values of a recorded request in its response; None without `echo`."""
+        if self._matchers is None or not self._matchers.echo:
+            return None
+        return partial(self._matchers.echo_spans, entry.stream.exchange.request)
 
 
 def _has_all(response: Response | None) -> bool:

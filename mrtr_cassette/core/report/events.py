@@ -380,6 +380,8 @@ def replay_said(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> Said:
         event["faults"] = as_data(report.faults, {})
     if report.learned:
         event["learned"] = dict(report.learned)
+    if report.by_kind:
+        event["by_kind"] = as_data(report.by_kind, {})
     return event, summary_text(report, terms)
 
 

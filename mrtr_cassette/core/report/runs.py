@@ -273,7 +273,7 @@ class StrayedRead(NamedTuple):
 
 
 class KindMatch(NamedTuple):
-    """How many texts of clients matched those of a kind that were taken out of the cassette."""
+    """How many values of clients matched others of a kind, or of what was taken out to share."""
 
     kind: str
     times: int
@@ -411,8 +411,8 @@ def summary_text(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> str:
         hint = "  reads are held to the writes before them with <<history_strict>>"
         lines.append(in_terms(hint, terms))
     for match in report.by_kind:
-        texts = counted(match.times, "text")
-        lines.append(f"  matched by its kind alone, {match.kind}: {texts}")
+        values = counted(match.times, "value")
+        lines.append(f"  matched by its kind alone, {match.kind}: {values}")
     lines += map(_elsewhere_text, report.elsewhere)
     lines += _first_ten([f"  {fault}" for fault in report.faults])
     for name, text in report.learned.items():

@@ -353,6 +353,31 @@ def item_spans(raw: bytes, of: Span) -> list[Span]:
     return [item.value for item in _parts_of(valid.decode("latin-1"), of.start)]
 
 
+def spans_of_values(raw: bytes) -> Iterator[tuple[MemberPath, Span]]:
+    """Yield path and span of every value in a JSON text, the outer ones before the inner ones.
+
+    Raises:
+        NotJsonError: no client reads the text.
+    """
+    valid = raw if is_json(raw) else repaired(raw)
+    text = valid.decode("latin-1")
+    start = _skip_space(text, 0)
+    # A list and no recursion, as JSON may be deep.
+    left: list[tuple[MemberPath, Span]] = [
+        ((), Span(start, _scan_value(text, start)[1]))
+    ]
+    while left:
+        path, span = left.pop()
+        yield path, span
+        if text[span.start] not in "{[":
+            continue
+        inner = []
+        for index, part in enumerate(_parts_of(text, span.start)):
+            name = part.name if text[span.start] == "{" else str(index)
+            inner.append(((*path, name), part.value))
+        left += reversed(inner)
+
+
 class _Part(NamedTuple):
     """A member of an object, or an item of an array, which has no name."""
 

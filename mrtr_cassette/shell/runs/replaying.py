@@ -149,17 +149,18 @@ def _loaded(
     path: Location, over: Callable[[Cassette], Cassette], options: ReplayOptions
 ) -> tuple[Cassette, Player]:
     """Load what is played, with a player that has played nothing."""
-    paced = options.pace == "recorded"
     with cassettes.without_collection():
         loaded = [cassettes.load_cassette(path)]
         for beside in options.beside:
             loaded.append(cassettes.load_cassette(location(beside)))
         recorded = combine_cassettes(loaded)
         cassette = over(recorded)
-        player = player_of(cassette, options, paced=paced, stateless=options.stateless)
+        player = player_of(cassette, options, stateless=options.stateless)
         if recorded.transport == "stdio":
             # A miss names the command that started the server.
             player.recording = replace(cassette, command=recorded.server)
+    if options.pace == "recorded":
+        player.keep_pieces()
     player.poll_interval = options.poll_interval
     player.stops = options.on_miss == "stop"
     player.paths = tuple([cassette.path for cassette in loaded])
@@ -223,6 +224,7 @@ def player_of(
         repeat=Repeat(options.repeat),
         history=History(options.history),
         reads=options.reads,
+        matchers=options.matchers,
         **facts,
     )
     player.values = values_of(

@@ -253,6 +253,8 @@ def options_for(
         repeat="auto",
         history="auto",
         reads=(),
+        match=None,
+        echo=False,
     )
 
 

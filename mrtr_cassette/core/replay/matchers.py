@@ -1,0 +1,311 @@
+"""Typed matchers: values that may differ from the recorded ones, if both are of a kind."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from mrtr_cassette.core.protocol.calls import read_call
+from mrtr_cassette.core.protocol.dialect import REQUEST_STATE
+from mrtr_cassette.core.protocol.jsonrpc import Kind, Located
+from mrtr_cassette.core.protocol.methods import method_of
+from mrtr_cassette.core.secrets.rules import refusal_of
+from mrtr_cassette.core.secrets.shapes import compiled
+from mrtr_cassette.core.wire.http import Request
+from mrtr_cassette.core.wire.jsonbytes import (
+    MemberPath,
+    Number,
+    Span,
+    canonical,
+    parse,
+    spans_of_values,
+    splice,
+)
+from mrtr_cassette.core.wire.pointers import ANY, pointer_path, without_side
+from mrtr_cassette.errors import UsageError
+
+ANY_DEPTH: Final = "**"
+"""In a path, any number of members and items, also none."""
+_UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_RFC3339: Final = re.compile(
+    r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])[T ]"
+    r"(?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)",
+    re.ASCII | re.IGNORECASE,
+)
+_ECHOING: Final = (("text",), ("message",))
+"""Members outside of structured content that may repeat a value of the caller as a whole."""
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is int or isinstance(value, Number)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_anything(_value: Any) -> bool:
+    return True
+
+
+def _like(pattern: re.Pattern[str]) -> Callable[[Any], bool]:
+    def is_like(value: Any) -> bool:
+        return isinstance(value, str) and pattern.fullmatch(value) is not None
+
+    return is_like
+
+
+_KINDS: Final[Mapping[str, Callable[[Any], bool]]] = {
+    "uuid": _like(_UUID),
+    "rfc3339": _like(_RFC3339),
+    "number": _is_number,
+    "string": _is_text,
+    "any": _is_anything,
+}
+
+
+class Matcher(NamedTuple):
+    """A place in the params of requests, and the kind of value that matches there."""
+
+    pointer: str
+    path: MemberPath
+    kind: str
+    takes: Callable[[Any], bool]
+
+    def __str__(self) -> str:
+        """Return it as a user gives it."""
+        return f"{self.pointer}={self.kind}"
+
+
+def read_matchers(given: Mapping[str, str]) -> tuple[Matcher, ...]:
+    """Return the matchers that a user gives by pointer.
+
+    Raises:
+        UsageError: a pointer or a kind can't be meant.
+    """
+    matchers = []
+    for pointer, kind in given.items():
+        try:
+            path = pointer_path(without_side(pointer, "params"))
+        except ValueError:
+            raise UsageError(
+                f"<<match>> {pointer!r} is not a JSON Pointer",
+                hint="it begins with a slash, such as /arguments/id or /arguments/**",
+            ) from None
+        matchers.append(Matcher(pointer, path, kind, _kind_of(pointer, kind)))
+    return tuple(matchers)
+
+
+def _kind_of(pointer: str, kind: str) -> Callable[[Any], bool]:
+    """Return what tells whether a value is of a kind."""
+    if kind in _KINDS:
+        return _KINDS[kind]
+    pattern = kind[1:-1]
+    if not pattern or kind[0] != "/" or kind[-1] != "/":
+        nearest = difflib.get_close_matches(kind, _KINDS, n=1)
+        hint = f"the kinds are {', '.join(_KINDS)} and /regex/"
+        if nearest:
+            hint = f"did you mean {nearest[0]!r}? {hint}"
+        raise UsageError(
+            f"<<match>> {pointer!r}: no kind is called {kind!r}", hint=hint
+        )
+    refusal = refusal_of(pattern)
+    if refusal:
+        raise UsageError(
+            f"<<match>> {pointer!r}: {kind} is not a regular expression: {refusal}"
+        )
+    expression = compiled(pattern, is_text=True)
+
+    def is_like(value: Any) -> bool:
+        if not isinstance(value, str):
+            return False
+        return bool(expression.fullmatch(value.encode("utf-8", "surrogatepass")))
+
+    return is_like
+
+
+class MatcherPlace(NamedTuple):
+    """A value of a request at the place of a matcher."""
+
+    path: MemberPath
+    matcher: Matcher
+    span: Span
+    value: Any
+
+    @property
+    def is_of_kind(self) -> bool:
+        """Whether the value may be another one of its kind."""
+        return self.matcher.takes(self.value)
+
+    @property
+    def stand_in(self) -> str | None:
+        """The text that stands for the value where requests are compared; None if it stays."""
+        name = f"<{self.matcher.kind}>"
+        if self.is_of_kind:
+            return name
+        if isinstance(self.value, str) and self.value.startswith(name):
+            # It only looks as if it stood for another value.
+            return f"{self.value}'"
+        return None
+
+
+class Matchers:
+    """The matchers of a replay, and which of them were of use."""
+
+    def __init__(self, matchers: Sequence[Matcher], *, echo: bool = False) -> None:
+        """Take matchers; with `echo`, responses repeat the caller's values."""
+        self.echo = echo
+        self._matchers = matchers
+        self._met: set[Matcher] = set()
+
+    def anew(self) -> Matchers:
+        """Return the same matchers for another play."""
+        matchers = Matchers(self._matchers, echo=self.echo)
+        matchers._met = set(self._met)
+        return matchers
+
+    def places(self, request: Request) -> list[MatcherPlace]:
+        """Return the values of a request at whose places there are matchers."""
+        call = read_call(request)
+        message = call.message
+        if message is None:
+            return []
+        top = "params"
+        never = ["_meta", REQUEST_STATE, method_of(message.method).named_by]
+        if message.kind is Kind.RESPONSE:
+            top = "result"
+            never = []
+        found: list[MatcherPlace] = []
+        end = 0
+        for path, span in spans_of_values(request.body):
+            is_inside = len(path) > 1 and path[0] == top and path[1] not in never
+            if not is_inside or span.start < end:
+                continue
+            matcher = self._matcher_at(path[1:])
+            if matcher is None:
+                continue
+            value = parse(request.body[span.start : span.end])
+            if isinstance(value, dict | list) and not matcher.takes(value):
+                continue
+            self._met.add(matcher)
+            found.append(MatcherPlace(path, matcher, span, value))
+            end = span.end
+        return found
+
+    def _matcher_at(self, path: MemberPath) -> Matcher | None:
+        for matcher in self._matchers:
+            if _is_at(path, matcher.path):
+                return matcher
+        return None
+
+    def compared(self, request: Request) -> Request:
+        """Return a request as it is compared: kinds stand in the places of their values."""
+        replacements = []
+        for place in self.places(request):
+            if place.stand_in is not None:
+                text = json.dumps(place.stand_in).encode()
+                replacements.append((place.span, text))
+        if not replacements:
+            return request
+        return replace(request, body=splice(request.body, replacements))
+
+    def matched(self, recorded: Request, received: Request) -> list[str]:
+        """Return the matchers of the values in which a request differs from a recorded one."""
+        values = {place.path: place.value for place in self.places(recorded)}
+        found = []
+        for place in self.places(received):
+            if place.path not in values or not place.is_of_kind:
+                continue
+            if canonical(values[place.path]) != canonical(place.value):
+                found.append(str(place.matcher))
+        return found
+
+    def unused(self) -> list[str]:
+        """Return the matchers at whose places nothing was, recorded or received."""
+        return [str(found) for found in self._matchers if found not in self._met]
+
+    # What responses repeat
+
+    def echoed(self, recorded: Request, received: Request) -> dict[str, bytes]:
+        """Return how the caller spells each value that it sent in the place of a recorded one.
+
+        A recorded value in whose places the caller has several is left out.
+        """
+        spelled: dict[MemberPath, bytes] = {}
+        for place in self.places(received):
+            span = place.span
+            spelled[place.path] = received.body[span.start : span.end]
+        found: dict[str, bytes] = {}
+        ambiguous = set()
+        for name, path in self._recorded_values(recorded):
+            if path not in spelled:
+                continue
+            if found.setdefault(name, spelled[path]) != spelled[path]:
+                ambiguous.add(name)
+        for name in ambiguous:
+            del found[name]
+        return found
+
+    def _recorded_values(self, recorded: Request) -> list[tuple[str, MemberPath]]:
+        values = []
+        for place in self.places(recorded):
+            if place.is_of_kind and (_is_text(place.value) or _is_number(place.value)):
+                values.append((f"={canonical(place.value)}", place.path))
+        return values
+
+    def echo_spans(self, recorded: Request, located: Located) -> list[tuple[Span, str]]:
+        """Return where a message repeats recorded values as a whole, and the names of these."""
+        if not self.echo:
+            return []
+        names = {name for name, _ in self._recorded_values(recorded)}
+        if not names:
+            return []
+        raw = located.message.raw
+        found = []
+        for path, span in spans_of_values(raw):
+            is_free = "structuredContent" in path[:-1] or path[-1:] in _ECHOING
+            if not is_free or raw[span.start] in b"{[":
+                continue
+            name = f"={canonical(parse(raw[span.start : span.end]))}"
+            if name in names:
+                found.append((span, name))
+        return found
+
+
+@lru_cache(maxsize=4096)
+def _is_at(path: MemberPath, pattern: MemberPath) -> bool:
+    """Tell whether a path is one of those that a pattern means."""
+    if not pattern:
+        return not path
+    if pattern[0] == ANY_DEPTH:
+        rests = [path[start:] for start in range(len(path) + 1)]
+        return any(_is_at(rest, pattern[1:]) for rest in rests)
+    if not path or pattern[0] not in (ANY, path[0]):
+        return False
+    return _is_at(path[1:], pattern[1:])
+
+
+def matchers_in(texts: Sequence[str]) -> dict[str, str]:
+    """Return what is given as POINTER=KIND by pointer.
+
+    Raises:
+        UsageError: a text has no kind.
+    """
+    found = {}
+    for text in texts:
+        pointer, equals, kind = text.rpartition("=")
+        if text.endswith("/") and "=/" in text:
+            pointer, equals, kind = text.partition("=/")
+            kind = f"/{kind}"
+        if not equals:
+            raise UsageError(
+                f"<<match>> {text!r} has no kind",
+                hint="give it as POINTER=KIND, such as /arguments/id=uuid",
+            )
+        found[pointer] = kind
+    return found
