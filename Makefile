@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test coverage lint format schema dist lowest releasable verify soak fuzz wild agents languages probed bench fleet clean
+.PHONY: demo test coverage lint format schema dist lowest wheels compare releasable verify soak fuzz wild agents languages probed bench fleet clean
 
 demo: $(VENV)/.installed
 	$(BIN)/mrtr-cassette demo
@@ -53,6 +53,14 @@ lowest: $(VENV)/.installed-dev
 		hypothesis pytest pytest-timeout pyyaml
 	build/lowest/bin/python -m pytest -q -p no:cacheprovider tests/core/wire tests/core/secrets \
 		tests/demo tests/cli/test_cli_call.py
+
+# Which wheels our dependencies have on the package index; fails if one is missing.
+wheels: $(VENV)/.installed-dev
+	$(BIN)/python tests/wheels.py
+
+# Other record/replay tools on the same traffic, each installed by itself; ten minutes.
+compare: $(VENV)/.installed-dev
+	PYTHONPATH=tests $(BIN)/python -m compared.run $(ARGS)
 
 # A release has its repository's address, and the version that its tag names.
 releasable:
