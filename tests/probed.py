@@ -69,8 +69,9 @@ FAULTS = [
     Fault("dropped-connection", "deploy", "accepted-empty"),
     Fault("hang", "deploy", "cancelled"),
 ]
-TWINS = ["good", "good-again", "good-once"]
-"""Without a fault: it refuses by errors, or asks again; or takes each state only once."""
+TWINS = ["good", "good-again", "good-once", "good-late"]
+"""Without a fault: it refuses by errors, or asks again; takes each state only once; or asks
+everything before it obeys a no."""
 
 
 class RefusedError(Exception):
@@ -381,6 +382,8 @@ class ProbedServer:
         return self._done(tool, begun.arguments | known, state)
 
     def _done(self, tool: Tool, known: JsonObject, state: str | None) -> JsonObject:
+        if known.get("is_denied"):
+            return self._text("cancelled in the end")
         text = tool.done.format_map(known)
         if known.get("also"):
             text = f"{text} with {known['also']}"
@@ -436,6 +439,8 @@ class ProbedServer:
             value = content[name]
             self._check(name, kind, value)
             is_no = kind["type"] == "boolean" and not value
+            if is_no and self.has("good-late"):
+                return {"is_denied": True}
             if is_no and not self.has("false"):
                 return None
             entered[name] = value

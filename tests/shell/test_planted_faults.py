@@ -80,10 +80,30 @@ async def test_each_fault_is_found_by_its_probe(
 
 
 @looped
+async def test_a_first_question_is_judged_by_the_end(
+    tmp_path: Path, clocks: list[Probed]
+) -> None:
+    """A server may ask on after a no, and act or not: the call is answered to its end."""
+    async with probed() as servers:
+        clocks.append(servers)
+        cassettes = await _recorded(servers, tmp_path)
+        verdicts = {}
+        for name in ("good-late", "false"):
+            probing = await _probed(servers, name, cassettes["release"])
+            for made in probing.probes:
+                if (made.probe, made.turn) == ("accepted-false", 1):
+                    verdicts[name] = (made.verdict, made.received)
+    assert verdicts["good-late"][0] == "changed"
+    assert "cancelled in the end" in (verdicts["good-late"][1] or "")
+    assert verdicts["false"][0] == "acted"
+    assert "Released 1.0" in (verdicts["false"][1] or "")
+
+
+@looped
 async def test_nothing_is_found_in_a_server_without_a_fault(
     tmp_path: Path, clocks: list[Probed]
 ) -> None:
-    """Whether it refuses by errors, asks again, or takes each state only once."""
+    """Whether it refuses by errors or in the end, asks again, or takes each state only once."""
     async with probed() as servers:
         clocks.append(servers)
         cassettes = await _recorded(servers, tmp_path)

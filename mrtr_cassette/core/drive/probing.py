@@ -6,7 +6,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from mrtr_cassette.core.cassette.recorded import RecordedInteraction, RecordedTurn
@@ -226,11 +226,14 @@ def _fits(name: str, ask: ProbedAsk, *, is_slow: bool) -> bool:
 
 def most_requests(ask: ProbedAsk, probes: Sequence[Probe]) -> int:
     """Return how many requests at most probe an ask, besides polls of tasks."""
-    count = 2 * (ask.index + 1)
+    length = 1
+    for turn in ask.planned.interaction.turns:
+        length += len(turn.requests) if turn.via == "push" else 1
+    count = 2 * length
     for probe in probes:
-        count += ask.index + 1
+        count += length
         if probe.name == REPEATED:
-            count += 1
+            count += length - ask.index
     return count
 
 
@@ -417,12 +420,12 @@ def answers_with(
 
 @dataclass(slots=True, eq=False)
 class ProbingScript:
-    """Answers as recorded until the ask that is probed; what comes after that is not answered.
+    """Answers as recorded, but for the ask that is probed.
 
     Attributes:
         reply: the recorded answers to the ask; None until it is reached.
-        seen: what was asked so far, the probed ask included.
-        after: what is asked after it.
+        seen: what was asked so far and has an answer, the probed ask included.
+        after: what is asked next after it.
     """
 
     recorded: RecordedScript
@@ -455,12 +458,12 @@ class ProbingScript:
         return answers_with(self.probe, ask, reply, list(self.ask.requests))
 
     def _answer_after(self, ask: LiveAsk) -> Reply:
-        """Leave open what is asked after the answer; its task is followed."""
+        """Go on with the recorded answers, as a server may decide only at the end."""
+        reply = self.recorded.answer(ask)
         if ask.asks_nothing:
-            return Answered(None)
-        self.after = ask
-        return NeedsAnswers(ask)
-
-    def apart(self) -> ProbingScript:
-        """Return a script for a retry of its own, which leaves open what is asked after it."""
-        return replace(self, reply=Answered(None), after=None)
+            return reply if isinstance(reply, Answered) else Answered(None)
+        if self.after is None:
+            self.after = ask
+        if isinstance(reply, Answered):
+            self.seen.append(ask)
+        return reply

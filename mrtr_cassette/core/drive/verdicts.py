@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
@@ -23,7 +23,13 @@ from mrtr_cassette.core.compare.values import (
     changed_words,
     without_ignored,
 )
-from mrtr_cassette.core.drive.conversation import Conversation, Finished, LiveAsk
+from mrtr_cassette.core.drive.conversation import (
+    AskedOtherwise,
+    Conversation,
+    Finished,
+    LiveAsk,
+    NeedsAnswers,
+)
 from mrtr_cassette.core.drive.live_session import with_id_of
 from mrtr_cassette.core.drive.probing import (
     CANCELLED,
@@ -64,15 +70,18 @@ _TRACE: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reaction:
-    """What a live server did with an answer: it went on asking, ended the call, or broke down.
+    """What a live server did with an answer: it ended the call, broke down, or still asks.
 
     Attributes:
+        ask: what it asks in the end, if that has no recorded answer.
         problem: why nothing came that could be compared.
+        after: what it asked next after the answer.
     """
 
     exchange: RecordedExchange | None = None
     ask: LiveAsk | None = None
     problem: str | None = None
+    after: LiveAsk | None = None
 
     @property
     def value(self) -> Any:
@@ -83,12 +92,12 @@ class Reaction:
 
 
 def reaction_of(conversation: Conversation, after: LiveAsk | None) -> Reaction:
-    """Return what came after an answer, the next question if there was one."""
-    if after is not None:
-        return Reaction(after.exchange, after)
+    """Return what came of an answer; `after` is the question that came next, if one did."""
     standing = conversation.standing
+    if isinstance(standing, NeedsAnswers | AskedOtherwise):
+        return Reaction(standing.ask.exchange, standing.ask, after=after)
     if isinstance(standing, Finished) and standing.exchange.response is not None:
-        return Reaction(standing.exchange)
+        return Reaction(standing.exchange, after=after)
     return Reaction(problem="no response came")
 
 
@@ -203,12 +212,21 @@ class Baseline:
 
     def is_refusal(self, reaction: Reaction) -> bool:
         """Tell whether a reaction is an error, or a question that was asked before."""
-        if reaction.ask is None:
-            return reaction.exchange is not None and is_failure(reaction.exchange)
-        for ask in self.script.seen:
-            if is_same(Reaction(ask.exchange, ask), reaction):
-                return True
-        return False
+        if self.asks_again(reaction):
+            return True
+        if reaction.ask is not None or reaction.exchange is None:
+            return False
+        return is_failure(reaction.exchange)
+
+    def asks_again(self, reaction: Reaction) -> bool:
+        """Tell whether the server asks something again, at once or in the end."""
+        seen = self.script.seen
+        until_answer = seen[: self.ask.index]
+        if reaction.after is not None and _is_among(reaction.after, until_answer):
+            return True
+        if reaction.ask is None or reaction.ask is reaction.after:
+            return False
+        return _is_among(reaction.ask, seen)
 
     def is_decided(self, probe: Probe) -> bool:
         """Tell whether declining, live or as recorded, gives something else than accepting."""
@@ -241,6 +259,15 @@ class Baseline:
         return values
 
 
+def _is_among(ask: LiveAsk, earlier: Iterable[LiveAsk]) -> bool:
+    """Tell whether a server has asked the same before."""
+    reaction = Reaction(ask.exchange, ask)
+    for before in earlier:
+        if is_same(Reaction(before.exchange, before), reaction):
+            return True
+    return False
+
+
 def is_crash(reaction: Reaction) -> str | None:
     """Return how the server broke down; None if it didn't."""
     if reaction.problem is not None:
@@ -263,8 +290,10 @@ def judged(
     crash = is_crash(reaction)
     if crash is not None:
         return "crashed", crash
+    if baseline.asks_again(reaction):
+        return "refused", "it asks again"
     if baseline.is_refusal(reaction):
-        return "refused", None if reaction.ask is None else "it asks again"
+        return "refused", None
     if is_same(baseline.accepted, reaction, baseline.ignored, probe.swapped):
         return _judged_as_accepted(probe, baseline)
     return _judged_as_changed(probe, baseline, reaction)

@@ -261,7 +261,7 @@ class _Prober:
         """Probe one question, or several that are asked together."""
         accepted, script = await self._answered(ask, ACCEPTED)
         if script.reply is None:
-            reason = accepted.problem or "the server asks something else"
+            reason = _why_unreached(accepted)
             return self._not_reached(ask, probes, reason)
         again, _ = await self._answered(ask, ACCEPTED)
         known = ignored_in(self.run.found.rules, ask.planned.call)
@@ -303,7 +303,7 @@ class _Prober:
                 return str(error)
         reaction, script = await self._answered(ask, probe)
         if script.reply is None:
-            return reaction.problem or "the server asks something else now"
+            return _why_unreached(reaction)
         if probe.name in (DECLINED, CANCELLED):
             baseline.declining[probe.name, probe.question] = reaction
         return reaction
@@ -330,7 +330,7 @@ class _Prober:
     async def _answered(
         self, ask: ProbedAsk, probe: Probe
     ) -> tuple[Reaction, ProbingScript]:
-        """Bring the server to an ask, answer it, and return what comes after that."""
+        """Bring the server to an ask, answer it, and return how the call ends."""
         conversation, script = self._apart(ask, probe)
         return await self._followed(conversation, script), script
 
@@ -349,7 +349,7 @@ class _Prober:
     async def _followed(
         self, conversation: Conversation, script: ProbingScript
     ) -> Reaction:
-        """Have a conversation; return what came after the answer to the ask."""
+        """Have a conversation; return what came of the answer to the ask."""
         states: list[TaskState] = []
         call = script.ask.planned
         try:
@@ -395,7 +395,7 @@ class _Prober:
             conversation, script = self._apart(ask, None)
             stopped = await self._followed(conversation, script)
             if script.reply is None:
-                raise _NoStateError(stopped.problem or "the server asks something else")
+                raise _NoStateError(_why_unreached(stopped))
             asked = script.asked
             reply = script.reply
             state = _state_after(probe, asked)
@@ -412,16 +412,18 @@ class _Prober:
     async def _retried(
         self, conversation: Conversation, baseline: Baseline, first: Request
     ) -> Reaction:
-        """Send a retry, and return what comes after it."""
-        ended = baseline.script.apart()
+        """Send a retry, and return how the call ends."""
+        _, script = self._apart(baseline.ask, None)
+        for asked in baseline.script.seen[: baseline.ask.index]:
+            script.answer(asked)
         retried = Conversation(
             conversation.request,
-            ended,
+            script,
             conversation.session,
             follows_task=True,
             first=first,
         )
-        return await self._followed(retried, ended)
+        return await self._followed(retried, script)
 
     async def _state_of_another(self, ask: ProbedAsk, probe: Probe) -> str:
         """Bring the server to another ask, and return its state.
@@ -440,14 +442,13 @@ class _Prober:
             schema = self.run.verifier.input_schema(ask.planned)
             body = with_other_arguments(conversation.request.body, schema)
             if body is not None:
-                ended = script.apart()
                 altered = with_body(conversation.request, body)
                 calling = Conversation(
-                    altered, ended, conversation.session, follows_task=True
+                    altered, script, conversation.session, follows_task=True
                 )
-                await self._followed(calling, ended)
-                if ended.after is not None and ended.after.request_state is not None:
-                    return ended.after.request_state
+                stopped = await self._followed(calling, script)
+                if stopped.ask is not None and stopped.ask.request_state is not None:
+                    return stopped.ask.request_state
         raise _NoStateError(missing)
 
     def _others(self, ask: ProbedAsk, probe: Probe) -> Iterator[ProbedAsk]:
@@ -465,6 +466,15 @@ class _Prober:
             is_fit = other.planned.skipped is None and other.index == ask.index
             if is_fit and not self.run.verifier.may_destroy(other.planned):
                 yield other
+
+
+def _why_unreached(reaction: Reaction) -> str:
+    """Return why an ask was not reached."""
+    if reaction.problem is not None:
+        return reaction.problem
+    if reaction.ask is None:
+        return "the server does not ask"
+    return "the server asks something else"
 
 
 class _NoStateError(Exception):
