@@ -33,7 +33,7 @@ _PYTHON_SDK = (*PYTHON, str(PEERS / "probed_python.py"), "--style")
 _FASTMCP = (*PYTHON, str(PEERS / "probed_fastmcp.py"), "--style")
 _TYPESCRIPT_SDK = ("node", str(PEERS / "probed_typescript.mjs"), "--style")
 STYLES = [
-    Style("Python SDK, `Resolve` and `Elicit`", (*_PYTHON_SDK, "resolve")),
+    Style("Python SDK, `Resolve` with strict models", (*_PYTHON_SDK, "resolve")),
     Style("Python SDK, `MCPServer` by hand", (*_PYTHON_SDK, "guard")),
     Style("Python SDK, `Server` by hand", (*_PYTHON_SDK, "lowlevel")),
     Style("FastMCP, by hand", (*_FASTMCP, "guard")),

@@ -19,6 +19,12 @@ tool = "everything"
 question = "signin"
 reason = "the demonstration has no page to sign in at"
 """
+UNASKED = """
+[[expect]]
+probe = "answers-unasked"
+tool = "provision"
+reason = "it only makes a database that can be removed"
+"""
 
 
 def probed(tmp_path: Path, *words: str, code: int = 0) -> Any:
@@ -32,16 +38,27 @@ def probed(tmp_path: Path, *words: str, code: int = 0) -> Any:
 
 
 def test_the_demo_server_acts_on_no_answer_that_it_did_not_ask_for(tmp_path):
-    """Nothing is found but a page that isn't there; the number of requests is said before."""
-    expected = tmp_path / "expected.toml"
-    expected.write_text(SIGNIN)
-    run, outcome = probed(tmp_path, "--expect", str(expected))
+    """Nothing is found; the number of requests is said before."""
+    run, outcome = probed(tmp_path)
     assert (outcome["is_good"], outcome["unmet"]) == (True, [])
     assert f"at most {outcome['requests']} requests to " in run.err
-    assert "crashed" not in outcome["counts"]
-    (found,) = [probe for probe in outcome["probes"] if probe["expected"]]
-    assert (found["probe"], found["verdict"]) == ("url-accepted-at-once", "acted")
+    assert outcome["counts"].keys().isdisjoint({"acted", "crashed"})
     assert "0 findings in " in run.out
+    (signin,) = [
+        made for made in outcome["probes"] if made["probe"] == "url-accepted-at-once"
+    ]
+    # Its result tells what was answered, and nothing that a visit would be needed for.
+    assert signin["verdict"] == "undecidable"
+
+
+def test_an_expected_finding_does_not_count(tmp_path):
+    """The report says why it was expected."""
+    expected = tmp_path / "expected.toml"
+    expected.write_text(UNASKED)
+    words = ["--only", "provision", "--fail-on", "unprotected"]
+    _, outcome = probed(tmp_path, *words, "--expect", str(expected))
+    (found,) = [made for made in outcome["probes"] if made["expected"]]
+    assert (found["probe"], found["verdict"]) == ("answers-unasked", "unprotected")
 
 
 def test_what_is_information_can_be_made_a_finding(tmp_path):

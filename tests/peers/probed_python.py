@@ -1,7 +1,7 @@
 """Servers of the official Python SDK that ask before they act, as its documentation shows it.
 
-`--style`: `resolve`, by dependencies that ask; `guard`, by hand on `MCPServer`; `lowlevel`, by hand
-on `Server`, whose state is as it was written.
+`--style`: `resolve`, by dependencies that ask, with strict models; `guard`, by hand on `MCPServer`;
+`lowlevel`, by hand on `Server`, whose state is as it was written.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ Responses = dict[str, Any] | None
 # By dependencies
 
 
-class Confirmation(BaseModel):
+class Confirmation(BaseModel, strict=True):
     """Asked before something is done."""
 
     confirm: bool
 
 
-class Scope(BaseModel):
+class Scope(BaseModel, strict=True):
     """Asked once it is confirmed."""
 
     scope: str
 
 
-class Size(BaseModel):
+class Size(BaseModel, strict=True):
     """Has bounds and choices."""
 
     size: int = Field(ge=1, le=10)

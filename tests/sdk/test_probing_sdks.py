@@ -18,7 +18,7 @@ EXAMPLE = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 SOUND = {
-    "Python SDK, `Resolve` and `Elicit`",
+    "Python SDK, `Resolve` with strict models",
     "TypeScript SDK, bound codec and schemas",
 }
 """The ways to write a server that hold a client to what it was asked."""

@@ -286,7 +286,8 @@ def _of_fields(
     required: Sequence[Any],
 ) -> Iterator[Probe]:
     """Yield the probes that give a field another value: of each kind the first that fits."""
-    names = sorted(content, key=lambda name: name not in required)
+    names = sorted(content, key=lambda name: _type_order(content[name]))
+    names.sort(key=lambda name: name not in required)
     found: dict[str, Probe] = {}
     for name in names:
         accepted = content[name]
@@ -294,6 +295,13 @@ def _of_fields(
             answer = _action(_ACCEPT, {**content, name: value})
             found.setdefault(probe, Probe(probe, key, answer, (value, accepted)))
     yield from found.values()
+
+
+def _type_order(value: Any) -> int:
+    """Return the order of a field's value: careless servers take "no" for true, and "3" for 3."""
+    if isinstance(value, bool):
+        return 0
+    return 1 if isinstance(value, int | Number) else 2
 
 
 def _wrong_values(

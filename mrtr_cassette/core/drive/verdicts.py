@@ -37,6 +37,7 @@ from mrtr_cassette.core.drive.probing import (
     EXTRA,
     REPEATED,
     UNASKED,
+    URL_ACCEPTED,
     Probe,
     ProbedAsk,
     ProbingScript,
@@ -58,6 +59,8 @@ PROBE_VERDICTS: Final[tuple[ProbeVerdict, ...]] = get_args(ProbeVerdict)
 FINDINGS: Final = frozenset({"acted", "crashed"})
 _CHANGE_IS_FINDING: Final = EXTRA | {REPEATED}
 """Probes for which anything but the accept's result, or a refusal, is a finding."""
+_ACTIONS: Final = {DECLINED: ("decline", "accept"), CANCELLED: ("cancel", "accept")}
+"""The action that a probe sends, and the one in its place that accepts."""
 _SERVER_ERROR: Final = 500
 _TRACE: Final = re.compile(
     r"Traceback \(most recent call last\)"
@@ -239,7 +242,11 @@ class Baseline:
             is_of_another = not probe.is_of_state and key != probe.question
             if is_itself or (is_of_another and probe.name not in EXTRA):
                 continue
-            if not is_same(self.accepted, reaction, self.ignored):
+            swapped = None
+            if probe.name == URL_ACCEPTED:
+                # A server that only repeats the answer has not acted on a visit.
+                swapped = _ACTIONS[name]
+            if not is_same(self.accepted, reaction, self.ignored, swapped):
                 return True
         return False
 
@@ -371,7 +378,7 @@ def probed(
         ask.planned.call.title,
         ask.tool,
         ask.turn.number,
-        probe.question,
+        ask.turn.names.get(probe.question or "", probe.question),
         probe.name,
         verdict,
         reason,

@@ -10,6 +10,7 @@ import pytest
 from builders import Answer, cassette_of, exchange, follow, loaded, retry, tool
 from messages import NO, YES, Json, asks, text
 from pushing import asked_once, elicit
+from tasking import task_steps
 
 from mrtr_cassette.core.drive.conversation import Conversation
 from mrtr_cassette.core.drive.plan import planned
@@ -28,6 +29,7 @@ from mrtr_cassette.core.drive.verdicts import (
     Baseline,
     Reaction,
     judged,
+    probed,
     reaction_of,
     varying_places,
 )
@@ -113,6 +115,18 @@ def test_a_form_is_answered_in_each_way_that_its_schema_tells() -> None:
     assert "state-other-question" not in names
 
 
+def test_a_number_is_sent_as_text_rather_than_a_text_as_a_list() -> None:
+    """Servers convert that, whatever the order of the fields."""
+    kind, size = {"type": "string"}, {"type": "integer"}
+    schema = {"properties": {"kind": kind, "size": size}, "required": ["kind", "size"]}
+    accept = {"action": "accept", "content": {"kind": "small", "size": 3}}
+    answer = (retry(CALL, {"a": accept}, state=STATE), text("done"))
+    _, (ask,) = probing_of((CALL, form_of(schema)), answer)
+    sent = {probe.name: probe.sent for probe in probes_of(ask, is_slow=False)}
+    content = json.loads(sent["answer-wrong-type"])["content"]
+    assert content == {"kind": "small", "size": "3"}
+
+
 def test_branches_of_one_ask_are_probed_once_from_the_accepted_one() -> None:
     """A recorded decline is no probe of its own; it says how the server declines."""
     declined = (retry(CALL, {"a": NO}, state=STATE), text("not deployed"))
@@ -161,6 +175,15 @@ def test_a_pushed_question_has_the_probes_of_answers_only() -> None:
     assert {"declined", "cancelled"} <= names
     assert not any(name.startswith(("state", "retry")) for name in names)
     assert names.isdisjoint({"answers-unasked", "answer-missing-key"})
+
+
+def test_a_question_of_a_task_has_the_name_that_it_has_in_every_run() -> None:
+    """Its key has the id of the task, so nobody could name it in a file."""
+    _, (ask,) = probing_of(*task_steps("recorded-task-0123456789-abcdef"))
+    questions = set()
+    for probe in probes_of(ask, is_slow=False):
+        questions.add(probed(ask, probe, "refused", None).question)
+    assert questions == {"task:1", "mrtr-cassette-probe"}
 
 
 def test_a_state_is_altered_in_what_it_encodes() -> None:
@@ -249,6 +272,23 @@ def test_nothing_is_decided_where_declining_gives_the_same() -> None:
             baseline.declining[declining, "a"] = ended(DONE)
         probe = Probe("declined", "a", b"{}")
         assert judged(probe, baseline, ended(DONE))[0] == verdict
+
+
+@pytest.mark.parametrize(
+    ("declined", "verdict"),
+    [("sign-in: decline", "undecidable"), ("not signed in", "acted")],
+)
+def test_a_server_that_repeats_the_answer_has_not_acted_on_a_visit(
+    declined: str, verdict: str
+) -> None:
+    """Its result says what was answered, whatever that is."""
+    verifier, (ask,) = probing_of(*SCRIPT)
+    _, script = apart(verifier, ask, ACCEPTED)
+    accepted = ended(text("sign-in: accept"))
+    baseline = Baseline(ask, accepted, script)
+    baseline.declining["declined", "a"] = ended(text(declined))
+    probe = Probe("url-accepted-at-once", "a", b"{}")
+    assert judged(probe, baseline, accepted)[0] == verdict
 
 
 def test_words_in_which_two_accepts_differ_do_not_count() -> None:
