@@ -13,6 +13,9 @@ from mrtr_cassette.terms import Terms, in_terms
 
 _RULES_FILE: Final = "ignore.toml"
 _MOST_NAMED: Final = 3
+_RESET: Final = (
+    "restore what the server keeps, such as files, if an earlier call has changed it"
+)
 
 
 def advice_on(verifications: Sequence[Verification], terms: Terms) -> list[str]:
@@ -27,16 +30,7 @@ def advice_on(verifications: Sequence[Verification], terms: Terms) -> list[str]:
 
 def _acceptance(verifications: Sequence[Verification], terms: Terms) -> list[str]:
     """Return how responses with the heaviest verdict are taken, and which these are."""
-    verdicts: set[Verdict] = set()
-    proposed: list[Proposal] = []
-    for verification in verifications:
-        failing = {
-            call.number: call for call in verification.failures if not call.varies
-        }
-        verdicts |= {call.verdict for call in failing.values()}
-        for proposal in verification.proposed:
-            if proposal.number in failing:
-                proposed.append(proposal)
+    verdicts, proposed = _failing(verifications)
     heaviest = max(verdicts - {"not-reached"}, key=VERDICTS.index, default=None)
     if heaviest not in ACCEPTABLE:
         return []
@@ -50,9 +44,28 @@ def _acceptance(verifications: Sequence[Verification], terms: Terms) -> list[str
     if not taken:
         return []
     words = in_terms("<<accept_verdicts>>", terms, {"verdicts": sorted(accepted)})
-    return [
-        f"take the server's new responses into the cassette with {words}: {_names_of(taken)}"
-    ]
+    taking = f"take the server's new responses into the cassette with {words}: {_names_of(taken)}"
+    if heaviest != "refused":
+        return [taking]
+    # Earlier calls may be why: what they wrote may outlive the server's process.
+    return [_RESET, taking]
+
+
+def _failing(
+    verifications: Sequence[Verification],
+) -> tuple[set[Verdict], list[Proposal]]:
+    """Return the verdicts of the calls that fail by themselves, and what is proposed for them."""
+    verdicts: set[Verdict] = set()
+    proposed: list[Proposal] = []
+    for verification in verifications:
+        failing = {
+            call.number: call for call in verification.failures if not call.varies
+        }
+        verdicts |= {call.verdict for call in failing.values()}
+        for proposal in verification.proposed:
+            if proposal.number in failing:
+                proposed.append(proposal)
+    return verdicts, proposed
 
 
 def _names_of(taken: Sequence[Proposal]) -> str:
