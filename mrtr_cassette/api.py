@@ -207,6 +207,7 @@ def diff(
     *,
     ignore: Collection[str] = (),
     ignore_from: FilePath | None = None,
+    masks: Collection[str] = (),
     values: Any = (),
 ) -> CassetteComparison:
     """Compare two cassettes, call by call and turn by turn.
@@ -215,6 +216,7 @@ def diff(
         recorded: the first file; the null device stands for one without interactions.
         ignore: JSON Pointers into params and results, at which and below which nothing counts.
         ignore_from: a file that names such places, as `verify` takes it.
+        masks: regular expressions; what they match within a text doesn't count.
         values: texts by name, which count as the value in a cassette that doesn't know the name.
 
     Raises:
@@ -224,7 +226,7 @@ def diff(
     # Whoever records or replays doesn't wait for the import.
     from mrtr_cassette.shell.files.ignored import ignoring
 
-    ignored_for = ignoring(ignore, ignore_from)
+    ignored_for = ignoring(ignore, ignore_from, masks)
     with cassettes.without_collection():
         old = cassettes.load_if_any(location(recorded))
         new = cassettes.load_if_any(location(received))

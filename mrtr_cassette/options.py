@@ -650,6 +650,11 @@ class RecordOptions(WritingOptions, ProxyOptions):
         "Answer the server's questions by an answers file, for a client that can't",
         metavar="FILE",
     )
+    masks: Collection[str] = option_field(
+        "list",
+        "Let no difference count within a text that this regular expression matches",
+        metavar="REGEX",
+    )
     ignore_from: FilePath | None = option_field(
         "file",
         "When replacing a cassette, ignore differences in the places that this file names",
@@ -671,9 +676,13 @@ class RecordOptions(WritingOptions, ProxyOptions):
                 "<<repeat>>, <<history>>, <<reads>> and <<match>> need <<append>>",
                 hint="they decide which calls are played from the cassette",
             )
-        if self.ignore and self.existing == "keep":
+        if self.masks:
+            from mrtr_cassette.core.compare.values import masks_as_places
+
+            masks_as_places(self.masks)
+        if (self.ignore or self.masks) and self.existing == "keep":
             raise UsageError(
-                "<<ignore>> needs <<append>> or <<replace>>",
+                "<<ignore>> and <<masks>> need <<append>> or <<replace>>",
                 hint="it decides which calls are the same as in the cassette",
             )
         if self.ignore_from is not None and self.existing != "replace":
@@ -745,6 +754,11 @@ class VerifyOptions(UpstreamOptions):
         "/structuredContent/at or /result/structuredContent/at",
         metavar="POINTER",
     )
+    masks: Collection[str] = option_field(
+        "list",
+        "Let no difference count within a text that this regular expression matches",
+        metavar="REGEX",
+    )
     ignore_from: FilePath | None = option_field(
         "file",
         "Leave the places that this file names out of the comparison",
@@ -771,10 +785,15 @@ class VerifyOptions(UpstreamOptions):
     def __post_init__(self) -> None:
         """Check every value."""
         super().__post_init__()
-        if self.ignore or self.fail_on:
-            from mrtr_cassette.core.compare.values import VERDICTS, check_pointers
+        if self.ignore or self.fail_on or self.masks:
+            from mrtr_cassette.core.compare.values import (
+                VERDICTS,
+                check_pointers,
+                masks_as_places,
+            )
 
             check_pointers(self.ignore)
+            masks_as_places(self.masks)
             for verdict in self.fail_on:
                 if verdict not in VERDICTS:
                     raise UsageError(

@@ -148,6 +148,7 @@ _GROUPS: Final[Mapping[str, Collection[str]]] = {
         "repeat",
         "history",
         "reads",
+        "masks",
         "ignore_from",
         "learn",
     ),

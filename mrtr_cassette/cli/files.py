@@ -251,6 +251,14 @@ def _show_to_git(words: Sequence[str]) -> None:
 )
 @_ignore_from_option("Leave out the places that this file names, as `verify` does.")
 @click.option(
+    "--mask",
+    "masks",
+    multiple=True,
+    metavar="REGEX",
+    help="Let no difference count within a text that this regular expression matches; may be "
+    "repeated.",
+)
+@click.option(
     "--value",
     "values",
     multiple=True,
@@ -260,14 +268,15 @@ def _show_to_git(words: Sequence[str]) -> None:
 @click.pass_context
 def diff(
     context: click.Context,
+    /,
     words: tuple[str, ...],
     *,
     for_git: bool,
     as_json: bool,
     markdown: bool,
     ignored: tuple[str, ...],
-    ignore_from: Path | None,
     values: tuple[str, ...],
+    **places: Any,
 ) -> None:
     """Show the differences between two cassettes.
 
@@ -284,7 +293,7 @@ def diff(
     pairs = _same_names(words) if are_folders else {words[0]: given}
     try:
         texts = list(map(value_of, values))
-        comparisons = _compared(pairs, ignored, ignore_from, texts)
+        comparisons = _compared(pairs, ignore=ignored, values=texts, **places)
     except CassetteError as error:
         if not for_git:
             raise
@@ -315,17 +324,12 @@ def diff(
 
 
 def _compared(
-    pairs: Mapping[str, Sequence[str]],
-    ignored: Sequence[str],
-    ignore_from: Path | None,
-    values: Sequence[tuple[str, str]] = (),
+    pairs: Mapping[str, Sequence[str]], **options: Any
 ) -> dict[str, CassetteComparison]:
     """Compare each pair of files, under its name."""
     comparisons = {}
     for name, pair in pairs.items():
-        comparisons[name] = files_diff(
-            *pair, ignore=ignored, ignore_from=ignore_from, values=values
-        )
+        comparisons[name] = files_diff(*pair, **options)
     return comparisons
 
 
@@ -333,10 +337,10 @@ def _unused(pointers: Sequence[str], pairs: Mapping[str, Sequence[str]]) -> list
     """Return the pointers that leave nothing out of any pair of files."""
     if not pointers:
         return []
-    whole = _compared(pairs, (), None)
+    whole = _compared(pairs)
     unused = []
     for pointer in pointers:
-        if _compared(pairs, [pointer], None) == whole:
+        if _compared(pairs, ignore=[pointer]) == whole:
             unused.append(pointer)
     return unused
 

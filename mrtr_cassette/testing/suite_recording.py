@@ -172,7 +172,7 @@ class RecordingUse(CassetteUse):
         ignored_for: IgnoredFor = ignores_nothing
         if existing == "replace":
             options = self._settings.verify
-            ignored_for = ignoring(options.ignore, options.ignore_from)
+            ignored_for = ignoring(options.ignore, options.ignore_from, options.masks)
         return PendingCassette(self.path, existing, self._renews, ignored_for)
 
     def _place(self, *, is_piped: bool) -> Path:

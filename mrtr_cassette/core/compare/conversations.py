@@ -42,6 +42,7 @@ from mrtr_cassette.core.compare.values import (
     paired,
     value_changes,
     without_ignored,
+    without_masks,
 )
 from mrtr_cassette.core.protocol.calls import Call, CallKey
 from mrtr_cassette.core.protocol.dialect import INPUT_RESPONSES, answers_text
@@ -361,7 +362,7 @@ def _sides_of(cassette: Cassette, ignored_for: IgnoredFor) -> Iterator[_Side]:
         if issued is not None:
             pages[call.endpoint, call.method, issued] = page + 1
         pointers = ignored_for(call)
-        ignored = [pointer_path(pointer) for pointer in pointers]
+        ignored = [pointer_path(pointer) for pointer in without_masks(pointers)]
         turns = list(_turns_of(interaction, ignored))
         answers = [_given(interaction.exchanges[0], ignored)]
         for turn in turns:
@@ -485,7 +486,7 @@ def _namesakes(
 
 def _request_differences(old: _Side, new: _Side) -> tuple[Difference, ...]:
     """Return where the arguments of two calls of the same name differ."""
-    ignored = [pointer_path(pointer) for pointer in new.pointers]
+    ignored = [pointer_path(pointer) for pointer in without_masks(new.pointers)]
     before = without_paths(old.interaction.exchanges[0].call.arguments, ignored)
     after = without_paths(new.interaction.exchanges[0].call.arguments, ignored)
     if isinstance(before, bytes) or isinstance(after, bytes):

@@ -10,6 +10,8 @@ from functools import partial
 from itertools import zip_longest
 from typing import Any, Final, Literal, NamedTuple, get_args
 
+from mrtr_cassette.core.secrets.rules import refusal_of
+from mrtr_cassette.core.secrets.shapes import compiled
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
 from mrtr_cassette.core.wire.pointers import (
     ABSENT,
@@ -59,6 +61,9 @@ ORDER: Final = "#order"
 """At the end of a pointer to a list: the order of its items."""
 WORD: Final = "#word/"
 """After a pointer to a text, before the place of one of its words, from 0."""
+
+MASK: Final = "mask:"
+"""Begins, among the places that don't count, a pattern: what matches it counts in no text."""
 
 _PINNED: Final = "..."
 _KINDS: Final = {
@@ -122,9 +127,67 @@ def without_ignored(
     kept = []
     for change in changes:
         is_left_out = any(is_below(change.pointer, pointer) for pointer in ignored)
-        if not is_left_out and not _only_words_differ(change, ignored):
+        if is_left_out or _only_words_differ(change, ignored):
+            continue
+        if not _only_masked_differs(change, ignored):
             kept.append(change)
     return kept
+
+
+def _only_masked_differs(change: Change, ignored: Collection[str]) -> bool:
+    """Tell whether two texts differ only in what masks match."""
+    masks = [place.removeprefix(MASK) for place in ignored if place.startswith(MASK)]
+    if not masks or None in (change.recorded, change.received):
+        return False
+    try:
+        texts = changed_texts(change)
+    except NotJsonError:
+        # The values of headers are no JSON.
+        texts = (change.recorded or "", change.received or "")
+    if texts is None:
+        return False
+    return _masked(texts[0], masks) == _masked(texts[1], masks)
+
+
+def _masked(text: str, masks: Iterable[str]) -> list[bytes]:
+    """Return the parts of a text that no mask matches."""
+    parts = [text.encode("utf-8", "surrogatepass")]
+    for mask in masks:
+        expression = compiled(mask, is_text=True)
+        cut = []
+        for part in parts:
+            start = 0
+            for match in expression.finditer(part):
+                cut.append(part[start : match.start()])
+                start = match.end()
+            cut.append(part[start:])
+        parts = cut
+    return parts
+
+
+def masks_as_places(masks: Collection[str]) -> tuple[str, ...]:
+    """Return masks as they stand among the places that don't count.
+
+    Raises:
+        UsageError: a mask is not a regular expression, or matches nothing at all.
+    """
+    for mask in masks:
+        refusal = refusal_of(mask)
+        if refusal:
+            raise UsageError(
+                f"<<masks>> {mask!r} is not a regular expression: {refusal}"
+            )
+        if compiled(mask, is_text=True).fullmatch(b""):
+            raise UsageError(
+                f"<<masks>> {mask!r} matches an empty text",
+                hint="let it need a character, such as \\d+ in place of \\d*",
+            )
+    return tuple([f"{MASK}{mask}" for mask in masks])
+
+
+def without_masks(places: Iterable[str]) -> list[str]:
+    """Return the places that are pointers."""
+    return [place for place in places if not place.startswith(MASK)]
 
 
 def _only_words_differ(change: Change, ignored: Collection[str]) -> bool:

@@ -15,6 +15,7 @@ from mrtr_cassette.core.compare.values import (
     Change,
     changed_texts,
     changed_words,
+    masks_as_places,
     without_ignored,
     without_times_and_ids,
 )
@@ -22,6 +23,7 @@ from mrtr_cassette.core.drive.verification import VerifiedInteraction
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.secrets.sealed import reads_as_words
 from mrtr_cassette.core.wire.pointers import without_side
+from mrtr_cassette.errors import UsageError
 
 _TABLE: Final = "ignore"
 _SAME_TODAY: Final = (
@@ -74,13 +76,29 @@ def read_ignored(text: str) -> list[IgnoredPlaces]:
 
 
 def _read_rule(rule: Any, where: str) -> IgnoredPlaces:
-    if isinstance(rule, dict) and rule.keys() <= {"call", "pointers"}:
-        call = rule.get("call", "*")
-        pointers = rule.get("pointers")
-        if isinstance(call, str) and _are_pointers(pointers):
-            return IgnoredPlaces(call, tuple(pointers))
     needed = "`pointers`, a list of JSON Pointers, which begin with a slash"
-    raise ValueError(f"{where} has {needed}, may have `call`, a text, and nothing else")
+    problem = (
+        f"{where} has {needed}, may have `call`, a text, `masks`, and nothing else"
+    )
+    if not isinstance(rule, dict) or not rule.keys() <= {"call", "pointers", "masks"}:
+        raise ValueError(problem)
+    call = rule.get("call", "*")
+    masks = rule.get("masks", [])
+    pointers = rule.get("pointers")
+    if "masks" in rule and "pointers" not in rule:
+        pointers = []
+    elif not _are_pointers(pointers):
+        raise ValueError(problem)
+    if not isinstance(masks, list) or not all(isinstance(mask, str) for mask in masks):
+        raise ValueError(f"{where}: `masks` is not a list of regular expressions")
+    is_named = isinstance(call, str)
+    if not is_named:
+        raise ValueError(problem)
+    try:
+        places = masks_as_places(masks)
+    except UsageError as error:
+        raise ValueError(f"{where}: {error}") from None
+    return IgnoredPlaces(call, (*pointers, *places))
 
 
 def _are_pointers(value: Any) -> TypeGuard[list[str]]:

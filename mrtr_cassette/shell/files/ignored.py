@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mrtr_cassette.core.cassette.journal import JournalHeader
 from mrtr_cassette.core.compare.conversations import IgnoredFor
-from mrtr_cassette.core.compare.values import check_pointers
+from mrtr_cassette.core.compare.values import check_pointers, masks_as_places
 from mrtr_cassette.core.drive.ignored import IgnoredPlaces, ignored_in, read_ignored
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import FilePath
@@ -19,14 +19,15 @@ def read_rules(
     ignore: Collection[str],
     ignore_from: FilePath | None,
     learned: FilePath | None = None,
+    masks: Collection[str] = (),
 ) -> list[IgnoredPlaces]:
     """Return the places of options and of files, of which the one for what is learned may be new.
 
     Raises:
-        UsageError: a file can't be read, or an option is no pointer.
+        UsageError: a file can't be read, or an option is no pointer, or no pattern.
     """
     check_pointers(ignore)
-    rules = [IgnoredPlaces("*", tuple(ignore))]
+    rules = [IgnoredPlaces("*", (*ignore, *masks_as_places(masks)))]
     for file in (ignore_from, learned):
         if file is None:
             continue
@@ -42,9 +43,13 @@ def read_rules(
     return rules
 
 
-def ignoring(ignore: Collection[str], ignore_from: FilePath | None) -> IgnoredFor:
-    """Return what tells the pointers that don't count in a call."""
-    return partial(ignored_in, read_rules(ignore, ignore_from))
+def ignoring(
+    ignore: Collection[str],
+    ignore_from: FilePath | None,
+    masks: Collection[str] = (),
+) -> IgnoredFor:
+    """Return what tells the places that don't count in a call."""
+    return partial(ignored_in, read_rules(ignore, ignore_from, masks=masks))
 
 
 def ignoring_as(header: JournalHeader) -> IgnoredFor:

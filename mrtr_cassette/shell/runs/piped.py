@@ -357,7 +357,7 @@ async def _append(
     )
     async with session.finishing(), upstream as live:
         relay = Relay(live, session.url, (), session)
-        ignored_for = ignoring(options.ignore, options.ignore_from)
+        ignored_for = ignoring(options.ignore, options.ignore_from, options.masks)
         appender = Appender(relay, earlier, player, ignored_for)
         client = PipedClient(appender.handle, longest)
         live.on_own_line = partial(client.listen, appender.listen)

@@ -197,7 +197,7 @@ async def _handling(relay: Relay, options: RecordOptions) -> AsyncIterator[Handl
     """Open the handler of requests: the relay, an appender or auto-answers before it."""
     session = relay.session
     if session.base is not None and session.player is not None:
-        ignored_for = ignoring(options.ignore, options.ignore_from)
+        ignored_for = ignoring(options.ignore, options.ignore_from, options.masks)
         yield Appender(relay, session.base, session.player, ignored_for).handle
     elif options.answers is not None:
         sources = AnswerSources(file=load_answers(Path(options.answers)))

@@ -530,12 +530,13 @@ class RecordedServer(NamedTuple):
 
 
 def _ignored(options: RecordOptions) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    if options.existing != "replace" or not (options.ignore or options.ignore_from):
+    given = options.ignore or options.ignore_from or options.masks
+    if options.existing != "replace" or not given:
         return ()
     # A client that waits for its server doesn't wait for the import.
     from mrtr_cassette.shell.files.ignored import read_rules
 
-    rules = read_rules(options.ignore, options.ignore_from)
+    rules = read_rules(options.ignore, options.ignore_from, masks=options.masks)
     return tuple([(rule.call, rule.pointers) for rule in rules])
 
 

@@ -124,7 +124,7 @@ async def _verify(
 ) -> Verification:
     """Repeat a cassette's conversations with a live server, and compare."""
     options.check_secrets()
-    found = Found(read_rules(options.ignore, options.ignore_from, options.learn))
+    found = Found(rules_of(options))
     recorded = rejoined(as_sent(cassette, upstream))
     shown = ""
     for plan in plans_of(cassette, recorded, upstream, options):
@@ -281,6 +281,11 @@ class Found:
     """What was learned, with the call's name."""
     untried: dict[str, None] = field(default_factory=dict)
     """The calls that were not made once more, as they may change something."""
+
+
+def rules_of(options: VerifyOptions) -> list[IgnoredPlaces]:
+    """Return the places that don't count by the options of a verification."""
+    return read_rules(options.ignore, options.ignore_from, options.learn, options.masks)
 
 
 @dataclass(eq=False, slots=True)
@@ -445,7 +450,7 @@ def differences_of(
     if repeated is None:
         repeated = replace(recorded, interactions=())
     made = replace(repeated, path="this run")
-    rules = read_rules(options.ignore, options.ignore_from, options.learn)
+    rules = rules_of(options)
     comparison = held_to(recorded, made, partial(ignored_in, rules), is_part=is_part)
     not_due = _numbers_without_request(recorded) if is_open else set()
     verdicts = set()

@@ -250,6 +250,7 @@ def options_for(
         existing=existing,
         ignore=options.ignore if replaces else (),
         ignore_from=ignore_from if replaces else None,
+        masks=options.masks if replaces else (),
         repeat="auto",
         history="auto",
         reads=(),
