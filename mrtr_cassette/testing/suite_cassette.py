@@ -20,7 +20,12 @@ from mrtr_cassette.core.compare.conversations import IgnoredFor
 from mrtr_cassette.core.report.redactions import Redaction
 from mrtr_cassette.core.report.runs import UnplayedError, unmet_text, unused_text
 from mrtr_cassette.core.secrets.names import strip_volatile
-from mrtr_cassette.errors import BeingRecordedError, MrtrCassetteError, counted
+from mrtr_cassette.errors import (
+    BeingRecordedError,
+    MrtrCassetteError,
+    UsageError,
+    counted,
+)
 from mrtr_cassette.options import (
     Existing,
     Mode,
@@ -38,7 +43,7 @@ from mrtr_cassette.shell.files.log import OnEvent
 from mrtr_cassette.shell.runs.replaying import LoadedReplays
 from mrtr_cassette.shell.runs.running import in_thread, reached_without_proxy
 from mrtr_cassette.shell.runs.sites import Site
-from mrtr_cassette.shell.runs.views import MrtrCassette
+from mrtr_cassette.shell.runs.views import MrtrCassette, ProbedServer
 from mrtr_cassette.terms import Terms, in_terms
 
 T = TypeVar("T")
@@ -287,6 +292,8 @@ class CassetteUse:
         redacted: what redaction replaced in a cassette that was written for the test alone.
     """
 
+    _purpose = "probe with {}"
+
     def __init__(self, request: UseRequest) -> None:
         self.request = request
         self.failed = False
@@ -299,6 +306,7 @@ class CassetteUse:
         with ExitStack() as running:
             self.shown: MrtrCassette = self._start(running)
             self._running = running.pop_all()
+        self.shown.live = ProbedServer(self._live, self._settings.verify)
 
     def _start(self, running: ExitStack) -> MrtrCassette:
         """Start the proxy; `running` stops it, and what was started for it."""
@@ -308,6 +316,28 @@ class CassetteUse:
         """Let this process reach a port of our own without a proxy."""
         if self.request.site is None:
             running.enter_context(reached_without_proxy(url))
+
+    def _upstream(self) -> Any:
+        upstream = self._settings.upstream
+        if upstream is None:
+            upstream = self.request.ask_upstream()
+        if upstream is None:
+            raise UsageError(
+                f"there is nothing to {self._purpose.format(self.path)}",
+                hint=self.terms["name_upstream"],
+            )
+        return upstream
+
+    def _live(self) -> str | Sequence[str]:
+        """Return the URL of the upstream, or the command that starts it."""
+        upstream = self._upstream()
+        if isinstance(upstream, str | Sequence):
+            return upstream
+        # Whoever replays loads no client.
+        from mrtr_cassette.shell.runs.upstreams import path_at
+
+        path = path_at(self._settings.verify.upstream_path, self.load_recorded())
+        return self.request.run.applications.url(upstream, path)
 
     @property
     def path(self) -> Path:

@@ -100,17 +100,6 @@ class RecordingUse(CassetteUse):
 
     # Where the upstream is
 
-    def _upstream(self) -> Any:
-        upstream = self._settings.upstream
-        if upstream is None:
-            upstream = self.request.ask_upstream()
-        if upstream is None:
-            raise UsageError(
-                f"there is nothing to {self._purpose.format(self.path)}",
-                hint=self.terms["name_upstream"],
-            )
-        return upstream
-
     def _started(
         self, upstream: Any, options: RecordOptions, running: ExitStack
     ) -> tuple[str, Sequence[str] | None]:

@@ -55,3 +55,34 @@ def test_answer_that_no_call_of_a_test_needs_is_told(suite: Suite) -> None:
             "*MrtrCassetteWarning: nothing asked for the answer 'more' or 'spare'",
         ]
     )
+
+
+def test_fixture_probes_the_upstream_with_what_is_recorded(suite: Suite) -> None:
+    """While recording with the calls so far, on replay with the cassette; a finding has a text."""
+    suite.write(
+        "test_one.py",
+        """
+        import sys
+        import pytest
+        from agent import APPLICATION
+
+        COMMAND = [sys.executable, "-m", "mrtr_cassette.demo.server", "--port", "{port}"]
+
+        @pytest.mark.parametrize("upstream", [APPLICATION, COMMAND], ids=["app", "command"])
+        def test_deploy(upstream, mrtr_cassettes):
+            cassette = mrtr_cassettes(f"c-{type(upstream).__name__}", upstream=upstream)
+            cassette.call("deploy", {"env": "production"}, answers={"confirm": True})
+            probing = cassette.probe(timeout=20)
+            assert probing.is_good, probing.text
+            assert "unprotected" in probing.counts
+            assert not cassette.probe(fail_on=["unprotected"]).is_good
+
+        @pytest.mark.mrtr_cassette(upstream=APPLICATION)
+        def test_too_early(mrtr_cassette):
+            with pytest.raises(Exception, match="nothing is recorded"):
+                mrtr_cassette.probe()
+            pytest.skip("that is all")
+        """,
+    )
+    suite.run("--mrtr-mode=once", passed=2, skipped=1)
+    suite.run("--mrtr-mode=none", "-k", "deploy", passed=2, deselected=1)

@@ -122,10 +122,22 @@ async def probe_cassette(
         UpstreamError: the command can't be run, or does not listen.
     """
     options.check_secrets()
+    recorded = load(read_file(path), str(path))
+    return await probe_recorded(recorded, upstream, options, watching)
+
+
+async def probe_recorded(
+    recorded: Cassette,
+    upstream: str | Sequence[str],
+    options: ProbeOptions,
+    watching: Watching | None = None,
+) -> Probing:
+    """Probe a live server with what is recorded, in a file or so far; raises the same."""
+    options.check_secrets()
     expected: tuple[Expected, ...] = ()
     if options.expect is not None:
         expected = expected_in(Path(options.expect))
-    cassette = with_examples(load(read_file(path), str(path)))
+    cassette = with_examples(recorded)
     sent = rejoined(as_sent(cassette, upstream))
     numbers = []
     every = _verify_options(options, tuple(options.only))

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.replay.faults import FaultOutcome
 from mrtr_cassette.core.report.details import CassetteDetails, Interaction, details_of
 from mrtr_cassette.core.report.runs import CallResult, MissReport
-from mrtr_cassette.errors import CassetteError, MrtrCassetteError, shorten
-from mrtr_cassette.options import Existing, FilePath, Mode, RecordOptions
+from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UsageError, shorten
+from mrtr_cassette.options import (
+    Existing,
+    FilePath,
+    Mode,
+    ProbeOptions,
+    RecordOptions,
+    UpstreamOptions,
+    VerifyOptions,
+    options_from,
+    options_of,
+)
 from mrtr_cassette.shell.files.cassettes import load_cassette
 from mrtr_cassette.shell.files.stores import location, path_of
+from mrtr_cassette.shell.runs.running import result_in_thread
 from mrtr_cassette.shell.runs.sessions import RunOutcome, Session
 
 if TYPE_CHECKING:
+    from mrtr_cassette.core.report.probes import Probing
     from mrtr_cassette.shell.runs.calling import Answers
     from mrtr_cassette.shell.runs.piped import ClientStarts
 
@@ -28,6 +40,15 @@ if TYPE_CHECKING:
 def _details_of(cassette: Cassette) -> CassetteDetails:
     """Return the details of a cassette, which many plays may have in common."""
     return details_of(cassette)
+
+
+class ProbedServer(NamedTuple):
+    """The server that a test's cassette was recorded from."""
+
+    upstream: Callable[[], str | Sequence[str]]
+    """Returns its URL, or the command that starts it."""
+    options: VerifyOptions
+    """How it is reached, and what doesn't count."""
 
 
 class MrtrCassette:
@@ -50,6 +71,8 @@ class MrtrCassette:
         self._session = session
         self._path = path
         self._answers = answers
+        self.live: ProbedServer | None = None
+        """The server of a test's cassette; None outside of tests."""
         self._unused: set[str] = set()
         self._unused_of_all: set[str] | None = None
         self.is_recording = session.is_recording
@@ -193,6 +216,35 @@ class MrtrCassette:
         else:
             self._unused_of_all.intersection_update(result.unused)
         return result
+
+    def probe(
+        self, upstream: str | Sequence[str] | None = None, **options: Any
+    ) -> Probing:
+        """Answer the recorded questions of a live server in ways that nobody recorded.
+
+        Args:
+            upstream: URL of the server, or the command that starts it; None takes the test's.
+            **options: as in `ProbeOptions`; those of the marker about the server hold too.
+
+        Raises:
+            UsageError: an option is wrong, no server is known, or nothing is recorded.
+        """
+        from mrtr_cassette.shell.runs.probing import probe_recorded
+
+        checked = options_from(ProbeOptions, options, "probe")
+        if self.live is not None:
+            kept = {}
+            for name in [*options_of(UpstreamOptions), "ignore", "ignore_from"]:
+                if name not in options:
+                    kept[name] = getattr(self.live.options, name)
+            checked = replace(checked, **kept)
+            upstream = upstream or self.live.upstream()
+        if not upstream:
+            raise UsageError("probe needs the URL or the command of a server")
+        cassette = self._session.recorded()
+        if cassette is None:
+            raise UsageError(f"nothing is recorded on {self.path} so far to probe with")
+        return result_in_thread(probe_recorded(cassette, upstream, checked))
 
 
 class Recording(MrtrCassette):
