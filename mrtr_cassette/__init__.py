@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     )
     from mrtr_cassette.shell.runs.views import MrtrCassette, Recording, Replay
 
-__version__ = "0.2.0"
+__version__ = "1.0.0"
 __all__ = [
     "CallOptions",
     "CallResult",
