@@ -292,8 +292,8 @@ def diff(
     given = _given_by_git(words) if for_git else words
     pairs = _same_names(words) if are_folders else {words[0]: given}
     try:
-        texts = list(map(value_of, values))
-        comparisons = _compared(pairs, ignore=ignored, values=texts, **places)
+        places["values"] = list(map(value_of, values))
+        comparisons = _compared(pairs, ignore=ignored, **places)
     except CassetteError as error:
         if not for_git:
             raise
@@ -303,10 +303,7 @@ def diff(
     if for_git:
         ((name, only),) = comparisons.items()
         comparisons = {name: replace(only, recorded=f"a/{name}", received=f"b/{name}")}
-    differing = {}
-    for name, comparison in comparisons.items():
-        if not comparison.is_same:
-            differing[name] = comparison
+    differing = _differing(comparisons)
     if as_json:
         data = list(map(comparison_data, comparisons.values()))
         click.echo(json_report(data if are_folders else data[0]))
@@ -321,6 +318,16 @@ def diff(
     for pointer in _unused(ignored, pairs):
         tell_unused([("ignore", pointer)], Log())
     context.exit(1 if differing and not for_git else 0)
+
+
+def _differing(
+    comparisons: Mapping[str, CassetteComparison],
+) -> dict[str, CassetteComparison]:
+    differing = {}
+    for name, comparison in comparisons.items():
+        if not comparison.is_same:
+            differing[name] = comparison
+    return differing
 
 
 def _compared(
