@@ -315,8 +315,8 @@ def diff(
             click.echo(
                 f"{len(differing)} of {counted(len(comparisons), 'cassette')} {verb}"
             )
-    for pointer in _unused(ignored, pairs):
-        tell_unused([("ignore", pointer)], Log())
+    tell_unused(_unused(ignored, pairs), Log())
+    tell_unused(_unused_masks(places["masks"], pairs), Log())
     context.exit(1 if differing and not for_git else 0)
 
 
@@ -340,7 +340,9 @@ def _compared(
     return comparisons
 
 
-def _unused(pointers: Sequence[str], pairs: Mapping[str, Sequence[str]]) -> list[str]:
+def _unused(
+    pointers: Sequence[str], pairs: Mapping[str, Sequence[str]]
+) -> list[tuple[str, str]]:
     """Return the pointers that leave nothing out of any pair of files."""
     if not pointers:
         return []
@@ -348,7 +350,24 @@ def _unused(pointers: Sequence[str], pairs: Mapping[str, Sequence[str]]) -> list
     unused = []
     for pointer in pointers:
         if _compared(pairs, ignore=[pointer]) == whole:
-            unused.append(pointer)
+            unused.append(("ignore", pointer))
+    return unused
+
+
+def _unused_masks(
+    masks: Sequence[str], pairs: Mapping[str, Sequence[str]]
+) -> list[tuple[str, str]]:
+    """Return the masks that leave nothing out, neither alone nor with the others."""
+    if not masks:
+        return []
+    whole = _compared(pairs)
+    least = _compared(pairs, masks=masks)
+    unused = []
+    for mask in masks:
+        others = [other for other in masks if other != mask]
+        is_idle = _compared(pairs, masks=[mask]) == whole
+        if is_idle and _compared(pairs, masks=others) == least:
+            unused.append(("masks", mask))
     return unused
 
 

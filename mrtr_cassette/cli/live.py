@@ -39,7 +39,7 @@ from mrtr_cassette.core.answers.written import (
     read_pairs,
     wanted_of,
 )
-from mrtr_cassette.core.compare.values import Change, unused_pointers
+from mrtr_cassette.core.compare.values import Change, unused_masks, unused_pointers
 from mrtr_cassette.core.drive.updating import (
     ACCEPTABLE,
     Choose,
@@ -357,6 +357,8 @@ def _tell_what_to_do(
         left_out.extend(verification.left_out)
     unused = unused_pointers(options.ignore, left_out)
     tell_unused([("ignore", pointer) for pointer in unused], Log())
+    in_vain = unused_masks(options.masks, left_out)
+    tell_unused([("masks", mask) for mask in in_vain], Log())
 
 
 def _was_withheld(verification: Verification) -> bool:

@@ -56,6 +56,31 @@ def test_what_a_file_ignores_is_no_difference(tmp_path: Path) -> None:
     assert (refused.exit_code, "there is no file" in refused.stderr) == (2, True)
 
 
+def test_a_mask_leaves_out_a_part_of_a_text(tmp_path: Path) -> None:
+    """What it matches doesn't count in responses and requests, and the rest of the text does."""
+    files = []
+    for name, time, number in (("a", "12:01", 3), ("b", "13:59", 3), ("c", "13:59", 4)):
+        call = tool("list", since=f"at {time}")
+        rows = text(f"{number} rows at {time}")
+        path = tmp_path / f"{name}.json"
+        path.write_bytes(encode_cassette(cassette_of((call, rows))))
+        files.append(path)
+    old, same, other = files
+    mask = "[0-9]{2}:[0-9]{2}"
+    assert diff(old, same).exit_code == 1
+    masked = diff(old, same, "--mask", mask)
+    assert (masked.exit_code, masked.stderr) == (0, "")
+    differing = diff(old, other, "--mask", mask, "--mask", "x{9}")
+    assert differing.exit_code == 1
+    assert "text-changed" in differing.output
+    assert differing.stderr == "note: --mask x{9} matched nothing\n"
+    assert mrtr_cassette.diff(old, same, masks=[mask]).is_same
+    rules = tmp_path / "ignore.toml"
+    rules.write_text(f"[[ignore]]\ncall = 'list'\nmasks = ['{mask}']\n")
+    assert diff(old, same, "--ignore-from", rules).exit_code == 0
+    assert diff(old, other, "--ignore-from", rules).exit_code == 1
+
+
 def test_the_exit_code_tells_whether_something_differs(tmp_path: Path) -> None:
     """0 where nothing does that counts, 1 where something does, 3 where a file can't be read."""
     old, new = (

@@ -336,6 +336,31 @@ def test_a_value_that_a_text_repeats_is_learned_in_both_places(tmp_path: Path) -
     assert invoke(path, "--ignore-from", rules, *command, "three-3").exit_code == 0
 
 
+def test_a_mask_is_for_verify_and_for_recording_anew(tmp_path: Path) -> None:
+    """A time in a text is no difference, and a cassette recorded again stays as it is."""
+    program = tmp_path / "server.py"
+    program.write_text(TIMES)
+    path = tmp_path / "c.json"
+    call = ("call", "now", "--record", str(path))
+    mask = ("--mask", "^[0-9]{2}:[0-9]{2}")
+    server = ("--", sys.executable, str(program))
+
+    def recorded(*words: str) -> str:
+        done = CliRunner().invoke(main, [*call, *words])
+        assert done.exit_code == 0, done.output
+        return path.read_text()
+
+    first = recorded(*server, "12:01 o'clock")
+    assert invoke(path, *server, "13:59 o'clock").exit_code == 1
+    same = invoke(path, *mask, "--mask", "x{9}", *server, "13:59 o'clock")
+    assert (same.exit_code, same.stderr) == (0, "note: --mask x{9} matched nothing\n")
+    assert invoke(path, *mask, *server, "13:59 sharp").exit_code == 1
+    assert path.read_text() == first
+    refused = invoke(path, "--mask", "(", *server, "x")
+    assert refused.exit_code == 2
+    assert "--mask '(' is not a regular expression: missing )" in refused.stderr
+
+
 TIMES = """
 import json, sys
 for line in sys.stdin:

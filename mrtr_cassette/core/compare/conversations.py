@@ -16,6 +16,7 @@ from mrtr_cassette.core.cassette.recorded import (
 )
 from mrtr_cassette.core.cassette.sessions import without_pongs
 from mrtr_cassette.core.compare.handles import Handles, handles_in
+from mrtr_cassette.core.compare.masks import masked, masked_json, masks_in
 from mrtr_cassette.core.compare.responses import (
     ASKS,
     asked_question,
@@ -370,12 +371,12 @@ def _sides_of(cassette: Cassette, ignored_for: IgnoredFor) -> Iterator[_Side]:
         if page:
             ignored.append(("cursor",))
         key = call.key(tuple(ignored))
-        keys = _keys_of(key, page, answers)
+        keys = _keys_of(key, page, answers, masks_in(pointers))
         yield _Side(interaction, turns, key, keys, pointers)
 
 
 def _keys_of(
-    key: CallKey, page: int, answers: Iterable[Any]
+    key: CallKey, page: int, answers: Sequence[Any], masks: Sequence[str]
 ) -> tuple[object, object, object]:
     """Return the keys by which a partner is found, the strictest first."""
     # The path of a server may be another one; other HTTP traffic is nothing but its path.
@@ -383,12 +384,18 @@ def _keys_of(
     if not key.method:
         endpoint = comparable_text(key.endpoint)
     name = comparable_text(key.name)
-    same_call = (endpoint, key.method, name, comparable_text(key.arguments), page)
+    arguments = comparable_text(key.arguments)
+    equal_call = (endpoint, key.method, name, arguments, page)
+    equal = (key.endpoint, equal_call, _texts_of(answers, ()))
+    same_call = (endpoint, key.method, name, masked_json(arguments, masks), page)
+    return equal, (same_call, _texts_of(answers, masks)), same_call
+
+
+def _texts_of(answers: Iterable[Any], masks: Sequence[str]) -> tuple[str, ...]:
     texts = []
     for value in answers:
-        texts.append("" if value is ABSENT else canonical(value))
-    same_answers = (same_call, tuple(texts))
-    return (key.endpoint, *same_answers), same_answers, same_call
+        texts.append("" if value is ABSENT else canonical(masked(value, masks)))
+    return tuple(texts)
 
 
 def _turns_of(

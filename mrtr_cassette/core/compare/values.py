@@ -10,6 +10,7 @@ from functools import partial
 from itertools import zip_longest
 from typing import Any, Final, Literal, NamedTuple, get_args
 
+from mrtr_cassette.core.compare.masks import MASK, has_masked, masked_json, masks_in
 from mrtr_cassette.core.secrets.rules import refusal_of
 from mrtr_cassette.core.secrets.shapes import compiled
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
@@ -61,9 +62,6 @@ ORDER: Final = "#order"
 """At the end of a pointer to a list: the order of its items."""
 WORD: Final = "#word/"
 """After a pointer to a text, before the place of one of its words, from 0."""
-
-MASK: Final = "mask:"
-"""Begins, among the places that don't count, a pattern: what matches it counts in no text."""
 
 _PINNED: Final = "..."
 _KINDS: Final = {
@@ -124,45 +122,42 @@ def without_ignored(
 
     If pointers name words of a text, it counts when other words differ.
     """
+    masks = masks_in(ignored)
     kept = []
     for change in changes:
         is_left_out = any(is_below(change.pointer, pointer) for pointer in ignored)
         if is_left_out or _only_words_differ(change, ignored):
             continue
-        if not _only_masked_differs(change, ignored):
+        if not _only_masked_differs(change, masks):
             kept.append(change)
     return kept
 
 
-def _only_masked_differs(change: Change, ignored: Collection[str]) -> bool:
-    """Tell whether two texts differ only in what masks match."""
-    masks = [place.removeprefix(MASK) for place in ignored if place.startswith(MASK)]
-    if not masks or None in (change.recorded, change.received):
+def _only_masked_differs(change: Change, masks: Sequence[str]) -> bool:
+    """Tell whether two values differ only in what masks match."""
+    if not masks or change.recorded == change.received:
         return False
-    try:
-        texts = changed_texts(change)
-    except NotJsonError:
-        # The values of headers are no JSON.
-        texts = (change.recorded or "", change.received or "")
-    if texts is None:
+    if change.recorded is None or change.received is None:
         return False
-    return _masked(texts[0], masks) == _masked(texts[1], masks)
+    recorded = _masked(change, change.recorded, masks)
+    return recorded == _masked(change, change.received, masks)
 
 
-def _masked(text: str, masks: Iterable[str]) -> list[bytes]:
-    """Return the parts of a text that no mask matches."""
-    parts = [text.encode("utf-8", "surrogatepass")]
-    for mask in masks:
-        expression = compiled(mask, is_text=True)
-        cut = []
-        for part in parts:
-            start = 0
-            for match in expression.finditer(part):
-                cut.append(part[start : match.start()])
-                start = match.end()
-            cut.append(part[start:])
-        parts = cut
-    return parts
+def _masked(change: Change, value: str, masks: Sequence[str]) -> str:
+    return masked_json(value, masks, in_text=TEXT_STEP in change.pointer)
+
+
+def unused_masks(masks: Iterable[str], left_out: Sequence[Change]) -> list[str]:
+    """Return the masks that match nothing in what was left out."""
+    return [mask for mask in masks if not _is_masked(mask, left_out)]
+
+
+def _is_masked(mask: str, changes: Iterable[Change]) -> bool:
+    for change in changes:
+        for value in (change.recorded, change.received):
+            if value is not None and has_masked(_masked(change, value, [mask])):
+                return True
+    return False
 
 
 def masks_as_places(masks: Collection[str]) -> tuple[str, ...]:

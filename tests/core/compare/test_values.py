@@ -1,16 +1,21 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mrtr_cassette.core.compare.values import (
     VERDICTS,
     Change,
     heaviest,
     is_below,
+    masks_as_places,
     paired,
+    unused_masks,
     value_changes,
     without_ignored,
 )
@@ -153,3 +158,27 @@ def test_long_sequences_with_something_new_after_each_item_are_paired_at_once() 
     old = [*range(30_000)]
     new = [each for item in old for each in (item, "new")]
     assert paired(old, new)[2:5] == [(1, 2), (None, 3), (2, 4)]
+
+
+PIECES = st.lists(
+    st.sampled_from(["a", "7", "12", " ", "\u2028", "\ud800", '"']), max_size=6
+)
+
+
+@given(PIECES, PIECES)
+def test_a_mask_hides_texts_that_are_equal_around_what_it_matches(
+    old: list[str], new: list[str]
+) -> None:
+    """A change of a text counts exactly if the texts differ without what the mask matches."""
+    texts = ["".join(old), "".join(new)]
+    places = masks_as_places(["[0-9]+"])
+    changes = value_changes({"at": texts[0]}, {"at": texts[1]})
+    around = [re.sub("[0-9]+", "#", text) for text in texts]
+    assert (without_ignored(changes, places) == []) is (around[0] == around[1])
+    if changes:
+        assert (unused_masks(["[0-9]+"], changes) == []) is any(map(has_digit, texts))
+
+
+def has_digit(text: str) -> bool:
+    """Tell whether the mask of the law matches something."""
+    return re.search("[0-9]", text) is not None
