@@ -32,7 +32,7 @@ SIZES = {
     "tokens of the package": 325_000,
     "modules of the package": 152,
     "functions with more than 10 branches": 27,
-    "words of README and docs": 26_000,
+    "words of README and docs": 26_500,
     "lines of README": 150,
 }
 """Upper limits, a few percent above what is there, so that nobody packs a statement to stay below one."""

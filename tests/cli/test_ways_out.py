@@ -565,8 +565,10 @@ def test_every_way_out_is_tried() -> None:
     words = {"accept_gzip", "append", "cassette", "header_form", "record", "replace"}
     words |= {"give_value", "name_upstream", "publish_anyway"}
     assert here | of_misses | parts | words == {*WAYS_OUT}
+    # What a report prints is tried by tests/cli/test_cli_cut.py.
     commands = {
         "accept_edit",
+        "cut_shared",
         "merge_sides",
         "publish_journal",
         "report_replay",
