@@ -79,7 +79,7 @@ def record(
     if stdio:
         if isinstance(upstream, str):
             raise UsageError(
-                f"the upstream {upstream!r}is not a command",
+                f"the upstream {upstream!r} is not a command",
                 hint="with stdio=True it is the server's program and arguments",
             )
         _refuse_with_pipes(checked, "admin_port", "answers")

@@ -683,7 +683,7 @@ class RecordOptions(WritingOptions, ProxyOptions):
         if (self.ignore or self.masks) and self.existing == "keep":
             raise UsageError(
                 "<<ignore>> and <<masks>> need <<append>> or <<replace>>",
-                hint="it decides which calls are the same as in the cassette",
+                hint="they decide which calls are the same as in the cassette",
             )
         if self.ignore_from is not None and self.existing != "replace":
             raise UsageError(

@@ -19,6 +19,7 @@ export interface PlayOptions {
    */
   upstream?: string | readonly string[] | undefined;
   ca_file?: string | undefined;
+  echo?: boolean | undefined;
   fail_on?: readonly string[] | undefined;
   fail_on_unplayed?: boolean | undefined;
   faults?: readonly Record<string, unknown>[] | undefined;
@@ -27,9 +28,12 @@ export interface PlayOptions {
   ignore?: readonly string[] | undefined;
   ignore_from?: string | undefined;
   insecure?: boolean | undefined;
+  masks?: readonly string[] | undefined;
+  match?: Readonly<Record<string, string>> | undefined;
   match_headers?: readonly string[] | undefined;
   max_age?: number | undefined;
   no_redact?: readonly string[] | undefined;
+  on_miss?: "continue" | "stop" | undefined;
   pace?: "none" | "recorded" | undefined;
   poll_interval?: number | undefined;
   publish_anyway?: boolean | undefined;
@@ -42,6 +46,7 @@ export interface PlayOptions {
   request_state?: "sealed" | "verbatim" | undefined;
   seal_answers?: boolean | undefined;
   upstream_path?: string | undefined;
+  values?: Readonly<Record<string, string>> | undefined;
 }
 
 export interface CassetteOptions extends PlayOptions {

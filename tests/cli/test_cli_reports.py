@@ -15,6 +15,7 @@ from mrtr_cassette.cli import main
 
 URL = "http://localhost:9/mcp"
 WRITING = {
+    "probe": (("probe", "c.json", URL), [".json", ".xml", ".md"]),
     "record": (("record", URL), [".json"]),
     "replay": (("replay", "c.json"), [".json", ".xml", ".md"]),
     "serve": (("serve", "."), [".json", ".xml", ".md"]),

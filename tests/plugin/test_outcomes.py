@@ -9,7 +9,7 @@ import pytest
 from processes import lasting_part
 
 import mrtr_cassette
-from mrtr_cassette.options import ReplayOptions
+from mrtr_cassette.options import ReplayOptions, VerifyOptions
 from mrtr_cassette.testing.suite_cassette import CassetteUse
 
 pytest_plugins = ["pytester"]
@@ -138,7 +138,7 @@ class Told(CassetteUse):
 
 def test_misses_and_unrecorded_requests_are_told_once_each():
     """A miss that comes after a request that could not be recorded is told by itself."""
-    settings = SimpleNamespace(replay=ReplayOptions())
+    settings = SimpleNamespace(replay=ReplayOptions(), verify=VerifyOptions())
     use = Told(SimpleNamespace(path=Path("c.json"), settings=settings))
     unrecorded = use.unreported_misses()
     use.shown.misses = (SimpleNamespace(text="m", reason="r", request="q"),)

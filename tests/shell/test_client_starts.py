@@ -81,7 +81,7 @@ def test_pipes_have_no_url_and_http_no_command(cassette: Path, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("upstream", "options", "reason"),
     [
-        ("http://localhost/mcp", {"stdio": True}, "is no command"),
+        ("http://localhost/mcp", {"stdio": True}, "is not a command"),
         (
             ["server"],
             {"stdio": True, "admin_port": 0},

@@ -180,7 +180,7 @@ def test_what_is_no_application_is_refused(wrong):
     with (
         pytest.raises(
             UsageError,
-            match="is no URL, no command and no application; an application is",
+            match="is not a URL, a command or an application; an application is",
         ),
         in_thread(serving_application(wrong)),
     ):

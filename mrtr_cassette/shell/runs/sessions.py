@@ -165,7 +165,7 @@ class Session:
         """There is none."""
         done = "recorded" if self.is_recording else "served"
         raise UsageError(
-            f"{self.path} is {done} over HTTP, where thereis not a command",
+            f"{self.path} is {done} over HTTP, where there is no command",
             hint="have the client connect to `url`",
         )
 

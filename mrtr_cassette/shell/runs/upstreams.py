@@ -377,10 +377,10 @@ def is_on_pipes(upstream: Any) -> bool:
     """Tell whether an upstream is a command whose server is on pipes: it takes no port.
 
     Raises:
-        UsageError: itis not a command: a list of texts.
+        UsageError: it is not a command: a list of texts.
     """
     if isinstance(upstream, str) or not isinstance(upstream, Sequence):
         return False
     if not upstream or not all(isinstance(part, str) for part in upstream):
-        raise UsageError(f"the upstream {upstream!r}is not a command: a list of texts")
+        raise UsageError(f"the upstream {upstream!r} is not a command: a list of texts")
     return not any(PORT in part for part in upstream)
