@@ -152,6 +152,8 @@ FOLDERS = ("first", "second", "third", "fourth", "fifth")
 
 
 @pytest.mark.usefixtures("typescript_sdk")
+# It fails now and then in a whole run, for a reason that is not known, and never by itself.
+@pytest.mark.flaky(reruns=3)
 @pytest.mark.parametrize(
     ("text", "server"),
     [(FILES_TEST, FILES), (GIT_TEST, GIT), (HTTP_TEST, None)],
