@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 from harness import post, taped, taping
 from messages import NO, JsonObject, input_required, message, result, tool_call, yes
 from standin import Visit, json_response
@@ -78,3 +80,16 @@ for number, method in enumerate({methods!r}):
 sys.exit({code})
 """
     return [sys.executable, "-c", program]
+
+
+def walk(
+    command: click.Command, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Yield every command with the words that name it, a group before its commands."""
+    yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            assert inner is not None
+            yield from walk(inner, (*path, name))

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterator
 from dataclasses import MISSING, fields, is_dataclass
 
-import click
+from commands import walk
 from goldens import DATA
 
 import mrtr_cassette
@@ -19,19 +19,12 @@ GOLDEN = DATA / "surfaces.txt"
 FURTHER_FIXTURES = ("mrtr_cassettes", "mrtr_upstream", "mrtr_cassette_config")
 
 
-def commands_of(
-    command: click.Command, path: tuple[str, ...] = ("mrtr-cassette",)
-) -> Iterator[str]:
+def parameters() -> Iterator[str]:
     """Yield a line for every argument and option of every command."""
-    for parameter in command.params:
-        flags = " ".join([*parameter.opts, *parameter.secondary_opts])
-        yield f"{' '.join(path)} {flags} {parameter.metavar or ''}".rstrip()
-    if isinstance(command, click.Group):
-        context = click.Context(command)
-        for name in command.list_commands(context):
-            inner = command.get_command(context, name)
-            assert inner is not None
-            yield from commands_of(inner, (*path, name))
+    for path, command in walk(main, ("mrtr-cassette",)):
+        for parameter in command.params:
+            flags = " ".join([*parameter.opts, *parameter.secondary_opts])
+            yield f"{' '.join(path)} {flags} {parameter.metavar or ''}".rstrip()
 
 
 def library() -> Iterator[str]:
@@ -63,7 +56,7 @@ def suites() -> Iterator[str]:
 
 def test_surfaces_are_as_promised(updates_goldens):
     """Commands and options, exported names, the marker, fixtures and modes are in one file."""
-    lines = [*commands_of(main), "", *library(), "", *suites(), ""]
+    lines = [*parameters(), "", *library(), "", *suites(), ""]
     text = "\n".join(lines)
     if updates_goldens:
         GOLDEN.write_text(text, encoding="utf-8")

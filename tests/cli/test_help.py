@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import click
+from commands import walk
 from harness import run_here
 from shown import ROOT
 
@@ -17,24 +15,11 @@ The help of every command. `pytest tests/cli/test_help.py --update-goldens` writ
 """
 
 
-def _paths_of(
-    command: click.Command, path: tuple[str, ...] = ()
-) -> Iterator[tuple[str, ...]]:
-    """Yield the words that name every command, a group before its commands."""
-    yield path
-    if isinstance(command, click.Group):
-        context = click.Context(command)
-        for name in command.list_commands(context):
-            inner = command.get_command(context, name)
-            assert inner is not None
-            yield from _paths_of(inner, (*path, name))
-
-
 def test_help_texts_are_as_reviewed(monkeypatch, updates_goldens):
     """The help of every command is in docs/commands.md; `pytest --update-goldens` writes it."""
     monkeypatch.setenv("COLUMNS", "80")
     sections = [HEAD]
-    for path in _paths_of(main):
+    for path, _ in walk(main):
         shown = run_here(*path, "--help")
         assert shown.code == 0
         title = " ".join(path) or "mrtr-cassette"

@@ -124,6 +124,8 @@ def with_examples(cassette: Cassette) -> Cassette:
 def with_references(cassette: Cassette, texts: Mapping[str, str]) -> Cassette:
     """Return a cassette with references to those values that it doesn't know."""
     new = {name: text for name, text in texts.items() if name not in cassette.values}
+    if not new:
+        return cassette
     values = Values((), new)
     changed: dict[RecordedExchange, RecordedExchange] = {}
     for interaction in cassette.interactions:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from functools import lru_cache
 from typing import Any, Final
 
 from mrtr_cassette.core.secrets.shapes import compiled
@@ -14,8 +13,6 @@ MASK: Final = "mask:"
 """Begins, among the places that don't count, a pattern: what matches it counts in no text."""
 _MASKED: Final = "\U0010fffd"
 """Stands for what a mask matches; texts don't have it."""
-
-_compiled = lru_cache(maxsize=256)(compiled)
 
 
 def masks_in(pointers: Collection[str]) -> list[str]:
@@ -51,7 +48,7 @@ def masked(value: Any, masks: Sequence[str], *, in_text: bool = False) -> Any:
 def _masked_text(text: str, masks: Sequence[str]) -> str:
     raw = text.encode("utf-8", "surrogatepass")
     for mask in masks:
-        raw = _compiled(mask, is_text=True).sub(_MASKED.encode(), raw)
+        raw = compiled(mask, is_text=True).sub(_MASKED.encode(), raw)
     return raw.decode("utf-8", "backslashreplace")
 
 

@@ -65,14 +65,23 @@ def read_ignored(text: str) -> list[IgnoredPlaces]:
     Raises:
         ValueError: it is none; the text says where and why.
     """
+    return [_read_rule(rule, where) for where, rule in tables_in(text, _TABLE)]
+
+
+def tables_in(text: str, name: str) -> list[tuple[str, Any]]:
+    """Return the tables of a file that has only tables of one name, and where each is.
+
+    Raises:
+        ValueError: it has something else, or is not TOML.
+    """
     tree = tomllib.loads(text)
-    rules = tree.pop(_TABLE, [])
-    if tree or not isinstance(rules, list):
-        raise ValueError(f"it may have tables [[{_TABLE}]] only")
-    places = []
-    for number, rule in enumerate(rules, start=1):
-        places.append(_read_rule(rule, f"[[{_TABLE}]] {number}"))
-    return places
+    tables = tree.pop(name, [])
+    if tree or not isinstance(tables, list):
+        raise ValueError(f"it may have tables [[{name}]] only")
+    found = []
+    for number, table in enumerate(tables, start=1):
+        found.append((f"[[{name}]] {number}", table))
+    return found
 
 
 def _read_rule(rule: Any, where: str) -> IgnoredPlaces:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
+from mrtr_cassette.core.drive.ignored import tables_in
 from mrtr_cassette.core.drive.probing import PROBES
 from mrtr_cassette.core.drive.verdicts import PROBE_VERDICTS, Probed
 from mrtr_cassette.core.report.comparison import diff_block, response_line
@@ -47,14 +47,8 @@ def read_expected(text: str) -> tuple[Expected, ...]:
     Raises:
         ValueError: it is none; the text says where and why.
     """
-    tree = tomllib.loads(text)
-    tables = tree.pop(_TABLE, [])
-    if tree or not isinstance(tables, list):
-        raise ValueError(f"it may have tables [[{_TABLE}]] only")
-    found = []
-    for number, table in enumerate(tables, start=1):
-        found.append(_read_table(table, f"[[{_TABLE}]] {number}"))
-    return tuple(found)
+    tables = tables_in(text, _TABLE)
+    return tuple([_read_table(table, where) for where, table in tables])
 
 
 def _read_table(table: Any, where: str) -> Expected:

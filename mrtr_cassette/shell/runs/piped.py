@@ -647,11 +647,10 @@ def _outcome_from(data: dict[str, Any]) -> RunOutcome:
     data["misses"] = [_miss_from(miss) for miss in data["misses"]]
     data["faults"] = [FaultOutcome(*fault) for fault in data["faults"]]
     nearest, left = data["divergences"]
+    if nearest is not None:
+        nearest = _divergence_from(nearest)
     found = [_divergence_from(divergence) for divergence in left]
-    is_left = nearest is not None
-    data["divergences"] = RecordingsLeft(
-        _divergence_from(nearest) if is_left else None, found
-    )
+    data["divergences"] = RecordingsLeft(nearest, found)
     if data["unused"] is not None:
         data["unused"] = [tuple(pair) for pair in data["unused"]]
     return RunOutcome(**data)

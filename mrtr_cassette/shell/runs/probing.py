@@ -65,7 +65,6 @@ from mrtr_cassette.options import (
 )
 from mrtr_cassette.shell.files.cassettes import read_file
 from mrtr_cassette.shell.files.disk import reason_of
-from mrtr_cassette.shell.files.ignored import read_rules
 from mrtr_cassette.shell.files.stores import Location
 from mrtr_cassette.shell.runs.verifying import (
     Found,
@@ -73,6 +72,7 @@ from mrtr_cassette.shell.runs.verifying import (
     as_sent,
     live_run,
     plans_of,
+    rules_of,
 )
 
 
@@ -121,7 +121,6 @@ async def probe_cassette(
         CassetteError: the cassette can't be read, or not be sent over the server's transport.
         UpstreamError: the command can't be run, or does not listen.
     """
-    options.check_secrets()
     recorded = load(read_file(path), str(path))
     return await probe_recorded(recorded, upstream, options, watching)
 
@@ -168,8 +167,8 @@ class _CassetteRun:
         requests = sum(prober.most_requests for prober in probers)
         results: list[Probed] = []
         shown = ""
+        rules = rules_of(options)
         for prober in probers:
-            rules = read_rules(options.ignore, options.ignore_from, None)
             interactions = dict.fromkeys([call.interaction for call in prober.plan])
             reached = live_run(
                 self.cassette,
