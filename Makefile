@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test coverage lint format schema dist lowest wheels compare releasable verify soak fuzz wild agents languages probed bench fleet clean
+.PHONY: demo test coverage lint format schema dist docs lowest wheels compare releasable verify soak fuzz wild agents languages probed bench fleet clean
 
 demo: $(VENV)/.installed
 	$(BIN)/mrtr-cassette demo
@@ -42,6 +42,13 @@ dist: $(VENV)/.installed-dev
 	build/alone/venv/bin/python -m pip install --quiet dist/*.whl
 	mkdir build/alone/empty
 	cd build/alone/empty && ../venv/bin/mrtr-cassette demo
+
+# The site of README and docs in build/docs, and its links; needs no network once it is installed.
+docs: $(VENV)/.installed-docs
+	rm -rf build/docs
+	$(BIN)/python -m sphinx -q -W --keep-going -c docs/site -d build/doctrees . build/docs
+	$(BIN)/python tests/built_site.py build/docs
+	@echo "open build/docs/index.html"
 
 # The lowest versions that pyproject.toml allows, and the tests that need nothing else.
 lowest: $(VENV)/.installed-dev
@@ -131,6 +138,9 @@ $(VENV)/.installed: pyproject.toml
 
 $(VENV)/.installed-dev: $(VENV)/.installed
 	$(call install,--editable '.[dev]')
+
+$(VENV)/.installed-docs: $(VENV)/.installed
+	$(call install,--editable '.[docs]')
 
 $(VENV)/.installed-bench: $(VENV)/.installed-dev
 	$(call install,--editable '.[speed]')

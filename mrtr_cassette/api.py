@@ -246,7 +246,7 @@ def merge(
         existing: "replace" replaces one that exists.
 
     Returns:
-        what to know of it, in words: clocks that were wrong, calls without their beginning.
+        sentences on what to know of it, such as clocks that were wrong.
 
     Raises:
         CassetteError: a file can't be read, they contradict each other, or the cassette exists.

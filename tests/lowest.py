@@ -15,7 +15,7 @@ def lowest_versions() -> list[str]:
     project = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     wanted = list(project["dependencies"])
-    for name in sorted(extras.keys() - {"dev"}):
+    for name in sorted(extras.keys() - {"dev", "docs"}):
         wanted += extras[name]
     pins = []
     for line in wanted:
