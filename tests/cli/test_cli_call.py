@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import pytest
 from builders import cassette_of, encode_cassette, tool
 from click.testing import CliRunner, Result
+from forked import start_piped
 from harness import command, looped
 from messages import message, result, text
-from processes import listening
+from processes import CASSETTES, PROGRAM, listening
 from standin import PushingServer, Visit, json_response, upstream
 from tasking import created, state
 
@@ -236,3 +240,68 @@ async def test_signal_ends_a_call_with_one_line(tmp_path: Path) -> None:
             128 + number,
             f"error: stopped by {number.name}\n",
         )
+
+
+STUBBORN = """
+import os, signal, sys
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+sys.stdin.buffer.readline()
+print(os.getpid(), file=open(sys.argv[1], "w"), flush=True)
+sys.stdin.buffer.read()
+print("closed", file=open(sys.argv[1], "w"), flush=True)
+while True:
+    signal.pause()
+"""
+"""A server that answers nothing, and ends at no signal; it tells when it is called and left."""
+
+
+def test_further_signals_leave_no_server_behind(tmp_path: Path) -> None:
+    """Whoever starts a server ends it after the first signal, whichever come meanwhile."""
+    cassette = CASSETTES / "demo-server.json"
+    cases: list[tuple[list[str], signal.Signals, signal.Signals]] = [
+        (["call", "deploy"], signal.SIGTERM, signal.SIGTERM),
+        (["call", "deploy", "-o", f"{tmp_path}/o"], signal.SIGINT, signal.SIGTERM),
+        (["verify", f"{cassette}", "--only", "deploy"], signal.SIGINT, signal.SIGINT),
+        (["probe", f"{cassette}", "--only", "deploy"], signal.SIGTERM, signal.SIGINT),
+        (
+            ["record", "--stdio", "-o", f"{tmp_path}/r"],
+            signal.SIGTERM,
+            signal.SIGINT,
+        ),
+    ]
+    with ExitStack() as stack:
+        errors = [stack.enter_context(TemporaryFile()) for _ in cases]
+        started = []
+        for number, (words, _, _) in enumerate(cases):
+            gate = tmp_path / f"gate-{number}"
+            os.mkfifo(gate)
+            server = (sys.executable, "-c", STUBBORN, str(gate))
+            process = stack.enter_context(
+                start_piped([*PROGRAM, *words, "--", *server], errors[number])
+            )
+            assert process.stdin is not None
+            process.stdin.write(b"{}\n")
+            started.append((process, gate))
+        servers = []
+        for (process, gate), (_, first, _) in zip(started, cases, strict=True):
+            servers.append(int(gate.read_text()))
+            process.send_signal(first)
+        for (process, gate), (words, _, second) in zip(started, cases, strict=True):
+            if words[0] != "record":
+                assert gate.read_text() == "closed\n"
+            process.send_signal(second)
+        codes = [process.wait() for process, _ in started]
+        said = []
+        for file in errors:
+            file.seek(0)
+            said.append(file.read().decode())
+    stopped = [128 + first for _, first, _ in cases[:-1]]
+    assert codes == [*stopped, 128 + signal.SIGKILL], said
+    names = [first.name for _, first, _ in cases[:-1]]
+    assert [text.splitlines()[-1] for text in said[:-1]] == [
+        f"error: stopped by {name}" for name in names
+    ]
+    assert not any("Traceback" in text for text in said)
+    for server in servers:
+        with pytest.raises(ProcessLookupError):
+            os.kill(server, 0)

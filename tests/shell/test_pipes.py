@@ -32,8 +32,10 @@ from processes import PROGRAM, run
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.protocol.calls import session_of
 from mrtr_cassette.core.record.recorder import Recorder
+from mrtr_cassette.core.wire.http import line_request
 from mrtr_cassette.shell.files.cassettes import load_cassette
 from mrtr_cassette.shell.pipes.processes import Grace, server_process
+from mrtr_cassette.shell.pipes.upstream import pipe_upstream
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="looks for processes in /proc"
@@ -281,6 +283,31 @@ async def test_server_that_is_deaf_to_the_end_of_its_client_is_ended(
         await closing
         said.cancel()
         assert server.exit_code == 128 + signal.SIGKILL
+    assert until(lambda: not processes_with(f"--mark={tmp_path}"))
+
+
+@looped
+async def test_server_does_not_outlive_its_client_that_is_cancelled_twice(
+    tmp_path: Path,
+) -> None:
+    """Where nobody waits for its end any longer, a deaf server is killed, with its child."""
+    command = (*LINES_SERVER, "--deaf", "--child", f"--mark={tmp_path}")
+    began = asyncio.Event()
+
+    async def calling() -> None:
+        add_settings = Recorder(seals=False).add_settings
+        async with pipe_upstream(command, 1000, add_settings) as upstream:
+            await (await upstream.send(line_request(call(1)), ())).read()
+            began.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.ensure_future(calling())
+    await began.wait()
+    for _ in range(2):
+        task.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await task
     assert until(lambda: not processes_with(f"--mark={tmp_path}"))
 
 

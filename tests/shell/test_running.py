@@ -16,6 +16,7 @@ from mrtr_cassette.errors import UsageError
 from mrtr_cassette.shell.runs.running import (
     URL_VARIABLE,
     in_thread,
+    result_in_thread,
     run,
     run_command,
     stop_signals,
@@ -241,3 +242,24 @@ def test_an_interrupted_start_is_undone():
     assert not left.is_set()
     gate.set()
     assert left.wait(60)
+
+
+def test_an_interrupted_call_of_the_library_is_cancelled() -> None:
+    """Ctrl-C ends what a function of the library waits for, once that has cleaned up."""
+    steps = []
+
+    async def waiting() -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            steps.append("left")
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            result_in_thread(waiting())
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert steps == ["left"]

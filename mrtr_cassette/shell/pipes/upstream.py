@@ -354,11 +354,14 @@ class PipeUpstream:
         if server is None or self._reading is None:
             return
         closing = asyncio.ensure_future(server.close_stdin())
-        await server.ended(told_to_end, self._reading)
-        closing.cancel()
-        self._reading.cancel()
-        self.exit_code = server.exit_code
-        self._running.close()
+        try:
+            await server.ended(told_to_end, self._reading)
+            self.exit_code = server.exit_code
+        finally:
+            closing.cancel()
+            self._reading.cancel()
+            # Where nobody waits any longer, it is killed.
+            self._running.close()
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import partial
 from threading import Thread
@@ -69,24 +69,29 @@ def _is_loop_running() -> bool:
 
 
 def run_until_signal(main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end, or cancel it where SIGINT or SIGTERM comes.
+    """Run a coroutine to its end, or cancel it at the first SIGINT, SIGTERM or SIGHUP.
 
     Raises:
         StoppedError: one came; what the coroutine had started is stopped.
     """
+    return run(_until_signal(main))
 
-    async def stoppable() -> T:
-        task = asyncio.current_task()
-        if task is not None:
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-        return await main
 
-    try:
-        return run(stoppable())
-    except KeyboardInterrupt:
-        raise StoppedError(signal.SIGINT) from None
-    except asyncio.CancelledError:
-        raise StoppedError(signal.SIGTERM) from None
+async def _until_signal(main: Coroutine[Any, Any, T]) -> T:
+    working = asyncio.ensure_future(main)
+    async with stop_signals() as signals:
+        coming = asyncio.ensure_future(signals.get())
+        either: set[asyncio.Future[Any]] = {working, coming}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not coming.done():
+            coming.cancel()
+            return await working
+        # Further signals don't break off what ends the processes that it has started.
+        working.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            return await working
+    _ignore_signals()
+    raise StoppedError(coming.result())
 
 
 @asynccontextmanager
@@ -116,6 +121,10 @@ async def told_to_end() -> AsyncIterator[asyncio.Event]:
         coming.add_done_callback(lambda _: told.set())
         yield told
         coming.cancel()
+    _ignore_signals()
+
+
+def _ignore_signals() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
 
@@ -197,9 +206,20 @@ async def run_command(
 
 
 def result_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine in a loop of its own, whatever runs in this thread."""
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(run, coroutine).result()
+    """Run a coroutine in a loop of its own, whatever runs in this thread; Ctrl-C cancels it."""
+    try:
+        with in_thread(_own_loop()) as loop:
+            return _result_of(asyncio.run_coroutine_threadsafe(coroutine, loop))
+    except UsageError:
+        # It may never have begun.
+        coroutine.close()
+        raise
+
+
+@asynccontextmanager
+async def _own_loop() -> AsyncIterator[asyncio.AbstractEventLoop]:
+    """Give the running loop, at whose end all that still runs in it is cancelled."""
+    yield asyncio.get_running_loop()
 
 
 _Entered = Future[tuple[T, Callable[[], object]]]
