@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from harness import looped
-from probed import FAULTS, TWINS, Probed, probed, record
+from probed import FORMS, ROUNDS, TWINS, faults_of
+from probed_http import ANSWERS, Probed, probed, record
+from processes import PYTHON, TESTS
 
+from mrtr_cassette import call, probe
 from mrtr_cassette.core.report.probes import Probing
 from mrtr_cassette.options import ProbeOptions
 from mrtr_cassette.shell.runs import probing
 from mrtr_cassette.shell.runs.probing import probe_cassette
 
+DEPLOY = ("deploy", {"env": "staging"})
 CALLS = {
-    "deploy": [("deploy", {"env": "staging"}), ("wipe", {"env": "staging"})],
+    "deploy": [DEPLOY, ("wipe", {"env": "staging"})],
     "release": [("release", {"version": "1.0"})],
     "order": [("order", {"shop": "corner"})],
     "resize": [("resize", {"group": "web"})],
@@ -29,12 +34,11 @@ ANCIENT_S = 1_000
 
 
 async def _recorded(servers: Probed, folder: Path) -> Mapping[str, Path]:
-    """Record a server without a fault; somebody has visited the page that it names."""
-    servers.servers["good"].visits = 1
+    """Record a server without a fault."""
     cassettes: dict[str, Path] = {}
     for tool, calls in CALLS.items():
         cassettes[tool] = folder / f"{tool}.json"
-        await record(servers.url("good"), cassettes[tool], calls)
+        await record(servers, cassettes[tool], calls)
     return cassettes
 
 
@@ -47,7 +51,7 @@ async def _probed(
 
 @pytest.fixture
 def clocks(monkeypatch: pytest.MonkeyPatch) -> list[Probed]:
-    """Have whoever waits for a state to get old put the clocks of servers forward instead."""
+    """Have whoever waits for a state to get old put clocks forward, and be patient for no time."""
     running: list[Probed] = []
 
     async def later(seconds: float) -> None:
@@ -55,28 +59,36 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> list[Probed]:
             for server in servers.servers.values():
                 server.clock += seconds
 
-    monkeypatch.setattr(probing, "asyncio", SimpleNamespace(sleep=later))
+    patient = SimpleNamespace(**vars(asyncio))
+    patient.sleep = later
+    monkeypatch.setattr(probing, "asyncio", patient)
+    monkeypatch.setattr(probing, "_STILL_ASKED_S", 0.1)
     return running
 
 
+@pytest.mark.parametrize("form", FORMS)
 @looped
 async def test_each_fault_is_found_by_its_probe(
-    tmp_path: Path, clocks: list[Probed]
+    tmp_path: Path, clocks: list[Probed], form: str
 ) -> None:
-    """Thirty faults, and none is missed."""
-    async with probed() as servers:
+    """None is missed, however the server asks."""
+    async with probed(form) as servers:
         clocks.append(servers)
         cassettes = await _recorded(servers, tmp_path)
         missed: list[str] = []
-        for fault in FAULTS:
+        for fault in faults_of(form):
             only = () if fault.probe == "state-other-tool" else (fault.tool,)
             cassette = cassettes[fault.tool]
             probing = await _probed(servers, fault.name, cassette, only)
             found = {(found.tool, found.probe) for found in probing.findings}
             if (fault.tool, fault.probe) not in found:
                 missed.append(f"{fault}\n{probing.text}")
-    assert len(FAULTS) == 30
     assert not missed, "\n\n".join(missed)
+
+
+def test_thirty_faults_are_planted() -> None:
+    """In a server that asks round after round; the other forms have those that make sense there."""
+    assert [len(faults_of(form)) for form in FORMS] == [30, 17, 21]
 
 
 @looped
@@ -84,7 +96,7 @@ async def test_a_first_question_is_judged_by_the_end(
     tmp_path: Path, clocks: list[Probed]
 ) -> None:
     """A server may ask on after a no, and act or not: the call is answered to its end."""
-    async with probed() as servers:
+    async with probed(ROUNDS) as servers:
         clocks.append(servers)
         cassettes = await _recorded(servers, tmp_path)
         verdicts = {}
@@ -99,16 +111,37 @@ async def test_a_first_question_is_judged_by_the_end(
     assert "Released 1.0" in (verdicts["false"][1] or "")
 
 
+@pytest.mark.parametrize("form", FORMS)
 @looped
 async def test_nothing_is_found_in_a_server_without_a_fault(
-    tmp_path: Path, clocks: list[Probed]
+    tmp_path: Path, clocks: list[Probed], form: str
 ) -> None:
-    """Whether it refuses by errors or in the end, asks again, or takes each state only once."""
-    async with probed() as servers:
+    """However it refuses: by errors, in the end, or by asking again."""
+    async with probed(form) as servers:
         clocks.append(servers)
         cassettes = await _recorded(servers, tmp_path)
-        for twin in TWINS:
-            for cassette in cassettes.values():
-                probing = await _probed(servers, twin, cassette)
+        for twin in TWINS[form]:
+            tools = CALLS if twin == "good" else ("deploy", "release")
+            for tool in tools:
+                probing = await _probed(servers, twin, cassettes[tool])
                 assert not probing.findings, probing.text
-                assert probing.is_reached
+                assert probing.is_reached, probing.text
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_faults_are_found_over_pipes(tmp_path: Path, form: str) -> None:
+    """A process that ends, or a call without an answer, is nothing that the next probe notices."""
+    server = [*PYTHON, str(TESTS / "probed.py"), form]
+    cassette = tmp_path / "deploy.json"
+    called = call([*server, "good"], *DEPLOY, answers=ANSWERS["deploy"], path=cassette)
+    assert called.text == "Deployed to staging"
+    found = {}
+    for name in ("good", "decline", "dropped-connection", "hang"):
+        probing = probe(cassette, [*server, name], timeout=2)
+        found[name] = [(made.probe, made.verdict) for made in probing.findings]
+    assert found == {
+        "good": [],
+        "decline": [("declined", "acted")],
+        "dropped-connection": [("accepted-empty", "crashed")],
+        "hang": [("cancelled", "crashed")],
+    }

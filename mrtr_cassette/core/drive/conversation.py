@@ -10,6 +10,7 @@ from json.encoder import encode_basestring_ascii
 from typing import Any, Final, Literal, Protocol
 
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
+from mrtr_cassette.core.compare.responses import is_failure
 from mrtr_cassette.core.compare.values import Change
 from mrtr_cassette.core.drive.departures import Departure, Leaving
 from mrtr_cassette.core.drive.live_session import (
@@ -393,7 +394,7 @@ class Conversation:
         response = observation.response
         if method == GET_TASK:
             self._polled(exchange, response)
-        elif method == UPDATE_TASK and has_error(exchange):
+        elif method == UPDATE_TASK and is_failure(exchange):
             self.standing = Finished(self._asked + 1, exchange, response)
 
     def _polled(self, exchange: RecordedExchange, response: Message | None) -> None:
@@ -555,7 +556,7 @@ class AnsweredPoll(Conversation):
         exchange = observation.seal(End.COMPLETE, 0.0)
         if observation.call.method != UPDATE_TASK:
             self._polled(exchange, observation.response)
-        elif has_error(exchange):
+        elif is_failure(exchange):
             self._mark(self._seen, is_answered=False)
 
     def _polled(self, exchange: RecordedExchange, response: Message | None) -> None:

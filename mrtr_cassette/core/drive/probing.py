@@ -15,6 +15,7 @@ from mrtr_cassette.core.drive.plan import Planned
 from mrtr_cassette.core.drive.script import RecordedScript
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.jsonrpc import Via
+from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.wire.jsonbytes import (
     Number,
     canonical,
@@ -204,21 +205,19 @@ def probes_of(ask: ProbedAsk, *, is_slow: bool) -> list[Probe]:
                 probes += _of_form(key, request, answer)
     if ask.via != "push" and ask.requests and ask.is_form_of_map:
         probes.append(Probe("answer-extra-key", _STRANGE, _action(_ACCEPT)))
-    if ask.via == "result":
-        if ask.is_form_of_map:
-            probes += [Probe("answer-missing-key", key) for key in ask.requests]
-        probes += [
-            Probe(name) for name in OF_STATES if _fits(name, ask, is_slow=is_slow)
-        ]
+        probes += [Probe("answer-missing-key", key) for key in ask.requests]
+    probes += [Probe(name) for name in OF_STATES if _fits(name, ask, is_slow=is_slow)]
     return sorted(probes, key=lambda probe: probe.name not in (DECLINED, CANCELLED))
 
 
 def _fits(name: str, ask: ProbedAsk, *, is_slow: bool) -> bool:
     """Tell whether a probe of states fits the place of an ask in its conversation."""
+    if name == UNASKED:
+        return ask.via != "push" and ask.index == 1 and bool(ask.requests)
+    if ask.via != "result":
+        return False
     if name == EXPIRED:
         return is_slow
-    if name == UNASKED:
-        return ask.index == 1 and bool(ask.requests)
     if name == OTHER_QUESTION:
         return ask.index > 1
     return True
@@ -444,6 +443,15 @@ class ProbingScript:
     reply: Answered | None = None
     after: LiveAsk | None = None
     seen: list[LiveAsk] = field(default_factory=list)
+
+    def is_still_asked(self, task: TaskState) -> bool:
+        """Tell whether a later state of a task goes on asking what a probe has answered."""
+        asked = self.asked
+        if asked is None or asked.task is None or self.probe is ACCEPTED:
+            return False
+        if task is asked.task:
+            return False
+        return not task.input_requests.keys().isdisjoint(asked.live_keys.values())
 
     def answer(self, ask: LiveAsk) -> Reply:
         """Answer an ask, or say why it is not answered."""

@@ -8,13 +8,14 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.drive.conversation import Answered, Conversation, LiveAsk
 from mrtr_cassette.core.drive.live_session import RequestOwner, resumption
 from mrtr_cassette.core.protocol.jsonrpc import Message
 from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.record.pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation
-from mrtr_cassette.core.wire.http import Headers, Request, is_event_stream
+from mrtr_cassette.core.wire.http import End, Headers, Request, is_event_stream
 from mrtr_cassette.errors import MrtrCassetteError, UpstreamError
 from mrtr_cassette.shell.http.transport import (
     Upstream,
@@ -41,6 +42,16 @@ _QUESTION_S: Final = 10.0
 """Seconds for a question that a server asks of its own accord: many ask soon after their start."""
 _REFUSED: Final = 400
 """The lowest HTTP status of a response that refuses its request."""
+
+
+class AnswerRefusedError(UpstreamError):
+    """A server refuses the answer to a question that it pushed."""
+
+    def __init__(self, shown_as: str, exchange: RecordedExchange, status: int) -> None:
+        super().__init__(
+            f"{shown_as} refuses the answer to its question: HTTP {status}"
+        )
+        self.exchange = exchange
 
 
 @dataclass(eq=False, slots=True)
@@ -302,19 +313,17 @@ class LiveServer:
 
     async def _post_answer(self, posted: Observation, steps: Conversation) -> None:
         """Post an answer; where the server refuses it, the call that waits for it fails."""
-        problem = None
+        problem: UpstreamError | None = None
         try:
             await self._read(posted, steps)
             if posted.status >= _REFUSED:
-                status = f"HTTP {posted.status}"
-                problem = (
-                    f"{self.shown_as} refuses the answer to its question: {status}"
-                )
+                exchange = posted.seal(End.COMPLETE, 0.0)
+                problem = AnswerRefusedError(self.shown_as, exchange, posted.status)
         except OSError as error:
-            problem = no_response(self.shown_as, error)
+            problem = UpstreamError(no_response(self.shown_as, error))
         owner = steps.session.responded(posted)
         if problem is not None and owner is not None:
-            self._fail(owner, UpstreamError(problem))
+            self._fail(owner, problem)
 
     def _fail(self, owner: RequestOwner, refusal: UpstreamError) -> None:
         """Let a call fail whose response waits for the refused answer."""

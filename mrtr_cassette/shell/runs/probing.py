@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette
@@ -66,6 +68,7 @@ from mrtr_cassette.options import (
 from mrtr_cassette.shell.files.cassettes import read_file
 from mrtr_cassette.shell.files.disk import reason_of
 from mrtr_cassette.shell.files.stores import Location
+from mrtr_cassette.shell.runs.live_server import AnswerRefusedError
 from mrtr_cassette.shell.runs.verifying import (
     Found,
     LiveRun,
@@ -74,6 +77,9 @@ from mrtr_cassette.shell.runs.verifying import (
     plans_of,
     rules_of,
 )
+
+_STILL_ASKED_S: Final = 5.0
+"""Seconds for which a task may go on asking what was answered: answers take effect later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,18 +367,34 @@ class _Prober:
         self, conversation: Conversation, script: ProbingScript
     ) -> Reaction:
         """Have a conversation; return what came of the answer to the ask."""
-        states: list[TaskState] = []
         call = script.ask.planned
+        limit = asyncio.timeout(None)
         try:
             server = await self.run.server(call)
-            await server.follow(conversation, told=states.append)
+            async with limit:
+                watch = partial(self._watch, limit, script)
+                await server.follow(conversation, told=watch)
+        except TimeoutError:
+            if script.asked is None:
+                raise AssertionError("unreachable because it was asked") from None
+            return Reaction(script.asked.exchange, script.asked)
+        except AnswerRefusedError as error:
+            await self._reopen(call)
+            return Reaction(error.exchange)
         except (UpstreamError, BodyTooLargeError, CassetteError) as error:
             await self._reopen(call)
-            if script.asked is not None and states and states[-1].input_requests:
-                # Its task still waits for an answer.
-                return Reaction(script.asked.exchange, script.asked)
             return Reaction(problem=str(error))
         return reaction_of(conversation, script.after)
+
+    def _watch(
+        self, limit: asyncio.Timeout, script: ProbingScript, state: TaskState
+    ) -> None:
+        """Limit how long a task may go on asking for what was answered."""
+        if not script.is_still_asked(state):
+            limit.reschedule(None)
+        elif limit.when() is None:
+            now = asyncio.get_running_loop().time()
+            limit.reschedule(now + min(_STILL_ASKED_S, self.options.timeout / 2))
 
     async def _reopen(self, call: Planned) -> None:
         """Start the server again, or open its session again, if it may have lost that."""

@@ -178,12 +178,17 @@ def test_a_pushed_question_has_the_probes_of_answers_only() -> None:
 
 
 def test_a_question_of_a_task_has_the_name_that_it_has_in_every_run() -> None:
-    """Its key has the id of the task, so nobody could name it in a file."""
+    """Its key has the id of the task, so nobody could name it in a file. It has no state."""
     _, (ask,) = probing_of(*task_steps("recorded-task-0123456789-abcdef"))
     questions = set()
+    of_states = []
     for probe in probes_of(ask, is_slow=False):
-        questions.add(probed(ask, probe, "refused", None).question)
+        if probe.is_of_state:
+            of_states.append(probe.name)
+        else:
+            questions.add(probed(ask, probe, "refused", None).question)
     assert questions == {"task:1", "mrtr-cassette-probe"}
+    assert of_states == ["answers-unasked"]
 
 
 def test_a_state_is_altered_in_what_it_encodes() -> None:

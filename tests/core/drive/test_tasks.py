@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from builders import (
+    Answer,
     FixedScript,
     Step,
     cassette_of,
@@ -136,6 +137,8 @@ OTHER = state(LIVE, "input_required", f"{LIVE}:z2")
         (task_steps(TASK), (created(LIVE), ASKS, {}, state(LIVE, "failed", error={"code": 1})),
          "refused", 0, "get"),
         (task_steps(TASK), (created(LIVE), ASKS, refusal, {}), "refused", 0, "cancel"),
+        (task_steps(TASK), (created(LIVE), ASKS, Answer((b"oops",), (), 500), {}), "not-reached",
+         0, "cancel"),
         (task_steps(TASK), (DONE,), "shape-changed", 0, "call"),
         ([(CALL, DONE)], (created(LIVE), {}), "shape-changed", 0, "cancel"),
         (task_steps(TASK, YES, *CANCELS), (created(LIVE), ASKS, {}, {}, state(LIVE, "cancelled")),
