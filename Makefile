@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test coverage lint format schema dist docs lowest wheels compare releasable verify soak fuzz wild agents languages probed bench fleet clean
+.PHONY: demo test coverage lint format schema dist docs lowest wheels compare releasable verify soak fuzz wild conformance agents languages probed bench fleet clean
 
 demo: $(VENV)/.installed
 	$(BIN)/mrtr-cassette demo
@@ -95,6 +95,11 @@ fuzz: $(VENV)/.installed-dev
 wild: $(VENV)/.installed-dev
 	PYTHONPATH=tests $(BIN)/python -m wild.run $(ARGS)
 
+# The official conformance suite directly, recorded and replayed, on the servers of two SDKs and the demo's.
+# A part with: make conformance ARGS="--server python"; a few minutes.
+conformance: $(VENV)/.installed-dev
+	PYTHONPATH=tests $(BIN)/python -m conformance.run $(ARGS)
+
 # Agents of other frameworks with scripted models, recorded and replayed; installs 3 GB.
 # One with: make agents ARGS="--agent LangChain".
 agents: $(VENV)/.installed-dev
@@ -120,7 +125,7 @@ fleet: $(VENV)/.installed-fleet
 clean:
 	rm -rf $(VENV) build dist npm/dist npm/node_modules tests/npm/project/node_modules tests/peers/node_modules tests/wild/node_modules tests/wild/.venv \
 		tests/agents/.venv tests/agents/node/node_modules tests/agents/promptfoo/node_modules \
-		tests/languages/.built
+		tests/languages/.built tests/conformance/.built tests/conformance/node_modules
 
 # uv takes a tenth of the time of pip, which knows more about mirrors and is asked if uv fails.
 define install

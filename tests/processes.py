@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import venv
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -231,6 +232,14 @@ def is_refused(url: str) -> bool:
     except ConnectionRefusedError:
         return True
     return False
+
+
+def wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:
+    """Wait until a process that says nothing of its own listens at a port."""
+    while is_refused(f"http://127.0.0.1:{port}"):
+        if process.poll() is not None:
+            raise ProcessError(f"{process.args!r} ended with {process.returncode}")
+        time.sleep(0.05)
 
 
 def free_port() -> int:

@@ -16,7 +16,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -32,11 +31,11 @@ from processes import (
     Side,
     free_port,
     install_node_packages,
-    is_refused,
     listening,
     peer,
     record_command,
     run,
+    wait_for_port,
 )
 
 HERE = Path(__file__).parent
@@ -140,19 +139,11 @@ def started(
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
         try:
-            _wait_for(port, process)
+            wait_for_port(port, process)
             yield [f"http://127.0.0.1:{port}/mcp"]
         finally:
             process.send_signal(stop)
             process.wait(timeout=HANGS_S)
-
-
-def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
-    """Wait until somebody listens at a port."""
-    while is_refused(f"http://127.0.0.1:{port}"):
-        if process.poll() is not None:
-            raise RuntimeError(f"{process.args!r} ended with {process.returncode}")
-        time.sleep(0.05)
 
 
 @dataclass
