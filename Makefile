@@ -128,8 +128,9 @@ clean:
 		tests/languages/.built tests/conformance/.built tests/conformance/node_modules
 
 # uv takes a tenth of the time of pip, which knows more about mirrors and is asked if uv fails.
+# Compiled once, as pip does it: else each program of a test would compile its imports anew.
 define install
-	$(BIN)/uv pip install --quiet --native-tls --python $(BIN)/python $(1) \
+	$(BIN)/uv pip install --quiet --native-tls --compile-bytecode --python $(BIN)/python $(1) \
 		|| $(BIN)/python -m pip install --quiet $(1)
 	@touch $@
 endef

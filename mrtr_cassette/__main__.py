@@ -1,6 +1,24 @@
 """`python -m mrtr_cassette`, the same as the command `mrtr-cassette`."""
 
-from mrtr_cassette.cli import main
+from __future__ import annotations
+
+import signal
+import sys
+
+
+def main() -> None:
+    """Run the command line; as long as it is being imported, Ctrl-C ends the process at once."""
+    is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if is_ours:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from mrtr_cassette.cli import load
+    from mrtr_cassette.cli import main as program
+
+    load(sys.argv[1:])
+    if is_ours:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    program()
+
 
 if __name__ == "__main__":
     main()

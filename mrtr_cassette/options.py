@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args
 
 from mrtr_cassette.errors import UsageError
-from mrtr_cassette.terms import LIBRARY_TERMS, Terms
+from mrtr_cassette.terms import LIBRARY_TERMS, SHELL_TERMS, Terms
 
 if TYPE_CHECKING:
     from mrtr_cassette.core.replay.matchers import Matchers
@@ -877,3 +877,14 @@ for _class in (
         for name, option in options_of(_class).items()
     ]
     _class.__doc__ = "\n".join([f"{_class.__doc__}\n\nArgs:", *_lines])
+
+
+def shell_terms() -> Terms:
+    """Return what the command line writes where a text names an option."""
+    flags = {}
+    for options in (ProbeOptions, RecordOptions, ReplayOptions, VerifyOptions):
+        for name, option in options_of(options).items():
+            flag = flag_of(name, option)
+            if flag:
+                flags[name] = flag
+    return {**flags, **SHELL_TERMS}

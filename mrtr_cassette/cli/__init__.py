@@ -2,50 +2,72 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Final
 
 import click
 
 from mrtr_cassette import __version__
-from mrtr_cassette.cli.common import Group
+from mrtr_cassette.cli.group import Group
 
-_COMMANDS: Final = {
-    "answers": "files",
-    "call": "live",
-    "check": "files",
-    "cut": "files",
-    "demo": "live",
-    "diff": "files",
-    "inspect": "files",
-    "merge": "files",
-    "probe": "probe",
-    "prune": "files",
-    "record": "proxies",
-    "recover": "files",
-    "replay": "proxies",
-    "report": "files",
-    "schema": "files",
-    "serve": "serve",
-    "unwrap": "files",
-    "verify": "live",
-    "view": "files",
-    "wrap": "files",
+COMMANDS: Final = {
+    "answers": ("files", "Write an answers file from a recording."),
+    "call": ("live", "Make a call on a live server, and answer its questions."),
+    "check": ("files", "Check that cassettes are as recorded, without secrets."),
+    "cut": ("files", "Cut calls out of a cassette."),
+    "demo": ("live", "Record and replay an included server."),
+    "diff": ("files", "Show the differences between two cassettes."),
+    "inspect": ("files", "Show calls, questions and answers."),
+    "merge": ("files", "Merge the recordings of several recorders into a cassette."),
+    "probe": ("probe", "Try answers on a live server that were never recorded."),
+    "prune": ("files", "Remove calls that a replay never played."),
+    "record": ("proxies", "Record what passes between client and server."),
+    "recover": ("files", "Publish killed recordings from their journals."),
+    "replay": ("proxies", "Serve CASSETTE as if it were the server."),
+    "report": ("files", "Write a call as an issue."),
+    "schema": ("files", "Print the JSON Schema of the cassette format."),
+    "serve": (
+        "serve",
+        "Serve the cassettes in FOLDER to a whole suite, in any language.",
+    ),
+    "unwrap": ("files", "Restore a wrapped server's own command."),
+    "verify": ("live", "Repeat recorded calls with a live server, and compare."),
+    "view": ("files", "Write cassettes as pages for a browser."),
+    "wrap": (
+        "files",
+        "Let a client start a recorder or a replay instead of a server.",
+    ),
 }
-"""The module in which each command is defined; it is imported when the command runs."""
+"""The module in which each command is defined, imported when it runs; and its help's first line."""
+
+
+def load(words: Sequence[str]) -> None:
+    """Import what a command line needs: the module of the command that it begins with."""
+    for name in words[:1]:
+        if name in COMMANDS:
+            import_module(f"{__name__}.{COMMANDS[name][0]}")
 
 
 class _Program(Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return sorted(_COMMANDS)
+        return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002
-        if name not in _COMMANDS:
+        if name not in COMMANDS:
             return None
-        command: click.Command = getattr(
-            import_module(f"{__name__}.{_COMMANDS[name]}"), name
-        )
+        module = import_module(f"{__name__}.{COMMANDS[name][0]}")
+        command: click.Command = getattr(module, name)
         return command
+
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002
+        formatter: click.HelpFormatter,
+    ) -> None:
+        rows = [(name, short) for name, (_, short) in COMMANDS.items()]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
 
 @click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"]})

@@ -1,4 +1,4 @@
-"""What the commands have in common: errors, the log, and the options that the fronts share."""
+"""What the commands have in common: the log, reports, and the options that the fronts share."""
 
 # What reports and pages need is imported when one is written: it takes half of a start.
 
@@ -7,270 +7,37 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Any, Final
 
 import click
 import orjson
 
-from mrtr_cassette.cli.mistakes import MEANT, unknown_option
+from mrtr_cassette.cli.group import say
+from mrtr_cassette.core.protocol.origins import lacks_scheme
 from mrtr_cassette.core.secrets.credentials import shown_by
 from mrtr_cassette.core.secrets.rules import RedactionRules, patterns_of_path
-from mrtr_cassette.errors import (
-    CassetteError,
-    MrtrCassetteError,
-    UsageError,
-    printable,
-    printable_json,
-    printable_lines,
-)
+from mrtr_cassette.errors import UsageError, printable, printable_json
 from mrtr_cassette.options import (
     AnyOptions,
     Option,
     Options,
-    ProbeOptions,
-    RecordOptions,
-    ReplayOptions,
-    VerifyOptions,
     default_of,
     flag_of,
     options_of,
+    shell_terms,
 )
 from mrtr_cassette.shell.files.cassettes import exists, unpublished
 from mrtr_cassette.shell.files.disk import reason_of
 from mrtr_cassette.shell.files.log import OnEvent
 from mrtr_cassette.shell.files.stores import FETCHED, Location, location
-from mrtr_cassette.terms import SHELL_TERMS, Terms
 
 Decorator = Callable[[Any], Any]
 
-TERMS: Final[Terms] = {
-    **{
-        name: flag
-        for options in (ProbeOptions, RecordOptions, ReplayOptions, VerifyOptions)
-        for name, option in options_of(options).items()
-        if (flag := flag_of(name, option))
-    },
-    **SHELL_TERMS,
-}
+TERMS: Final = shell_terms()
 """What the command line writes where a text names an option."""
-
-
-class Group(click.Group):
-    """A command group that shows errors as one line, with their exit code."""
-
-    def main(self, *args: Any, **options: Any) -> Any:
-        """Run the program; what the system refuses is one line."""
-        _open_closed_streams()
-        try:
-            return super().main(*args, **options)
-        except OSError as error:
-            place = error.filename
-            try:
-                sys.stdout.flush()
-            except OSError:
-                place = "stdout"
-                # What is left in its buffer would fail again at the end.
-                sys.stdout = _nowhere()
-            where = "" if place is None else f"{os.fsdecode(place)}: "
-            say(f"error: {where}{reason_of(error)}")
-            sys.exit(CassetteError.exit_code)
-
-    def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        """Read the options before the name of a command."""
-        with _told_in_one_style():
-            return super().make_context(*args, **extra)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run a command."""
-        with _told_in_one_style():
-            return super().invoke(ctx)
-
-
-@contextmanager
-def _told_in_one_style() -> Iterator[None]:
-    """Show errors as one line, and end with their exit code."""
-    try:
-        yield
-    except MrtrCassetteError as error:
-        say(f"error: {error.in_terms(TERMS)}")
-        sys.exit(error.exit_code)
-    except click.exceptions.NoArgsIsHelpError:
-        raise
-    except click.UsageError as error:
-        text = error.format_message().rstrip(".")
-        text = f"{text[:1].lower()}{text[1:]}"
-        command = None if error.ctx is None else error.ctx.command
-        if isinstance(error, click.NoSuchOption):
-            text = unknown_option(error)
-            if isinstance(command, TakesCommand):
-                text += command.hint_at(error.option_name, is_known=MEANT in text)
-        if error.ctx is not None:
-            text = f"{text}; see {error.ctx.command_path} --help"
-        say(f"error: {text}")
-        sys.exit(error.exit_code)
-
-
-def _open_closed_streams() -> None:
-    """Put the null device in the place of standard streams that are closed.
-
-    What is opened next would have their numbers, and get what is written to them.
-    """
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            handle = os.open(os.devnull, os.O_RDWR)
-            os.set_inheritable(handle, True)
-            setattr(sys, name, os.fdopen(handle, mode))
-
-
-def _nowhere() -> TextIO:
-    return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123  it stays open
-
-
-_GROUPS: Final[Mapping[str, Collection[str]]] = {
-    "Recording": (
-        "match_headers",
-        "request_state",
-        "redact",
-        "redact_keys",
-        "no_redact",
-        "redact_env",
-        "redact_values",
-        "seal_answers",
-    ),
-    "Matching": (
-        "ignore",
-        "match",
-        "echo",
-        "repeat",
-        "history",
-        "reads",
-        "masks",
-        "ignore_from",
-        "learn",
-    ),
-    "TLS": ("ca_file", "insecure"),
-    "Operation": (
-        "host",
-        "admin_port",
-        "allow_hosts",
-        "max_body",
-        "pace",
-        "poll_interval",
-        "faults",
-        "on_miss",
-        "stateless",
-        "log_format",
-    ),
-}
-"""What the options in a help text are about; the others come first."""
-
-
-class Command(click.Command):
-    """A command whose help has its options in groups."""
-
-    def format_options(
-        self, ctx: click.Context, formatter: click.HelpFormatter
-    ) -> None:
-        """Write them."""
-        titles = {name: title for title, names in _GROUPS.items() for name in names}
-        records: dict[str, list[tuple[str, str]]] = {"Options": []}
-        for title in _GROUPS:
-            records[title] = []
-        for param in self.get_params(ctx):
-            record = param.get_help_record(ctx)
-            if record is not None and isinstance(param, click.Option):
-                title = titles.get(param.name or "", "Options")
-                records[title].append(record)
-        for title, of_title in records.items():
-            if of_title:
-                with formatter.section(title):
-                    formatter.write_dl(of_title)
-
-
-class TakesCommand(Command):
-    """A command with arguments of its own before `--`, and after it a program and its arguments.
-
-    `program` says what that is: CLIENT or SERVER. With `has_tool`, a tool's arguments are among its
-    own.
-    """
-
-    def __init__(
-        self, *args: Any, program: str, has_tool: bool = False, **attributes: Any
-    ) -> None:
-        super().__init__(*args, **attributes)
-        self.program = program
-        self.has_tool = has_tool
-
-    def hint_at(self, option: str, *, is_known: bool) -> str:
-        """Return what an option may have been that it doesn't have, or that `is_known`."""
-        if self.has_tool:
-            return f"; an argument of the tool is written {option.lstrip('-')}=VALUE"
-        return "" if is_known else f"; options of {self.program} go after --"
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put aside what starts the program."""
-        if "--" in args:
-            at = args.index("--")
-            ctx.meta[_PROGRAM] = args[at + 1 :]
-            args = args[:at]
-        return super().parse_args(ctx, args)
-
-    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        """Show it too."""
-        return [*super().collect_usage_pieces(ctx), f"[-- {self.program} ...]"]
-
-
-def after_dashes(ctx: click.Context) -> list[str] | None:
-    """Return what stands after `--`, which may be nothing; None without `--`."""
-    program: list[str] | None = ctx.meta.get(_PROGRAM)
-    return program
-
-
-_PROGRAM: Final = "mrtr_cassette.program"
-
-
-def tell(text: str) -> None:
-    """Write a line to stdout, or several."""
-    click.echo(printable_lines(text))
-
-
-def say(text: str) -> None:
-    """Write a line to stderr, or several, as long as it takes any: a run doesn't end for it."""
-    first, end, rest = printable_lines(text).partition("\n")
-    try:
-        click.echo(painted(first) + end + rest, err=True)
-    except BlockingIOError:
-        pass
-    except OSError:
-        sys.stderr = _nowhere()
-
-
-def painted(line: str) -> str:
-    """Return a line in the colour of its first word, unless the user wants none (https://no-color.org).
-
-    What is no terminal gets the line without the colour.
-    """
-    word = line.lstrip(" ").partition(" ")[0].rstrip(":")
-    colour = _COLOURS.get(word)
-    if colour is None or os.environ.get("NO_COLOR"):
-        return line
-    return click.style(line, fg=colour)
-
-
-_COLOURS: Final = {
-    "-": "red",
-    "+": "green",
-    "~": "yellow",
-    "error": "red",
-    "miss": "red",
-    "note": "yellow",
-    "warning": "yellow",
-    "WARNING": "yellow",
-}
 
 
 class Log:
@@ -584,3 +351,25 @@ def tell_unused(options: Iterable[tuple[str, str]], log: Log) -> None:
     for name, value in options:
         text = f"note: {TERMS[name]} {printable(value)} matched nothing"
         log.tell(text, {"event": "unused", "option": name, "value": value})
+
+
+# Common mistakes
+
+
+def refuse_misplaced(words: Sequence[str]) -> None:
+    """Refuse a URL without its scheme, and a program whose `--` was forgotten."""
+    for place, word in enumerate(words):
+        if os.path.lexists(word):
+            continue
+        refuse_without_scheme(word)
+        if shutil.which(word) is not None:
+            command = shlex.join(words[place:])
+            raise UsageError(
+                f"{word!r} is a program", hint=f"put -- before it: -- {command}"
+            )
+
+
+def refuse_without_scheme(word: str) -> None:
+    """Refuse a URL without its scheme."""
+    if lacks_scheme(word):
+        raise UsageError(f"{word!r} has no scheme", hint=f"write http://{word}")

@@ -19,14 +19,12 @@ from mrtr_cassette.cli.common import (
     Decorator,
     Log,
     json_report,
-    painted,
-    say,
-    tell,
     tell_of_journal,
     tell_unused,
     value_of,
     with_fetched,
 )
+from mrtr_cassette.cli.group import painted, say, tell
 from mrtr_cassette.core.answers.written import answers_text
 from mrtr_cassette.core.cassette.client_config import has_wrapped, unwrapped, wrapped
 from mrtr_cassette.core.cassette.dump import dump

@@ -15,23 +15,20 @@ from mrtr_cassette.cli.common import (
     CASSETTE,
     TERMS,
     Log,
-    TakesCommand,
-    after_dashes,
     annotate,
     json_form,
     log_format,
-    painted,
     read_options,
+    refuse_misplaced,
+    refuse_without_scheme,
     report_option,
-    say,
     shared_options,
-    tell,
     tell_unused,
     warn_of_path,
     with_fetched,
     write_report,
 )
-from mrtr_cassette.cli.mistakes import refuse_misplaced, refuse_without_scheme
+from mrtr_cassette.cli.group import TakesCommand, after_dashes, painted, say, tell
 from mrtr_cassette.core.answers.fulfilment import AnswerSources
 from mrtr_cassette.core.answers.written import (
     AnswersFile,

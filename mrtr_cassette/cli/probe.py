@@ -12,16 +12,14 @@ import click
 from mrtr_cassette.cli.common import (
     TERMS,
     Log,
-    TakesCommand,
     annotate,
     json_form,
     read_options,
     report_option,
-    say,
     shared_options,
-    tell,
     write_report,
 )
+from mrtr_cassette.cli.group import TakesCommand, say, tell
 from mrtr_cassette.cli.live import held_to
 from mrtr_cassette.core.report.ci import probing_annotations, probing_junit
 from mrtr_cassette.core.report.probes import (

@@ -21,23 +21,21 @@ from mrtr_cassette.cli.common import (
     CASSETTE,
     TERMS,
     Log,
-    TakesCommand,
-    after_dashes,
     annotate,
     json_form,
     log_format,
     read_options,
+    refuse_misplaced,
+    refuse_without_scheme,
     report_option,
-    say,
     shared_options,
-    tell,
     tell_of_journal,
     tell_unused,
     warn_of_path,
     with_fetched,
     write_report,
 )
-from mrtr_cassette.cli.mistakes import refuse_misplaced, refuse_without_scheme
+from mrtr_cassette.cli.group import TakesCommand, after_dashes, say, tell
 from mrtr_cassette.core.report.events import recording_said, replay_said
 from mrtr_cassette.core.report.runs import (
     outcomes_of_faults,

@@ -17,17 +17,14 @@ import orjson
 from mrtr_cassette.cli.common import (
     TERMS,
     Log,
-    TakesCommand,
-    after_dashes,
     json_form,
     log_format,
     read_options,
     report_option,
-    say,
     shared_options,
-    tell,
     write_report,
 )
+from mrtr_cassette.cli.group import TakesCommand, after_dashes, say, tell
 from mrtr_cassette.core.report.ci import trials_junit
 from mrtr_cassette.core.report.trials import TrialsReport, trials_data, trials_markdown
 from mrtr_cassette.errors import UsageError, counted

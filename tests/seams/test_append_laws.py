@@ -24,7 +24,8 @@ from hypothesis import strategies as st
 from messages import NO, YES, Json, asks, compact, result, text
 
 from mrtr_cassette.core.cassette.model import CassetteModel
-from mrtr_cassette.core.drive.appending import Appending, LiveAsks
+from mrtr_cassette.core.drive.appending import Appending
+from mrtr_cassette.core.record.linking import LiveAsks
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.order import History

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.protocol.dialect import InputRequest, spelled_requests
+from mrtr_cassette.core.protocol.jsonrpc import Via
 from mrtr_cassette.core.wire.jsonbytes import Number, canonical, parse
 from mrtr_cassette.core.wire.pointers import ABSENT, escape_pointer, members_of
 from mrtr_cassette.errors import NotJsonError, counted, printable
@@ -86,6 +87,33 @@ class Asked:
             "turn": self.turn,
             "inputRequests": spelled_requests(self.requests),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """A request for input has no answer, so nothing is answered; `detail` says why.
+
+    `example` has names and values by which the call could answer it itself; `is_fault` says that a
+    source answers it wrongly.
+    """
+
+    asked: Asked
+    key: str
+    detail: str
+    example: Mapping[str, Any] = field(default_factory=dict)
+    is_fault: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CallTurn:
+    """One turn of a call, with requests, answers as on the wire and who answered, each by key."""
+
+    number: int
+    via: Via
+    requests: Mapping[str, InputRequest]
+    answers: Mapping[str, Any]
+    answered_by: Mapping[str, str]
+    state_sha256: str | None
 
 
 def _end_of(key: str) -> str:

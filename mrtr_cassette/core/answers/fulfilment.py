@@ -11,6 +11,8 @@ from mrtr_cassette.core.answers.forms import (
     RESULTS,
     Asked,
     AskedRequest,
+    CallTurn,
+    Unanswered,
     elicited,
     is_required,
     problem_of,
@@ -33,7 +35,7 @@ from mrtr_cassette.core.protocol.dialect import (
     input_request,
     write_answers,
 )
-from mrtr_cassette.core.protocol.jsonrpc import Message, Via
+from mrtr_cassette.core.protocol.jsonrpc import Message
 from mrtr_cassette.core.protocol.methods import GET_TASK, LIST_ROOTS
 from mrtr_cassette.core.protocol.tasks import TaskState, key_names, polled_state
 from mrtr_cassette.core.secrets.names import sha256_of
@@ -77,21 +79,6 @@ class Answer(NamedTuple):
 
     value: Any
     answered_by: str
-
-
-@dataclass(frozen=True, slots=True)
-class Unanswered:
-    """A request for input has no answer, so nothing is answered; `detail` says why.
-
-    `example` has names and values by which the call could answer it itself; `is_fault` says that a
-    source answers it wrongly.
-    """
-
-    asked: Asked
-    key: str
-    detail: str
-    example: Mapping[str, Any] = field(default_factory=dict)
-    is_fault: bool = False
 
 
 class _FaultError(Exception):
@@ -269,18 +256,6 @@ class LeavesToSources:
         if ask.asks_nothing:
             return Answered(None)
         return NeedsAnswers(ask)
-
-
-@dataclass(frozen=True, slots=True)
-class CallTurn:
-    """One turn of a call, with requests, answers as on the wire and who answered, each by key."""
-
-    number: int
-    via: Via
-    requests: Mapping[str, InputRequest]
-    answers: Mapping[str, Any]
-    answered_by: Mapping[str, str]
-    state_sha256: str | None
 
 
 @dataclass(slots=True)

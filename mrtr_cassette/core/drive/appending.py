@@ -32,10 +32,11 @@ from mrtr_cassette.core.drive.live_session import (
 )
 from mrtr_cassette.core.drive.plan import why_not_repeatable
 from mrtr_cassette.core.drive.script import RecordedScript
-from mrtr_cassette.core.protocol.calls import Call, CallKey, read_call
-from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH, InputRequired
+from mrtr_cassette.core.protocol.calls import Call, read_call
+from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
 from mrtr_cassette.core.protocol.methods import INITIALIZE, INITIALIZED
+from mrtr_cassette.core.record.linking import LiveAsks
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.player import Play, Player
@@ -89,38 +90,6 @@ def _differences(changes: Iterable[Change]) -> tuple[Difference, ...]:
     for change in changes:
         found.append(Difference(change.pointer, change.recorded, change.received))
     return tuple(found)
-
-
-class LiveAsks:
-    """The unanswered asks without state that a live server has made in this run.
-
-    Their answers could be confused with answers to a recorded ask of the same call, which may have
-    asked something else.
-    """
-
-    def __init__(self) -> None:
-        self._open: dict[CallKey, list[frozenset[str]]] = {}
-        """The keys of their questions."""
-
-    def asked(self, call: Call, ask: InputRequired) -> None:
-        """Take what a live server asked during a call."""
-        if ask.request_state is None:
-            keys = frozenset(ask.input_requests)
-            open_asks = self._open.setdefault(call.key(), [])
-            open_asks.append(keys)
-
-    def answered_by(self, call: Call) -> bool:
-        """Tell whether a request may answer one of them, which is no longer open then."""
-        answers = call.answers
-        if answers is None or answers.request_state is not None:
-            return False
-        open_asks = self._open.get(call.key(), [])
-        answered = set(answers.input_responses or ())
-        for keys in open_asks:
-            if answered <= keys:
-                open_asks.remove(keys)
-                return True
-        return False
 
 
 # Sessions

@@ -21,7 +21,8 @@ from mrtr_cassette.core.cassette.sessions import (
     listens,
     opened_session,
 )
-from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, session_of
+from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, CallKey, session_of
+from mrtr_cassette.core.protocol.dialect import InputRequired
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, ask_in, completed_by
 from mrtr_cassette.core.protocol.methods import GET_TASK, PING, TASK_STEPS
 from mrtr_cassette.core.protocol.tasks import named_task, polled_state
@@ -523,3 +524,35 @@ def _add_steps(
         elif task.got and not last.is_over:
             steps[number] = 1
             polled.append(number)
+
+
+class LiveAsks:
+    """The unanswered asks without state that a live server has made in this run.
+
+    Their answers could be confused with answers to a recorded ask of the same call, which may have
+    asked something else.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[CallKey, list[frozenset[str]]] = {}
+        """The keys of their questions."""
+
+    def asked(self, call: Call, ask: InputRequired) -> None:
+        """Take what a live server asked during a call."""
+        if ask.request_state is None:
+            keys = frozenset(ask.input_requests)
+            open_asks = self._open.setdefault(call.key(), [])
+            open_asks.append(keys)
+
+    def answered_by(self, call: Call) -> bool:
+        """Tell whether a request may answer one of them, which is no longer open then."""
+        answers = call.answers
+        if answers is None or answers.request_state is not None:
+            return False
+        open_asks = self._open.get(call.key(), [])
+        answered = set(answers.input_responses or ())
+        for keys in open_asks:
+            if answered <= keys:
+                open_asks.remove(keys)
+                return True
+        return False

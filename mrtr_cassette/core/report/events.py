@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from mrtr_cassette.core.answers.fulfilment import CallTurn
+from mrtr_cassette.core.answers.forms import CallTurn
 from mrtr_cassette.core.cassette.entries import ReplayEntry
 from mrtr_cassette.core.cassette.recorded import PushedAsk, RecordedExchange
 from mrtr_cassette.core.protocol.calls import Call, read_call

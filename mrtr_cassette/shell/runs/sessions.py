@@ -24,9 +24,9 @@ from mrtr_cassette.core.cassette.journal import (
 )
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, Transport
 from mrtr_cassette.core.cassette.transports import TRANSPORTS
-from mrtr_cassette.core.drive.appending import LiveAsks
 from mrtr_cassette.core.protocol.methods import GET_TASK
 from mrtr_cassette.core.protocol.tasks import polled_state
+from mrtr_cassette.core.record.linking import LiveAsks
 from mrtr_cassette.core.record.publish_check import Outcomes
 from mrtr_cassette.core.record.recorder import Due, Observation, Recorder, Unread
 from mrtr_cassette.core.replay.faults import FaultOutcome

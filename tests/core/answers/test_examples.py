@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mrtr_cassette.core.answers.forms import Asked
-from mrtr_cassette.core.answers.fulfilment import AnswerSources, Unanswered, fulfilment
+from mrtr_cassette.core.answers.forms import Asked, Unanswered
+from mrtr_cassette.core.answers.fulfilment import AnswerSources, fulfilment
 from mrtr_cassette.core.answers.written import GivenAnswers, WrittenPair, read_pairs
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.report.runs import CallResult, UnansweredError, problem_lines

@@ -27,9 +27,10 @@ from builders import (
 )
 from messages import NO, YES, Json, array_asks, asks, text
 
-from mrtr_cassette.core.drive.appending import LiveAsks, RecordedAsks, Sessions
+from mrtr_cassette.core.drive.appending import RecordedAsks, Sessions
 from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.dialect import InputRequest, InputRequired
+from mrtr_cassette.core.record.linking import LiveAsks
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.matching import redactor_of

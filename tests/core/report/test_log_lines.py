@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from messages import YES, form, text
 from pushing import PushingSession, asked_once, elicit, posted
 
-from mrtr_cassette.core.answers.fulfilment import CallTurn
+from mrtr_cassette.core.answers.forms import CallTurn
 from mrtr_cassette.core.cassette.recorded import pushed_asks
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.tasks import TaskState

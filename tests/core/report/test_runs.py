@@ -45,8 +45,7 @@ from pushing import (
     posted,
 )
 
-from mrtr_cassette.core.answers.forms import Asked
-from mrtr_cassette.core.answers.fulfilment import CallTurn, Unanswered
+from mrtr_cassette.core.answers.forms import Asked, CallTurn, Unanswered
 from mrtr_cassette.core.cassette.recorded import Cassette, pushed_asks
 from mrtr_cassette.core.drive.appending import unrecorded
 from mrtr_cassette.core.protocol.calls import read_call

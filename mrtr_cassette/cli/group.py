@@ -1,0 +1,259 @@
+"""The program as a group of commands: how it shows texts, options and errors."""
+
+# Its help needs no command: what only errors need is imported when there is one.
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, NoReturn, TextIO
+
+import click
+
+from mrtr_cassette.errors import (
+    CassetteError,
+    MrtrCassetteError,
+    StoppedError,
+    printable_lines,
+)
+
+_LIKENESS: Final = 0.8
+"""From which on an option may have been meant by another spelling."""
+
+
+class Group(click.Group):
+    """A command group that shows errors as one line, with their exit code."""
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        """Run the program; what the system refuses is one line."""
+        _open_closed_streams()
+        try:
+            return super().main(*args, **options)
+        except OSError as error:
+            place = error.filename
+            try:
+                sys.stdout.flush()
+            except OSError:
+                place = "stdout"
+                # What is left in its buffer would fail again at the end.
+                sys.stdout = _nowhere()
+            from mrtr_cassette.shell.files.disk import reason_of
+
+            where = "" if place is None else f"{os.fsdecode(place)}: "
+            say(f"error: {where}{reason_of(error)}")
+            sys.exit(CassetteError.exit_code)
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Read the options before the name of a command."""
+        with _told_in_one_style():
+            return super().make_context(*args, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command."""
+        with _told_in_one_style():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _told_in_one_style() -> Iterator[None]:
+    """Show errors as one line, and end with their exit code."""
+    try:
+        yield
+    except MrtrCassetteError as error:
+        _end_with(error)
+    except KeyboardInterrupt:
+        _end_with(StoppedError(signal.SIGINT))
+    except click.exceptions.NoArgsIsHelpError:
+        raise
+    except click.UsageError as error:
+        text = error.format_message().rstrip(".")
+        text = f"{text[:1].lower()}{text[1:]}"
+        command = None if error.ctx is None else error.ctx.command
+        if isinstance(error, click.NoSuchOption):
+            meant = _meant_by(error)
+            text = f"no such option {error.option_name!r}"
+            if meant:
+                text += f"; did you mean {meant[0]}?"
+            if isinstance(command, TakesCommand):
+                text += command.hint_at(error.option_name, is_known=bool(meant))
+        if error.ctx is not None:
+            text = f"{text}; see {error.ctx.command_path} --help"
+        say(f"error: {text}")
+        sys.exit(error.exit_code)
+
+
+def _end_with(error: MrtrCassetteError) -> NoReturn:
+    from mrtr_cassette.options import shell_terms
+
+    say(f"error: {error.in_terms(shell_terms())}")
+    sys.exit(error.exit_code)
+
+
+def _open_closed_streams() -> None:
+    """Put the null device in the place of standard streams that are closed.
+
+    What is opened next would have their numbers, and get what is written to them.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            handle = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(handle, True)
+            setattr(sys, name, os.fdopen(handle, mode))
+
+
+def _nowhere() -> TextIO:
+    return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123  it stays open
+
+
+def _meant_by(error: click.NoSuchOption) -> list[str]:
+    """Return the option that may have been meant by one that there is not."""
+    import difflib
+
+    known = error.possibilities or ()
+    return difflib.get_close_matches(error.option_name, known, n=1, cutoff=_LIKENESS)
+
+
+_GROUPS: Final[Mapping[str, Collection[str]]] = {
+    "Recording": (
+        "match_headers",
+        "request_state",
+        "redact",
+        "redact_keys",
+        "no_redact",
+        "redact_env",
+        "redact_values",
+        "seal_answers",
+    ),
+    "Matching": (
+        "ignore",
+        "match",
+        "echo",
+        "repeat",
+        "history",
+        "reads",
+        "masks",
+        "ignore_from",
+        "learn",
+    ),
+    "TLS": ("ca_file", "insecure"),
+    "Operation": (
+        "host",
+        "admin_port",
+        "allow_hosts",
+        "max_body",
+        "pace",
+        "poll_interval",
+        "faults",
+        "on_miss",
+        "stateless",
+        "log_format",
+    ),
+}
+"""What the options in a help text are about; the others come first."""
+
+
+class Command(click.Command):
+    """A command whose help has its options in groups."""
+
+    def format_options(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
+        """Write them."""
+        titles = {name: title for title, names in _GROUPS.items() for name in names}
+        records: dict[str, list[tuple[str, str]]] = {"Options": []}
+        for title in _GROUPS:
+            records[title] = []
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None and isinstance(param, click.Option):
+                title = titles.get(param.name or "", "Options")
+                records[title].append(record)
+        for title, of_title in records.items():
+            if of_title:
+                with formatter.section(title):
+                    formatter.write_dl(of_title)
+
+
+class TakesCommand(Command):
+    """A command with arguments of its own before `--`, and after it a program and its arguments.
+
+    `program` says what that is: CLIENT or SERVER. With `has_tool`, a tool's arguments are among its
+    own.
+    """
+
+    def __init__(
+        self, *args: Any, program: str, has_tool: bool = False, **attributes: Any
+    ) -> None:
+        super().__init__(*args, **attributes)
+        self.program = program
+        self.has_tool = has_tool
+
+    def hint_at(self, option: str, *, is_known: bool) -> str:
+        """Return what an option may have been that it doesn't have, or that `is_known`."""
+        if self.has_tool:
+            return f"; an argument of the tool is written {option.lstrip('-')}=VALUE"
+        return "" if is_known else f"; options of {self.program} go after --"
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put aside what starts the program."""
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta[_PROGRAM] = args[at + 1 :]
+            args = args[:at]
+        return super().parse_args(ctx, args)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """Show it too."""
+        return [*super().collect_usage_pieces(ctx), f"[-- {self.program} ...]"]
+
+
+def after_dashes(ctx: click.Context) -> list[str] | None:
+    """Return what stands after `--`, which may be nothing; None without `--`."""
+    program: list[str] | None = ctx.meta.get(_PROGRAM)
+    return program
+
+
+_PROGRAM: Final = "mrtr_cassette.program"
+
+
+def tell(text: str) -> None:
+    """Write a line to stdout, or several."""
+    click.echo(printable_lines(text))
+
+
+def say(text: str) -> None:
+    """Write a line to stderr, or several, as long as it takes any: a run doesn't end for it."""
+    first, end, rest = printable_lines(text).partition("\n")
+    try:
+        click.echo(painted(first) + end + rest, err=True)
+    except BlockingIOError:
+        pass
+    except OSError:
+        sys.stderr = _nowhere()
+
+
+def painted(line: str) -> str:
+    """Return a line in the colour of its first word, unless the user wants none (https://no-color.org).
+
+    What is no terminal gets the line without the colour.
+    """
+    word = line.lstrip(" ").partition(" ")[0].rstrip(":")
+    colour = _COLOURS.get(word)
+    if colour is None or os.environ.get("NO_COLOR"):
+        return line
+    return click.style(line, fg=colour)
+
+
+_COLOURS: Final = {
+    "-": "red",
+    "+": "green",
+    "~": "yellow",
+    "error": "red",
+    "miss": "red",
+    "note": "yellow",
+    "warning": "yellow",
+    "WARNING": "yellow",
+}
