@@ -84,13 +84,18 @@ def option_field(kind: Kind, text: str, *, default: Any = None, **facts: Any) ->
     return field(default=default, metadata={"option": Option(kind, text, **facts)})
 
 
+_options_by_class: dict[type[Any], dict[str, Option]] = {}
+
+
 def options_of(options: type[Any]) -> dict[str, Option]:
     """Return the options of a class by name, in the order in which a help text has them."""
-    return {
-        each.name: each.metadata["option"]
-        for each in fields(options)
-        if "option" in each.metadata
-    }
+    if options not in _options_by_class:
+        found = {}
+        for member in fields(options):
+            if "option" in member.metadata:
+                found[member.name] = member.metadata["option"]
+        _options_by_class[options] = found
+    return _options_by_class[options]
 
 
 def flag_of(name: str, option: Option) -> str:

@@ -26,7 +26,12 @@ from mrtr_cassette.cli.common import (
 )
 from mrtr_cassette.cli.group import TakesCommand, after_dashes, say, tell
 from mrtr_cassette.core.report.ci import trials_junit
-from mrtr_cassette.core.report.trials import TrialsReport, trials_data, trials_markdown
+from mrtr_cassette.core.report.trials import (
+    TrialsReport,
+    trials_data,
+    trials_markdown,
+    validity_text,
+)
 from mrtr_cassette.errors import UsageError, counted
 from mrtr_cassette.options import (
     MODE_VARIABLE,
@@ -153,7 +158,14 @@ async def _serve(
     """Serve until the end; return the exit code of the command, and whether plays failed."""
     announcer = Announcer(log.line, heard_by(log.event), TERMS)
     token = os.environ.get(_TOKEN_VARIABLE, "")
-    plays = Plays(served.folder, served.mode, token, announcer, served.given)
+    plays = Plays(
+        served.folder,
+        served.mode,
+        token,
+        announcer,
+        served.given,
+        keeps_trials=bool(served.reports),
+    )
     command = served.command
     code = 0
     async with stop_signals() as signals:
@@ -181,7 +193,10 @@ async def _serve(
     }
     for file in served.reports:
         write_report(file, forms)
-    _tell_end(plays, log, report.text if served.given else "")
+    validity = ""
+    if served.given:
+        validity = validity_text(plays.valid, plays.replayed)
+    _tell_end(plays, log, validity)
     return code, bool(plays.failed)
 
 

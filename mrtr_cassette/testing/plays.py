@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 import secrets
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -64,6 +64,8 @@ _GLOB = re.compile("[*?]")
 """Matches what makes a name a glob; brackets are in the names of parametrized tests."""
 _WORKERS: Final = 32
 """Plays that may be begun or ended at the same time: each may wait for its upstream."""
+_MOST_REMEMBERED: Final = 10_000
+"""Ended plays of which it is known that they have been there."""
 _STATUSES: Final = (
     (BeingRecordedError, 409),
     (CassetteError, 422),
@@ -204,7 +206,8 @@ class Plays:
     """Begins, watches and ends plays of the cassettes in a folder, or of given ones.
 
     Attributes:
-        trials: what those came to that have ended and recorded nothing.
+        trials: what those came to that have ended and recorded nothing, if that is kept.
+        replayed: how many these are, and `valid` how many of them have not missed.
         open: the plays that were not ended, by their ids.
         outcomes: counts of what became of the cassettes of those that were.
         failed: how many of them have missed, or failed their tests in another way.
@@ -217,10 +220,13 @@ class Plays:
         token: str,
         announcer: Announcer,
         given: Trials | None = None,
+        *,
+        keeps_trials: bool = False,
     ) -> None:
         """Begin with none.
 
         Args:
+            keeps_trials: keep what each play came to, for a report at the end.
             given: the cassettes of all plays; None: each names its own.
             mode: the mode of all plays, whatever they say; None: each says its own.
             token: what control requests have to be authorized by; empty: nothing.
@@ -228,7 +234,10 @@ class Plays:
         self.open: dict[str, CassettePlay] = {}
         self.outcomes: Counter[str] = Counter()
         self.failed = 0
+        self.replayed = 0
+        self.valid = 0
         self.trials: list[TrialReport] = []
+        self._keeps_trials = keeps_trials
         self.url = ""
         """The URL of the server, without a path; set before the first request."""
         self._folder = folder
@@ -236,7 +245,8 @@ class Plays:
         self._given = given
         self._token = token
         self._announcer = announcer
-        self._ended: set[str] = set()
+        self._ended: deque[str] = deque(maxlen=_MOST_REMEMBERED)
+        """The ids of those that were ended last."""
         loop = asyncio.get_running_loop()
         self._loop = loop
         self._run = Run(
@@ -477,12 +487,14 @@ class Plays:
         """End a play; say what it came to, and return the report."""
         play.is_ending = True
         try:
-            report: dict[str, Any] = await self._in_thread(partial(play.end, outcome))
+            ending = partial(self._end, play, outcome)
+            report: dict[str, Any] = await self._in_thread(ending)
         finally:
             del self.open[play.id]
-            self._ended.add(play.id)
+            self._ended.append(play.id)
         if not report["is_recording"]:
-            self.trials.append(await self._in_thread(lambda: play.trial))
+            self.replayed += 1
+            self.valid += report["valid"]
         self.failed += bool(report["problems"])
         self.outcomes[report["outcome"]] += 1
         announcer = self._announcer
@@ -492,6 +504,13 @@ class Plays:
                 announcer.log(f"error: {problem}")
             for warning in report["warnings"]:
                 announcer.log(f"warning: {warning}")
+        return report
+
+    def _end(self, play: CassettePlay, outcome: TestOutcome) -> dict[str, Any]:
+        """End a play, in a thread: what it has recorded is published."""
+        report = play.end(outcome)
+        if self._keeps_trials and not report["is_recording"]:
+            self.trials.append(play.trial)
         return report
 
 

@@ -40,7 +40,7 @@ def _options() -> dict[str, Option]:
     """Return the options that a test suite can set; `ignore` is the one for requests."""
     found: dict[str, Option] = {}
     for kind in (VerifyOptions, RecordOptions, ReplayOptions):
-        found |= options_of(kind)
+        found.update(options_of(kind))
     for name in _NOT_FOR_SUITES:
         found.pop(name, None)
     # Whatever it is, a test with a miss fails.

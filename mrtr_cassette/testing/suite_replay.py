@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -48,11 +49,14 @@ class ReplayUse(CassetteUse):
     def _options(self) -> ReplayOptions:
         """Return the options, with the places of further cassettes for their names."""
         options = self._settings.replay
+        folder = self.path.parent
         beside = []
         for name in options.beside:
             file = name if name.endswith(".json") else f"{name}.json"
-            beside.append(str(self.path.parent / file))
-        return replace(options, beside=beside) if beside else options
+            beside.append(os.path.join(folder, file))  # noqa: PTH118  there may be hundreds
+        if beside == [*options.beside]:
+            return options
+        return replace(options, beside=beside)
 
     def _finish(self, problems: list[str], *, passed: bool) -> list[str]:  # noqa: ARG002
         is_met = any(fault.came for fault in self.shown.faults)

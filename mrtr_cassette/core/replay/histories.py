@@ -10,7 +10,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Literal, NamedTuple
@@ -102,6 +101,21 @@ class _EqualWrites:
         return made
 
 
+class _RecordedWrites:
+    """The writes of a recorded history, which all plays share.
+
+    Attributes:
+        by_end: in the order of their ends.
+        alike: equal ones in that order, by what they share.
+    """
+
+    def __init__(self, writes: Iterable[Write]) -> None:
+        self.by_end = sorted(writes, key=lambda write: write.lifetime[::-1])
+        self.alike: dict[WriteKey, list[Write]] = {}
+        for write in self.by_end:
+            self.alike.setdefault(write.key, []).append(write)
+
+
 class _WriteHistory:
     """One recorded history, and which of its writes a play has made.
 
@@ -109,12 +123,11 @@ class _WriteHistory:
     they were in flight together when they were recorded: `beside` counts them.
     """
 
-    def __init__(self, writes: Iterable[Write]) -> None:
-        self._writes = sorted(writes, key=lambda write: write.lifetime[::-1])
-        alike: dict[WriteKey, list[Write]] = {}
-        for write in self._writes:
-            alike.setdefault(write.key, []).append(write)
-        self._equal = {key: _EqualWrites(writes) for key, writes in alike.items()}
+    def __init__(self, recorded: _RecordedWrites) -> None:
+        self._writes = recorded.by_end
+        self._alike = recorded.alike
+        self._equal: dict[WriteKey, _EqualWrites] = {}
+        """Equal writes, as soon as the play has to do with them."""
         self._ended: set[ReplayEntry] = set()
         """The writes, in the order of their ends, that equal ones were made for."""
         self._first = 0
@@ -124,7 +137,11 @@ class _WriteHistory:
         """When the latest write of a family began that was made, for the latest two families."""
 
     def _equal_to(self, point: Point) -> _EqualWrites | None:
-        return None if point.write is None else self._equal.get(point.write)
+        if point.write is None or point.write not in self._alike:
+            return None
+        if point.write not in self._equal:
+            self._equal[point.write] = _EqualWrites(self._alike[point.write])
+        return self._equal[point.write]
 
     def make(self, point: Point, entry: ReplayEntry, beside: int) -> bool:
         """Make a write, if the history has it next."""
@@ -197,13 +214,13 @@ class PlayedWrites:
 
     def beside(self, entry: ReplayEntry, family: int) -> int:
         """Return how many calls of the family of a request are in flight besides its own."""
-        in_flight = self.in_flight[family]
+        in_flight = self.in_flight.get(family, 0)
         if entry.parent is not None and in_flight:
             in_flight -= 1
         return in_flight
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class EqualCalls:
     """Equal calls of one caller at points of one history, in the order in which they began.
 
@@ -216,6 +233,11 @@ class EqualCalls:
     point: Point | None
     entries: list[ReplayEntry]
     starts: list[tuple[float, ...]]
+
+    @cached_property
+    def arrival(self) -> tuple[float, int, int]:
+        """Orders lines of equal calls as the first of each arrived."""
+        return min(entry.arrival for entry in self.entries)
 
 
 class WriteHistories:
@@ -255,22 +277,14 @@ class WriteHistories:
         self._went_live: set[str] = set()
         """What a live server was called for: names of tools, and methods."""
         self._mode = mode
+        self._repeating: dict[ReplayEntry, bool] = {}
+        """Whether requests are repeated as time goes by, of those that were asked for."""
         paths = Counter([entry.numbers.path for entry in self._by_arrival])
         self._repeated = {path for path, count in paths.items() if count > 1}
         self._holds_any = mode == "strict" or (mode == "auto" and bool(self._repeated))
         self.unknown_tools: UnknownTools | None = None
         if mode == "strict":
             self.unknown_tools = UnknownTools(entries.by_arrival)
-        self.strayed: Counter[int] = Counter()
-        """How often a read was played after other writes than recorded, by its interaction."""
-
-    def anew(self) -> WriteHistories:
-        """Return the histories for another play; the same where nothing of a play is kept."""
-        if self._mode != "auto":
-            return self
-        histories = copy(self)
-        histories.strayed = Counter()
-        return histories
 
     # Reads and writes
 
@@ -302,6 +316,11 @@ class WriteHistories:
 
     def repeats_with_time(self, entry: ReplayEntry) -> bool:
         """Tell whether clients repeat a request as time goes by: a poll, or what a cache held."""
+        if entry not in self._repeating:
+            self._repeating[entry] = self._is_repeating(entry)
+        return self._repeating[entry]
+
+    def _is_repeating(self, entry: ReplayEntry) -> bool:
         if entry.kind is not Kind.REQUEST or not self.only_reads(entry.key):
             return False
         response = entry.exchange.response
@@ -359,6 +378,10 @@ class WriteHistories:
         return writes
 
     @cached_property
+    def _recorded_writes(self) -> dict[HistoryKey, _RecordedWrites]:
+        return {key: _RecordedWrites(writes) for key, writes in self._writes.items()}
+
+    @cached_property
     def _points(self) -> dict[ReplayEntry, Point]:
         """Where in its history each request belongs."""
         lifetimes = self._call_lifetimes()
@@ -407,9 +430,9 @@ class WriteHistories:
     def _living(self, played: PlayedWrites) -> dict[HistoryKey, _WriteHistory]:
         """Return the histories that a play keeps alive."""
         if played.living is None:
-            played.living = {
-                key: _WriteHistory(writes) for key, writes in self._writes.items()
-            }
+            played.living = {}
+            for key, recorded in self._recorded_writes.items():
+                played.living[key] = _WriteHistory(recorded)
         return played.living
 
     def went_live(self, key: CallKey, played: PlayedWrites) -> bool:
@@ -424,26 +447,28 @@ class WriteHistories:
         played.living = {}
         return True
 
-    def played(self, entry: ReplayEntry, played: PlayedWrites) -> None:
-        """Take note that a call begins or ends; histories end that don't have its write next."""
+    def played(self, entry: ReplayEntry, played: PlayedWrites) -> bool:
+        """Take note that a call begins or ends; histories end that don't have its write next.
+
+        Return whether it is a read that was recorded after other writes.
+        """
         if not (self._holds_any or self._watches):
-            return
+            return False
         if entry.created_by is not None:
             self._went_on(entry, entry.created_by, played)
-            return
+            return False
         family = self._points[entry].family
         if entry.asks:
             if entry.parent is None:
                 played.in_flight[family] += 1
-            return
+            return False
         if self.is_write(entry):
             beside = played.beside(entry, family)
             self._make(entry, played, beside)
             played.in_flight[family] = beside + (entry in self._steps)
-            return
+            return False
         is_watched = self._watches and self._is_watched(entry)
-        if is_watched and not self._is_in_place(entry, played):
-            self.strayed[entry.interaction] += 1
+        return is_watched and not self._is_in_place(entry, played)
 
     def taken_back(self, ask: ReplayEntry, played: PlayedWrites) -> None:
         """Take note that a call that was asked something has not begun after all."""

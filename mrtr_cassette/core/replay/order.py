@@ -362,9 +362,10 @@ class PlayOrder:
 
     def begin(self) -> None:
         """Forget what was played."""
-        self.histories = self.histories.anew()
         self.plays: Counter[ReplayEntry] = Counter()
         """How often each exchange was played."""
+        self.strayed: Counter[int] = Counter()
+        """How often a read was played after other writes than recorded, by its interaction."""
         self.has_written_elsewhere = False
         """A write of this run was made where nothing is recorded of what it changed."""
         self._secrets = SecretMapping()
@@ -401,10 +402,16 @@ class PlayOrder:
             return lookup
         return self._groups.known_as(lookup)
 
-    def was_played(self, entry: ReplayEntry) -> bool:
-        """Tell whether an exchange, or the equal one in its place, has been played."""
-        played = self.stand_ins.get(entry, entry)
-        return self.plays[played] > 0
+    @property
+    def entries_played(self) -> set[ReplayEntry]:
+        """The exchanges that have been played, or the equal ones in their places."""
+        # Another thread may replay meanwhile.
+        counts = tuple(self.plays.items())
+        played = {entry for entry, times in counts if times}
+        for entry, stand_in in self.stand_ins.items():
+            if stand_in in played:
+                played.add(entry)
+        return played
 
     # Sessions
 
@@ -622,16 +629,16 @@ class PlayOrder:
 
         The first one is played again, when all like it have been played, where that is allowed.
         """
+        first = self._first_of_all(lines, caller, session, 0)
+        if first is not None:
+            return first
         last = self._last_of(lines, session)
         if last is None:
             return None
-        most = 0
         if self._begins_again(last):
-            most = min(self._times_of(lines, session))
-        first = self._first_of_all(lines, caller, session, most)
-        if first is None and self._may_repeat(last):
-            return Chosen(last)
-        return first
+            least = min(self._times_of(lines, session))
+            return self._first_of_all(lines, caller, session, least)
+        return Chosen(last) if self._may_repeat(last) else None
 
     def _last_of(
         self, lines: Sequence[EqualCalls], session: LiveSession
@@ -659,11 +666,14 @@ class PlayOrder:
         best: Chosen | None = None
         best_rank: tuple[bool, tuple[float, ...]] | None = None
         for line in lines:
+            # The caller's line comes first, and then the one that arrived first.
+            is_of_another = line.caller != caller
+            if best_rank is not None and best_rank < (is_of_another, line.arrival):
+                continue
             chosen = self._first_of(line, session, most)
             if chosen is None or chosen.entry is None:
                 continue
-            # The caller's line comes first, and then the one that arrived first.
-            rank = (line.caller != caller, chosen.entry.arrival)
+            rank = (is_of_another, chosen.entry.arrival)
             if best_rank is None or rank < best_rank:
                 best = chosen
                 best_rank = rank
@@ -786,7 +796,8 @@ class PlayOrder:
         session.count(entry)
         # A task that is over may be polled for ever.
         if entry.created_by is None or session.played[entry] == 1:
-            self.histories.played(entry, session.writes)
+            if self.histories.played(entry, session.writes):
+                self.strayed[entry.interaction] += 1
         return session
 
     def unask(self, answer: ReplayEntry, session: LiveSession) -> None:

@@ -270,7 +270,7 @@ class Player:
     def anew(self) -> Player:
         """Return a player of the same cassette that has played nothing, and has no settings."""
         # It is found out once for all.
-        _ = (self._by_digest, self._elsewhere)
+        _ = (self._by_digest, self._elsewhere, self.origin)
         player = copy(self)
         player.begin()
         return player
@@ -293,6 +293,15 @@ class Player:
     def _elsewhere(self) -> dict[ReplayEntry, str]:
         """The exchanges that send their clients away from the server, and to which origin."""
         return _leading_elsewhere(self._by_arrival, origin_of(self.recording))
+
+    @cached_property
+    def origin(self) -> ServerOrigin:
+        """The origin of the recorded server, as its responses tell of it."""
+        origin = origin_of(self.recording)
+        for entry in self.entries:
+            if entry.exchange.response is not None:
+                origin.learn(entry.matched.request, entry.exchange.response)
+        return origin
 
     @property
     def values(self) -> Values:
@@ -698,8 +707,9 @@ class Player:
     def _placeholders_played(self) -> list[str]:
         """The placeholders in what was played by now."""
         shown: dict[str, None] = {}
+        played = self._order.entries_played
         for entry, names in self._placeholders.items():
-            if self._order.was_played(entry):
+            if entry in played:
                 shown.update(dict.fromkeys(names))
         return list(shown)
 
@@ -834,41 +844,40 @@ class Player:
     @property
     def after_other_writes(self) -> dict[int, int]:
         """How often each read was played after other writes than recorded, by its interaction."""
-        return dict(sorted(self._order.histories.strayed.items()))
+        return dict(sorted(self._order.strayed.items()))
 
     @property
     def without_response(self) -> list[int]:
         """Numbers of the interactions that were played up to a call without a recorded response."""
+        played = self._order.entries_played
         numbers = []
         for number, entries in enumerate(self.interactions, start=1):
-            played = filter(self._order.was_played, entries)
-            if any(map(self._is_given_up, played)):
+            if any(map(self._is_given_up, played.intersection(entries))):
                 numbers.append(number)
         return numbers
 
     @property
-    def _entries_played(self) -> Iterator[ReplayEntry]:
-        return filter(self._order.was_played, self._by_arrival)
-
-    @property
     def only_probed(self) -> bool:
         """Whether a client has asked for nothing but `server/discover`."""
-        methods = {entry.key.method for entry in self._entries_played}
+        methods = {entry.key.method for entry in self._order.entries_played}
         return methods == {DISCOVER} and not self.misses
 
     @property
     def unplayed(self) -> list[int]:
         """Numbers of the interactions of which something was never played."""
-        played = {entry.numbers.lookup for entry in self._entries_played}
+        played = self._order.entries_played
+        lookups = {entry.numbers.lookup for entry in played}
         numbers = []
         for number, entries in enumerate(self.interactions, start=1):
-            if any(self._lacks(entry, played) for entry in entries):
-                numbers.append(number)
+            for entry in entries:
+                if entry not in played and self._lacks(entry, lookups):
+                    numbers.append(number)
+                    break
         return numbers
 
     def _lacks(self, entry: ReplayEntry, played: Collection[int]) -> bool:
-        """Tell whether an exchange was never played, and neither was what stands for it."""
-        if self._order.was_played(entry) or entry.is_pong:
+        """Tell whether an exchange that was not played should have been."""
+        if entry.is_pong:
             return False
         if self.was_probed and entry.key.method == DISCOVER:
             return False

@@ -640,7 +640,7 @@ class Deliveries:
 
     def rest(self, event: tuple[str, str], session: LiveSession) -> Delivery | None:
         """Return what a stream has after an event after which no recorded client resumed it."""
-        if event not in self._events:
+        if not event[1] or event not in self._events:
             return None
         entry, piece = self._events[event]
         if not entry.is_listening and entry.stream not in session.callers:

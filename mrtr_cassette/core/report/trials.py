@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.replay.trials import Divergence
-from mrtr_cassette.core.report.runs import MissReport, Nearest, report_of_miss
+from mrtr_cassette.core.report.runs import MissReport, Nearest
 from mrtr_cassette.core.report.text import as_data
 from mrtr_cassette.errors import counted, printable, shorten
-from mrtr_cassette.terms import LIBRARY_TERMS, Terms
 
 OTHER_RECORDING: Final = "other-recording"
 """The reason of a divergence that is no miss."""
@@ -24,21 +23,23 @@ class DivergenceReport(NamedTuple):
 
     Attributes:
         after: how many requests had got a recorded reply.
-        why: as of a miss, on the recording alone.
+        recording: its cassette.
+        why: as of a miss, on all recordings.
     """
 
     after: int
+    recording: str
     why: MissReport
 
     @property
     def facts(self) -> dict[str, Any]:
         """It as JSON."""
-        return {**self.why.facts, "after": self.after}
+        return {**self.why.facts, "cassette": self.recording, "after": self.after}
 
     def __str__(self) -> str:
         """Return it in a few words."""
         calls = counted(self.after, "call")
-        return f"after {calls}, from {self.why.cassette}: {self.why.request}"
+        return f"after {calls}, from {self.recording}: {self.why.request}"
 
 
 class RecordingsLeft(NamedTuple):
@@ -49,9 +50,9 @@ class RecordingsLeft(NamedTuple):
 
 
 def reports_of_divergences(
-    player: Player, terms: Terms = LIBRARY_TERMS
+    player: Player, misses: Sequence[MissReport]
 ) -> RecordingsLeft:
-    """Return where a play has left each recording so far."""
+    """Return where a play has left each recording so far, before or at the first of its misses."""
     followed = player.divergences
     paths = player.paths
     if followed.recordings < len(paths):
@@ -61,22 +62,28 @@ def reports_of_divergences(
     nearest: DivergenceReport | None = None
     reports = []
     for divergence in tuple(followed.found):
+        if divergence.miss is not None and not misses:
+            # Another thread replays, and it came just now.
+            continue
         request = (divergence.after, divergence.miss is None)
         if request not in reasons:
-            reasons[request] = _why_left(divergence, player, terms)
-        why = replace(reasons[request], cassette=paths[divergence.recording])
-        report = DivergenceReport(divergence.after, why)
+            reasons[request] = _why_left(divergence, player, misses)
+        recording = paths[divergence.recording]
+        report = DivergenceReport(divergence.after, recording, reasons[request])
         reports.append(report)
         if divergence is followed.nearest:
             nearest = report
     return RecordingsLeft(nearest, tuple(reports))
 
 
-def _why_left(divergence: Divergence, player: Player, terms: Terms) -> MissReport:
+def _why_left(
+    divergence: Divergence, player: Player, misses: Sequence[MissReport]
+) -> MissReport:
     """Return why a recording doesn't have a request, which another one may have."""
     entry = divergence.entry
     if divergence.miss is not None:
-        return report_of_miss(divergence.miss, player, terms)
+        # The first miss leaves all recordings.
+        return misses[0]
     if entry is None:
         raise AssertionError("unreachable because it is no miss")
     call = printable(player.redacted(str(entry.key)))
@@ -131,12 +138,14 @@ class TrialsReport:
     @property
     def text(self) -> str:
         """The validity rate in words."""
-        rate = self.validity_rate
-        if rate is None:
-            return "there were no trials"
-        return (
-            f"{self.valid} of {counted(len(self.trials), 'trial')} valid ({rate:.1%})"
-        )
+        return validity_text(self.valid, len(self.trials))
+
+
+def validity_text(valid: int, trials: int) -> str:
+    """Return how many of some trials were valid, in words."""
+    if not trials:
+        return "there were no trials"
+    return f"{valid} of {counted(trials, 'trial')} valid ({valid / trials:.1%})"
 
 
 def ended_by(misses: Sequence[MissReport]) -> str | None:

@@ -657,8 +657,8 @@ def _outcome_from(data: dict[str, Any]) -> RunOutcome:
 
 
 def _divergence_from(data: list[Any]) -> DivergenceReport:
-    after, why = data
-    return DivergenceReport(after, _miss_from(why))
+    after, recording, why = data
+    return DivergenceReport(after, recording, _miss_from(why))
 
 
 def _miss_from(data: dict[str, Any]) -> MissReport:

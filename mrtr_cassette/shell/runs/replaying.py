@@ -9,6 +9,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from copy import copy
 from dataclasses import dataclass, field, replace
 from string import punctuation
 from typing import Any, Final
@@ -21,7 +22,7 @@ from mrtr_cassette.core.cassette.recorded import (
     pushed_asks,
 )
 from mrtr_cassette.core.cassette.texts import combine_cassettes
-from mrtr_cassette.core.cassette.transports import origin_of, over_http
+from mrtr_cassette.core.cassette.transports import over_http
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.replay.diagnosis import Harmless, Miss
 from mrtr_cassette.core.replay.faults import EXPIRED_STATE, Fault, Faults, read_faults
@@ -94,10 +95,8 @@ async def _replaying(
 ) -> AsyncIterator[ReplaySession]:
     player = server.player
     place = _place_of(session.base)
-    origin = origin_of(session.base)
-    for entry in player.entries:
-        if entry.exchange.response is not None:
-            origin.learn(entry.matched.request, entry.exchange.response)
+    # What it still learns is of this replay alone.
+    origin = copy(player.origin)
     with site.opened() as base_url:
         session.url = f"{base_url}{place}"
         session.shown_url = player.redacted(session.url)
@@ -258,6 +257,8 @@ class ReplayServer:
     )
     arrival: asyncio.Event | None = None
     silence_s: float = 10.0
+    _reported: tuple[Miss, MissReport] | None = None
+    """The miss that was last reported, which may be the answer to all further requests."""
     _waiting: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def handle(self, request: Request, downstream: Downstream) -> None:
@@ -421,7 +422,10 @@ class ReplayServer:
         return report
 
     def _report(self, miss: Miss) -> MissReport:
-        return report_of_miss(miss, self.player, self.announcer.terms)
+        if self._reported is None or self._reported[0] is not miss:
+            report = report_of_miss(miss, self.player, self.announcer.terms)
+            self._reported = (miss, report)
+        return self._reported[1]
 
     def _wake(self) -> None:
         if self.arrival is not None:

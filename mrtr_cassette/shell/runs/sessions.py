@@ -146,9 +146,10 @@ class Session:
         player = self.player
         if player is None:
             return outcome
+        misses = reports_of_misses(player, self.terms)
         return replace(
             outcome,
-            misses=reports_of_misses(player, self.terms),
+            misses=misses,
             played=player.plays,
             harmless=len(player.harmless),
             unplayed=player.unplayed,
@@ -156,7 +157,7 @@ class Session:
             faults=outcomes_of_faults(player),
             unknown_tools=dict(player.unknown_tools),
             stopped=player.stopped,
-            divergences=reports_of_divergences(player, self.terms),
+            divergences=reports_of_divergences(player, misses),
             unused=player.unused_options(),
         )
 

@@ -1,0 +1,71 @@
+"""Facts about plays in this process: what they leave behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+from urllib.request import Request, urlopen
+
+import pytest
+from builders import conversation, encode_cassette, tool
+from messages import text
+from playing import JSON, Serve
+
+from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.report.runs import MissReport
+from mrtr_cassette.core.report.trials import TrialReport
+from mrtr_cassette.options import ServeOptions
+from mrtr_cassette.shell.files.log import Announcer
+from mrtr_cassette.shell.http.access import listening
+from mrtr_cassette.shell.http.server import serving
+from mrtr_cassette.testing.plays import CassettePlay, Plays
+
+KEPT = (CassettePlay, Player, MissReport, TrialReport)
+
+
+def alive() -> Counter[str]:
+    """Return how many objects there are of those that a play makes."""
+    gc.collect()
+    found = [type(thing).__name__ for thing in gc.get_objects() if type(thing) in KEPT]
+    return Counter(found)
+
+
+def play_and_miss(serve: Serve) -> None:
+    """Make a call that is recorded, and one that is not, in a play of its own."""
+    play = serve.begin("store", history="strict", on_miss="stop")
+    for request in (tool("get"), tool("get", other=1), tool("get")):
+        with urlopen(Request(play["url"], request, dict(JSON))) as response:
+            response.read()
+    assert not serve.end(play)["valid"]
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_only_what_a_report_will_have_is_kept_of_ended_plays(
+    tmp_path: Path, *, keeps: bool
+) -> None:
+    """Without a report a process that serves plays doesn't grow by them."""
+    cassette = conversation((tool("get"), text("0"))).cassette()
+    (tmp_path / "store.json").write_bytes(encode_cassette(cassette))
+
+    async def ended() -> Plays:
+        plays = Plays(tmp_path, "none", "", Announcer(), keeps_trials=keeps)
+        options = ServeOptions(port=0)
+        with listening(options) as listener:
+            plays.url = listener.url("")
+            serve = Serve(cast("Any", SimpleNamespace(url=plays.url)))
+            async with serving(plays.handle, listener, options, None):
+                for _ in range(3):
+                    await asyncio.to_thread(play_and_miss, serve)
+            await plays.close()
+        return plays
+
+    before = alive()
+    plays = asyncio.run(ended())
+    assert (plays.replayed, plays.valid) == (3, 0)
+    kept = {"TrialReport": 3, "MissReport": 3} if keeps else {}
+    # The player from which further plays would be made.
+    assert alive() - before == Counter(kept, Player=1)
