@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test coverage lint format schema dist docs lowest wheels compare releasable verify soak fuzz wild conformance agents languages probed bench fleet clean
+.PHONY: demo test coverage lint format schema dist tarball publishnpm docs lowest workflows wheels compare releasable verify soak fuzz wild conformance agents languages probed bench fleet clean
 
 demo: $(VENV)/.installed
 	$(BIN)/mrtr-cassette demo
@@ -43,6 +43,17 @@ dist: $(VENV)/.installed-dev
 	mkdir build/alone/empty
 	cd build/alone/empty && ../venv/bin/mrtr-cassette demo
 
+# The npm package in build/npm, inspected; tests/npm uses one in projects, types included.
+tarball:
+	rm -rf build/npm
+	mkdir -p build/npm
+	cd npm && npm ci --no-audit --no-fund && npm pack --pack-destination ../build/npm
+	cd npm && npx --no-install publint run --strict ../build/npm/*.tgz
+
+# What the release workflow does with it; npm proves there which workflow built it.
+publishnpm:
+	npm publish --provenance --access public --ignore-scripts build/npm/*.tgz
+
 # The site of README and docs in build/docs, and its links; needs no network once it is installed.
 docs: $(VENV)/.installed-docs
 	rm -rf build/docs
@@ -71,10 +82,15 @@ compare: $(VENV)/.installed-dev
 
 # A release has its repository's address, and the version that its tag names.
 releasable:
-	@! grep -n example.invalid pyproject.toml npm/README.md \
+	@! grep -n example.invalid pyproject.toml npm/README.md npm/package.json \
 		|| { echo "put the repository's address there before a release"; exit 1; }
 	@grep -qx "__version__ = \"$${TAG#v}\"" mrtr_cassette/__init__.py \
 		|| { echo "the tag $$TAG does not name the version of mrtr_cassette/__init__.py"; exit 1; }
+
+# Known mistakes in workflows, the action and what keeps dependencies new.
+workflows: $(VENV)/.installed-dev
+	$(BIN)/python -m pip install --quiet zizmor==1.32.0
+	$(BIN)/zizmor --quiet --offline .
 
 # The demo's server still does what its committed cassette says.
 verify: $(VENV)/.installed

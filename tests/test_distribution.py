@@ -204,6 +204,7 @@ def test_workflow_runs_targets_with_no_more_than_it_needs(path):
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     may_write = {
         "publish": {"id-token", "attestations"},
+        "publish-npm": {"id-token"},
         "analyze": {"security-events"},
     }
     for name, job in workflow["jobs"].items():
@@ -227,8 +228,10 @@ def test_release_refuses_what_is_not_ready():
         text=True,
         check=False,
     )
-    has_address = "example.invalid" not in (ROOT / "pyproject.toml").read_text()
-    assert (done.returncode == 0) == has_address, done.stdout
+    for name in ("pyproject.toml", "npm/README.md", "npm/package.json"):
+        is_placeholder = "example.invalid" in (ROOT / name).read_text()
+        assert (f"{name}:" in done.stdout) == is_placeholder, name
+        assert not is_placeholder or done.returncode
 
 
 def test_action_installs_its_own_release():
