@@ -257,9 +257,12 @@ class Plays:
             loaded=LoadedReplays(),
         )
         self._workers = ThreadPoolExecutor(_WORKERS, "mrtr-cassette-plays")
+        self._beginnings: set[asyncio.Future[CassettePlay]] = set()
 
     async def close(self) -> None:
         """End the plays that nobody has ended; what they recorded is discarded."""
+        # Their threads need this loop until their upstreams have started.
+        await asyncio.gather(*self._beginnings, return_exceptions=True)
         for play in tuple(self.open.values()):
             text = f"the play of {play.name} was never ended"
             event = {"event": "never_ended", "play": play.id}
@@ -318,7 +321,11 @@ class Plays:
         values: dict[str, Any] = {}
         if request.body or self._given is None:
             values = _json_of(request)
-        play = await self._in_thread(partial(self._begin, values))
+        beginning = self._in_thread(partial(self._begin, values))
+        self._beginnings.add(beginning)
+        beginning.add_done_callback(self._beginnings.discard)
+        # A client that goes away does not end it.
+        play = await asyncio.shield(beginning)
         self._announcer.tell(lambda: {"event": "began", **play.beginning})
         return 201, play.beginning
 
@@ -352,8 +359,8 @@ class Plays:
             raise _ControlError(410, f"the play {name} has ended")
         raise _ControlError(404, f"there is no play {name!r}; POST {SITES} begins one")
 
-    async def _in_thread(self, work: Callable[[], Any]) -> Any:
-        return await self._loop.run_in_executor(self._workers, work)
+    def _in_thread(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
+        return self._loop.run_in_executor(self._workers, work)
 
     # Plays
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import http.client
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -242,6 +244,37 @@ def test_the_end_of_standard_input_ends_it(recorded: Path) -> None:
     (missed,) = [told for told in events if told["event"] == "missed"]
     assert missed["play"] == events[0]["id"]
     assert process.returncode == 1
+
+
+def test_a_play_that_is_being_begun_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    """The process ends although nobody waits for the play any more, and so does its server."""
+    started = tmp_path / "started"
+    released = tmp_path / "released"
+    os.mkfifo(started)
+    os.mkfifo(released)
+    script = (
+        f"import os; open({str(started)!r}, 'w').write(str(os.getpid())); "
+        f"open({str(released)!r}).read(); "
+        "from mrtr_cassette.demo.server import main; main()"
+    )
+    upstream = [sys.executable, "-c", script, "--port", "{port}"]
+    words = (*PROGRAM, "serve", str(tmp_path), "--port", "0", "--exit-on-eof")
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        address = process.stdout.readline().rpartition("//")[2].strip()
+        client = http.client.HTTPConnection(address)
+        wanted = json.dumps({"cassette": "deploy", "upstream": upstream})
+        client.request("POST", "/.mrtr/plays", wanted, dict(JSON))
+        server = int(started.read_text())
+        client.close()
+        process.stdin.close()
+        released.write_text("")
+        process.wait(timeout=HANGS_S)
+    with pytest.raises(ProcessLookupError):
+        os.kill(server, 0)
 
 
 def test_a_command_finds_the_address_and_its_end_ends_it(recorded: Path) -> None:
