@@ -51,7 +51,7 @@ class Session:
 
     def run(self, command: str) -> tuple[int, str]:
         command = re.sub(
-            r"(?<=localhost:)8000|(?<=--port )8000", self.ports["8000"], command
+            r"(localhost:|--port |--serve )8000", rf"\g<1>{self.ports['8000']}", command
         )
         command = re.sub(
             r"^mrtr-cassette (record|replay)(?! --stdio)",

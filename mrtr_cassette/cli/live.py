@@ -215,11 +215,23 @@ def _server_of(
 
 
 @click.command()
-def demo() -> None:
+@click.option(
+    "--serve",
+    "port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Only start the server, at http://localhost:PORT/mcp, until Ctrl-C.",
+)
+def demo(port: int | None) -> None:
     """Record and replay an included server.
 
     Records the server, stops it, replays it, and compares every byte.
     """
+    if port is not None:
+        from mrtr_cassette.demo.server import serve
+
+        serve(port)
+        return
     from mrtr_cassette.demo.run import run_demo
 
     run_demo(click.echo)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import orjson
 from aiohttp import web
 
-__all__ = ["create_app", "main"]
+__all__ = ["create_app", "main", "serve"]
 
 HOST = "127.0.0.1"
 JsonObject: TypeAlias = dict[str, Any]
@@ -478,15 +478,19 @@ def create_app() -> web.Application:
 
 
 def main() -> None:
-    """Serve on the loopback address until SIGINT or SIGTERM."""
+    """Serve on the port that the command line names."""
     parser = argparse.ArgumentParser(description="A small MCP server that asks back.")
     parser.add_argument("--port", type=int, default=8000, help="0 takes a free port")
-    port = parser.parse_args().port
+    serve(parser.parse_args().port)
+
+
+def serve(port: int) -> None:
+    """Serve on the loopback address until SIGINT or SIGTERM; port 0 takes a free one."""
     try:
         listening = socket.create_server((HOST, port))
     except OSError as error:
         sys.exit(
-            f"cannot listen on port {port}: {error.strerror}; --port 0 takes a free one"
+            f"cannot listen on port {port}: {error.strerror}; port 0 takes a free one"
         )
     print(f"listening on http://{HOST}:{listening.getsockname()[1]}/mcp", flush=True)
     web.run_app(create_app(), sock=listening, access_log=None, print=None)

@@ -8,15 +8,20 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
+import pytest
 from aiohttp import ClientSession
 from harness import call, demo_server, http, looped, post
 from messages import message
 from patience import HANGS_S
 
 INVALID_STATE = {"code": -32602, "message": "Invalid or expired requestState"}
-PROGRAM = (sys.executable, "-m", "mrtr_cassette.demo.server", "--port")
+PROGRAMS = (
+    (sys.executable, "-m", "mrtr_cassette.demo.server", "--port"),
+    (sys.executable, "-m", "mrtr_cassette", "demo", "--serve"),
+)
 
 
 @looped
@@ -58,10 +63,11 @@ async def test_bad_requests_are_refused() -> None:
             assert (refused.status, refused.error["code"]) == (status, code)
 
 
-def test_process_announces_itself_and_ends_quietly() -> None:
+@pytest.mark.parametrize("program", PROGRAMS, ids=["module", "command"])
+def test_process_announces_itself_and_ends_quietly(program: Sequence[str]) -> None:
     """The process prints one line once it accepts connections, and a signal ends it with code 0."""
     with subprocess.Popen(
-        [*PROGRAM, "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*program, "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as server:
         assert server.stdout is not None
         url = server.stdout.readline().removeprefix("listening on ").strip()
@@ -91,7 +97,7 @@ async def test_taken_port_is_a_message() -> None:
     async with demo_server() as url:
         port = str(urlsplit(url).port)
         run = await asyncio.to_thread(
-            subprocess.run, [*PROGRAM, port], capture_output=True, text=True
+            subprocess.run, [*PROGRAMS[0], port], capture_output=True, text=True
         )
     assert (run.returncode, run.stdout) == (1, "")
     assert run.stderr.startswith(f"cannot listen on port {port}: ")
