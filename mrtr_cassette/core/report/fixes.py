@@ -23,6 +23,7 @@ _IGNORE: Final = (
 )
 _READS: Final = "if it changes nothing on the server, say so with <<reads_tool>>"
 _REPEAT: Final = "allow it again with <<repeat_always>>"
+_INSTEAD: Final = "record this answer instead with <<{again}>>"
 _AGAIN: Final = "record all of this cassette again with <<{again}>>"
 _AGAIN_OVER: Final = (
     "record all of this cassette again over {transport} with <<{{again}}>>"
@@ -51,7 +52,12 @@ _FIXES: Final[Mapping[Reason, Sequence[str]]] = {
     Reason.STATE_UNEXPECTED: (
         "send the retry without a requestState, as the ask has none",
     ),
-    Reason.ANSWERS_DIFFER: ("answer as recorded", _RECORD.format("answer"), _IGNORE),
+    Reason.ANSWERS_DIFFER: (
+        "answer as recorded",
+        _RECORD.format("answer"),
+        _INSTEAD,
+        _IGNORE,
+    ),
     Reason.ANSWERS_MISSING: (
         "answer everything that was answered in the recording",
         _RECORD.format("answer"),
@@ -171,7 +177,8 @@ def recording_of_more(cassette: Cassette, terms: Terms) -> str:
 def _over_this_transport(fixes: Sequence[str], *, is_on_pipes: bool) -> list[str]:
     """Return ways out of a miss over a transport over which nothing can be added."""
     again = _AGAIN_OVER.format(transport="pipes" if is_on_pipes else "HTTP")
-    return [again if "<<{too}>>" in fix else fix for fix in fixes]
+    own_fixes = [fix for fix in fixes if fix is not _INSTEAD]
+    return [again if "<<{too}>>" in fix else fix for fix in own_fixes]
 
 
 def _recorder_of(cassette: Cassette, *, is_on_pipes: bool) -> str:
