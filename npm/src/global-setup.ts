@@ -16,6 +16,7 @@ export default async function setup(
   });
   return async () => {
     isClosing = true;
-    await server.close();
+    const counts = await server.close();
+    if (counts) console.log(`mrtr-cassette: ${counts}`);
   };
 }

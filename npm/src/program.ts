@@ -26,8 +26,8 @@ export interface Serving {
   url: string;
   /** Resolves, when the process has ended, to the text that tells how. */
   ended: Promise<string>;
-  /** End it, and wait for that. */
-  close(): Promise<void>;
+  /** End it, and wait for that; resolves to its count of plays, such as `1 recorded`. */
+  close(): Promise<string>;
 }
 
 /** Return the ways to start the program; the first that there is counts. */
@@ -80,7 +80,9 @@ async function listening(child: ChildProcess, name: string): Promise<Serving> {
   const stdout = child.stdout as Socket;
   const stderr = child.stderr as Socket;
   const logged: string[] = [];
+  let counts = "";
   createInterface({ input: stderr }).on("line", (line) => {
+    counts = countsIn(line) ?? counts;
     const text = textOf(line);
     if (text !== undefined) logged.push(text);
     if (logged.length > MOST_LINES) logged.shift();
@@ -101,10 +103,11 @@ async function listening(child: ChildProcess, name: string): Promise<Serving> {
   }
   // It is there for as long as something else runs.
   for (const handle of [child, stdin, stdout, stderr]) handle.unref();
-  const close = async (): Promise<void> => {
+  const close = async (): Promise<string> => {
     child.ref();
     stdin.end();
     await ended;
+    return counts;
   };
   return { url, ended, close };
 }
@@ -130,14 +133,28 @@ function addressIn(line: string): string | undefined {
   return found?.[0];
 }
 
+/** Return the counts of plays, by outcome, that the last event of a `serve` has. */
+function countsIn(line: string): string | undefined {
+  const event = eventIn(line);
+  if (event?.["event"] !== "concluded") return undefined;
+  const plays = Object.entries(event["plays"] as Record<string, number>);
+  return plays.map(([outcome, count]) => `${count} ${outcome}`).join(", ");
+}
+
 /** Return a line of stderr for people, or undefined for an event that no person reads. */
 function textOf(line: string): string | undefined {
-  if (!line.startsWith("{")) return line;
+  const event = eventIn(line);
+  if (event === undefined) return line;
+  const text = event["text"] ?? event["error"];
+  return typeof text === "string" ? text : undefined;
+}
+
+/** Return the event of a line, or undefined for a line of text. */
+function eventIn(line: string): Record<string, unknown> | undefined {
+  if (!line.startsWith("{")) return undefined;
   try {
-    const event = JSON.parse(line) as Record<string, unknown>;
-    const text = event["text"] ?? event["error"];
-    return typeof text === "string" ? text : undefined;
+    return JSON.parse(line) as Record<string, unknown>;
   } catch {
-    return line;
+    return undefined;
   }
 }

@@ -53,9 +53,9 @@ export class Server {
     return (await Promise.race([this.serving.ended, later])) ?? text;
   }
 
-  /** End a server that was started here. */
-  async close(): Promise<void> {
-    await this.serving?.close();
+  /** End a server that was started here; return its count of plays. */
+  async close(): Promise<string> {
+    return (await this.serving?.close()) ?? "";
   }
 }
 

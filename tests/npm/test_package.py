@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,6 +33,8 @@ from mrtr_cassette.testing.plays import _NOT_FOR_PLAYS
 from mrtr_cassette.testing.settings import OPTIONS
 
 NODE_FLOWS = ("node", "--test", "suite/flows.node.mjs")
+VITEST = ("../node_modules/.bin/vitest", "run")
+SHOWN_FILE = re.compile(r"```ts\n// (\S+)\n(.*?)```", re.DOTALL)
 PLAYWRIGHT = ("node_modules/.bin/playwright", "test")
 MISS = """\
 miss: answers-differ: other answers were recorded
@@ -155,6 +160,25 @@ def test_flows_recorded_in_vitest_are_replayed_in_any_order(project):
     (started,) = project.starts.read_text().split()
     with pytest.raises(ProcessLookupError):
         os.kill(int(started), 0)
+
+
+def test_suite_of_the_readme_records_and_replays(project):
+    """The page's files, in an empty folder, ask the included server once and then a cassette."""
+    page = (NPM_PACKAGE / "README.md").read_text()
+    folder = project.folder / "of-the-readme"
+    folder.mkdir()
+    for name, text in SHOWN_FILE.findall(page)[:3]:
+        (folder / name).write_text(text)
+    reader = replace(project, folder=folder)
+    programs = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    patient = (*VITEST, "--testTimeout=120000")
+    ended = reader.run(*patient, environment=programs)
+    assert "mrtr-cassette: 1 recorded" in ended.stdout, ended.stdout + ended.stderr
+    (cassette,) = folder.glob("cassettes/*/*.json")
+    assert str(cassette.relative_to(folder)) in page
+    ended = reader.run(*patient, environment={"CI": "1"})
+    assert ended.returncode == 0
+    assert "mrtr-cassette: 1 replayed" in ended.stdout
 
 
 def test_miss_that_a_client_swallows_fails_its_test_alone(project):
