@@ -837,6 +837,21 @@ class ProbeOptions(UpstreamOptions):
         "Findings that are legitimate, with reasons: a TOML file with tables [[expect]]",
         metavar="FILE",
     )
+    record: FilePath | None = option_field(
+        "file",
+        "Write a copy of the cassette to which the new answers are added as branches",
+        metavar="CASSETTE",
+    )
+    existing: Existing = option_field(
+        "choice",
+        "keep: an existing file of `record` is an error; replace: it is replaced; append: it is "
+        "the probed cassette, which gets the branches itself",
+        choices=("keep", "replace", "append"),
+        flags={
+            "replace": ("--force", "Replace the cassette of --record if it exists"),
+            "append": ("--append", "Let --record add to the probed cassette itself"),
+        },
+    )
     ignore: Collection[str] = option_field(
         "list",
         "Leave a value out of the comparison: a JSON Pointer into the result, as for `verify`",
@@ -861,6 +876,11 @@ class ProbeOptions(UpstreamOptions):
         from mrtr_cassette.core.compare.values import check_pointers
 
         check_pointers(self.ignore)
+        if self.record is None and self.existing != "keep":
+            raise UsageError(
+                "<<replace>> and <<append>> are about a cassette of branches",
+                hint="name it, too",
+            )
         for verdict in self.fail_on:
             if verdict not in ("unprotected", "repeatable"):
                 raise UsageError(

@@ -62,11 +62,19 @@ def test_an_expected_finding_does_not_count(tmp_path):
 
 
 def test_what_is_information_can_be_made_a_finding(tmp_path):
-    """The server keeps no state for this tool, and its retry can be sent again."""
+    """The server keeps no state for this tool; the run is recorded all the same."""
     words = ["--only", "provision", "--fail-on", "unprotected"]
-    _, outcome = probed(tmp_path, *words, code=1)
+    output = tmp_path / "branches.json"
+    run, outcome = probed(tmp_path, *words, "--record", str(output), code=1)
     found = [probe["probe"] for probe in outcome["probes"] if probe["is_finding"]]
     assert found == ["answers-unasked"]
+    assert f"wrote {output}: " in run.err
+    assert run_here("check", output).code == 0
+    again = run_here("probe", DEMO, "--record", output, "--", *SERVER)
+    assert again.code == 3
+    assert "use --force to replace it or --append to add to it" in again.err
+    alone = run_here("probe", DEMO, "--force", "--", *SERVER)
+    assert "--force and --append are about a cassette of branches" in alone.err
 
 
 def test_an_expected_finding_that_is_not_found_is_an_error(tmp_path):

@@ -63,19 +63,27 @@ def test_fixture_probes_the_upstream_with_what_is_recorded(suite: Suite) -> None
         "test_one.py",
         """
         import sys
+        import mrtr_cassette
         import pytest
         from agent import APPLICATION
 
         COMMAND = [sys.executable, "-m", "mrtr_cassette.demo.server", "--port", "{port}"]
 
         @pytest.mark.parametrize("upstream", [APPLICATION, COMMAND], ids=["app", "command"])
-        def test_deploy(upstream, mrtr_cassettes):
+        def test_deploy(upstream, mrtr_cassettes, tmp_path):
             cassette = mrtr_cassettes(f"c-{type(upstream).__name__}", upstream=upstream)
             cassette.call("deploy", {"env": "production"}, answers={"confirm": True})
             probing = cassette.probe(timeout=20)
             assert probing.is_good, probing.text
             assert "unprotected" in probing.counts
-            assert not cassette.probe(fail_on=["unprotected"]).is_good
+            branches = tmp_path / "branches.json"
+            unprotected = cassette.probe(fail_on=["unprotected"], record=branches)
+            assert not unprotected.is_good
+            with mrtr_cassette.replay(branches) as replay:
+                result = replay.call(
+                    "deploy", {"env": "production"}, answers={"confirm": False}
+                )
+                assert result.text == "Deployment cancelled"
 
         @pytest.mark.mrtr_cassette(upstream=APPLICATION)
         def test_too_early(mrtr_cassette):

@@ -408,21 +408,18 @@ ACCEPTED: Final = Probe("accepted")
 
 
 def answers_with(
-    probe: Probe, ask: LiveAsk, answered: Answered, keys: Sequence[str]
+    probe: Probe, ask: LiveAsk, answered: Answered, live_key: str | None
 ) -> Answered:
     """Return the answers that a probe gives in place of the recorded ones.
 
-    `keys` are the recorded keys of the questions, in order.
+    `live_key` is the live key of the question that it answers otherwise.
     """
-    if probe.is_of_state or probe.question is None:
+    if probe.is_of_state or live_key is None:
         return answered
     if ask.push is not None:
         return Answered(probe.answer)
-    key = probe.question
-    if key in keys and key not in ask.live_keys.values():
-        key = list(ask.live_keys.values())[keys.index(key)]
     value = answered.value or b"{}"
-    return Answered(replace_members(value, (), {key: probe.answer}))
+    return Answered(replace_members(value, (), {live_key: probe.answer}))
 
 
 @dataclass(slots=True, eq=False)
@@ -471,7 +468,22 @@ class ProbingScript:
         self.reply = reply
         if self.probe is None:
             return NeedsAnswers(ask)
-        return answers_with(self.probe, ask, reply, list(self.ask.requests))
+        return answers_with(self.probe, ask, reply, self._live_key(ask))
+
+    def _live_key(self, ask: LiveAsk) -> str | None:
+        """Return the live key of the question that the probe answers otherwise."""
+        question = None if self.probe is None else self.probe.question
+        if question is None or question not in self.ask.requests:
+            return question
+        # Where a task asks, its questions may have other keys, and come in another order.
+        pairs = self.recorded.findings.complete
+        renamed = pairs[-1].keys if pairs else {}
+        for name, live_key in ask.live_keys.items():
+            if renamed.get(name, name) == question:
+                return live_key
+        live_keys = list(ask.live_keys.values())
+        place = list(self.ask.requests).index(question)
+        return live_keys[place] if place < len(live_keys) else question
 
     def _answer_after(self, ask: LiveAsk) -> Reply:
         """Go on with the recorded answers, as a server may decide only at the end."""

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
+from mrtr_cassette.core.cassette.old_transport import is_over_old_transport
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.sessions import rejoined
 from mrtr_cassette.core.cassette.texts import with_examples
+from mrtr_cassette.core.drive.branches import BranchRequests
 from mrtr_cassette.core.drive.conversation import Conversation, LiveAsk
 from mrtr_cassette.core.drive.ignored import ignored_in
 from mrtr_cassette.core.drive.live_session import with_body
@@ -50,7 +60,9 @@ from mrtr_cassette.core.drive.verdicts import (
 )
 from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.report.probes import Expected, Probing, read_expected
-from mrtr_cassette.core.wire.http import Request
+from mrtr_cassette.core.report.runs import recording_text
+from mrtr_cassette.core.secrets.credentials import AddSettings, UserSettings
+from mrtr_cassette.core.wire.http import Headers, Request
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.errors import (
     BodyTooLargeError,
@@ -61,14 +73,27 @@ from mrtr_cassette.errors import (
 )
 from mrtr_cassette.options import (
     ProbeOptions,
+    RecordOptions,
+    SecretOptions,
     UpstreamOptions,
     VerifyOptions,
     options_of,
 )
-from mrtr_cassette.shell.files.cassettes import read_file
+from mrtr_cassette.shell.files.cassettes import exists, publish, read_file
 from mrtr_cassette.shell.files.disk import reason_of
-from mrtr_cassette.shell.files.stores import Location
+from mrtr_cassette.shell.files.log import Announcer
+from mrtr_cassette.shell.files.stores import Location, location
+from mrtr_cassette.shell.http.transport import Upstream, UpstreamResponse
 from mrtr_cassette.shell.runs.live_server import AnswerRefusedError
+from mrtr_cassette.shell.runs.recording import Relay
+from mrtr_cassette.shell.runs.sessions import (
+    RecordedServer,
+    RecordSession,
+    check_output,
+    journaling,
+    kept_as_in,
+)
+from mrtr_cassette.shell.runs.upstreams import Target
 from mrtr_cassette.shell.runs.verifying import (
     Found,
     LiveRun,
@@ -143,7 +168,14 @@ async def probe_recorded(
     if options.expect is not None:
         expected = expected_in(Path(options.expect))
     cassette = with_examples(recorded)
-    sent = rejoined(as_sent(cassette, upstream))
+    sent = cassette
+    if options.record is None or cassette.transport == "stdio":
+        sent = as_sent(cassette, upstream)
+    sent = rejoined(sent)
+    branching: AbstractAsyncContextManager[_Branches | None] = nullcontext()
+    if options.record is not None:
+        _check_takes_branches(recorded, upstream)
+        branching = _recorded_branches(recorded, location(options.record), options)
     numbers = []
     every = _verify_options(options, tuple(options.only))
     for plan in plans_of(cassette, sent, upstream, every):
@@ -151,8 +183,159 @@ async def probe_recorded(
             numbers.append(f"{ask.planned.interaction.number}")
     if not numbers:
         return Probing(cassette.path, str(upstream))
-    run = _CassetteRun(cassette, sent, upstream, options, watching)
-    return (await run.probe(numbers)).with_expected(expected)
+    async with branching as branches:
+        run = _CassetteRun(cassette, sent, upstream, options, watching, branches)
+        probing = await run.probe(numbers)
+    if branches is not None:
+        branches.tell(watching)
+    return probing.with_expected(expected)
+
+
+# Recording
+
+
+def _check_takes_branches(recorded: Cassette, upstream: str | Sequence[str]) -> None:
+    """Make sure that a cassette can have answers of a live server as branches.
+
+    Raises:
+        CassetteError: it can't.
+    """
+    reason = None
+    if is_over_old_transport(recorded):
+        reason = "it was recorded over HTTP+SSE, and gets no branches"
+    elif recorded.transport == "stdio" and isinstance(upstream, str):
+        reason = "it was recorded over pipes, and branches would come over HTTP"
+    elif recorded.redaction is not None and recorded.redaction.shared:
+        reason = "it was cut out for strangers, and its requests have placeholders"
+    if reason is not None:
+        raise CassetteError(
+            recorded.path, reason, hint="record it again, as it will be probed"
+        )
+
+
+@asynccontextmanager
+async def _recorded_branches(
+    recorded: Cassette, output: Location, options: ProbeOptions
+) -> AsyncIterator[_Branches]:
+    """Record branches until the block ends, in a copy of the cassette or in itself.
+
+    Raises:
+        CassetteError: the file exists, or can't be written.
+        UsageError: branches are to be added to another cassette than the probed one.
+    """
+    given = {name: getattr(options, name) for name in options_of(SecretOptions)}
+    record = RecordOptions(
+        existing=options.existing,
+        max_body=options.max_body,
+        terms=options.terms,
+        publish_anyway=True,
+        **given,
+    )
+    is_itself = str(output) == recorded.path
+    if options.existing == "append" and exists(output) and not is_itself:
+        raise UsageError(
+            f"{output} is not the cassette that is probed, to which <<append>> adds branches",
+            hint=f"name {recorded.path} or a new file, or use <<replace>>",
+        )
+    check_output(output, record)
+    record = kept_as_in(recorded, replace(record, existing="append"))
+    server = RecordedServer(
+        recorded.upstream, recorded.transport, recorded.client, recorded.command
+    )
+    with journaling(output, record, Announcer(), recorded, None, server) as session:
+        yield _Branches(recorded, session, options)
+
+
+@dataclass(slots=True, eq=False)
+class _Branches:
+    """Records what a live server says to answers that were not recorded."""
+
+    recorded: Cassette
+    session: RecordSession
+    options: ProbeOptions
+    requests: BranchRequests | None = None
+    """What is recorded of the conversation under way; None: nothing."""
+    _is_begun: bool = False
+
+    def connecting(self, target: Target) -> Target:
+        """Return how a server is reached whose responses are recorded."""
+
+        @asynccontextmanager
+        async def connected(add_settings: AddSettings) -> AsyncIterator[Upstream]:
+            def add(given: UserSettings) -> None:
+                add_settings(given)
+                self.session.recorder.add_settings(given)
+
+            async with target.connecting(add) as live, self.session.finishing():
+                headers = target.given.headers
+                relay = Relay(live, target.origin, headers, self.session)
+                yield _BranchUpstream(relay, self)
+
+        is_on_pipes = self.recorded.transport == "stdio"
+        return replace(target, connecting=connected, is_on_pipes=is_on_pipes)
+
+    @contextmanager
+    def of(self, script: ProbingScript) -> Iterator[None]:
+        """Record the answers of a conversation."""
+        self.requests = BranchRequests(script, self.session.recorder)
+        try:
+            yield
+        finally:
+            self.requests = None
+
+    def as_recorded(self, request: Request) -> Request | None:
+        """Return a request as it is recorded; None if it is not."""
+        if self.requests is None or self.session.problem is not None:
+            return None
+        recorded = self.requests.as_recorded(request)
+        if recorded is not None and not self._is_begun:
+            try:
+                self._begin()
+            except CassetteError as error:
+                self.session.failed(error)
+                return None
+        return recorded
+
+    def _begin(self) -> None:
+        """Write a copy of the cassette, to which the journal adds branches."""
+        output = self.session.path
+        existing = self.options.existing
+        if existing != "append" or not exists(output):
+            publish(output, [dump(self.recorded)], replace=existing == "replace")
+        self._is_begun = True
+
+    def tell(self, watching: Watching | None) -> None:
+        """Say what was recorded.
+
+        Raises:
+            CassetteError: the recording is incomplete.
+        """
+        if watching is not None:
+            watching.say(recording_text(self.session.report))
+        if self.session.problem is not None:
+            reason = f"the recording is incomplete: {self.session.problem}"
+            raise CassetteError(self.session.path, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class _BranchUpstream:
+    """A live server whose responses to some requests are recorded."""
+
+    relay: Relay
+    branches: _Branches
+
+    async def send(self, request: Request, headers: Headers) -> UpstreamResponse:
+        """Send a request, and return its response when the head has come."""
+        recorded = self.branches.as_recorded(request)
+        if recorded is None:
+            return await self.relay.upstream.send(request, headers)
+        response = await self.relay.send(recorded, request)
+        response.begin()
+        response.reads_on = True
+        return response
+
+
+# Probing
 
 
 @dataclass(slots=True, eq=False)
@@ -164,12 +347,15 @@ class _CassetteRun:
     upstream: str | Sequence[str]
     options: ProbeOptions
     watching: Watching | None
+    branches: _Branches | None = None
 
     async def probe(self, numbers: Sequence[str]) -> Probing:
         """Probe the questions of the interactions with these numbers."""
         options = _verify_options(self.options, numbers)
         plans = plans_of(self.cassette, self.sent, self.upstream, options)
-        probers = [_Prober(plan, self.options, self.watching) for plan in plans]
+        probers = []
+        for plan in plans:
+            probers.append(_Prober(plan, self.options, self.watching, self.branches))
         requests = sum(prober.most_requests for prober in probers)
         results: list[Probed] = []
         shown = ""
@@ -186,6 +372,8 @@ class _CassetteRun:
             )
             async with reached as run:
                 shown = run.shown
+                if self.branches is not None:
+                    run.target = self.branches.connecting(run.target)
                 if prober is probers[0] and self.watching is not None:
                     count = sum(prober.conversations for prober in probers)
                     facts = f"at most {counted(requests, 'request')} to {shown}"
@@ -203,6 +391,7 @@ class _Prober:
     plan: Sequence[Planned]
     options: ProbeOptions
     watching: Watching | None
+    branches: _Branches | None = None
     asks: dict[ProbedAsk, list[Probe]] = field(init=False)
     _run: LiveRun | None = field(default=None, init=False)
     _done: int = field(default=0, init=False)
@@ -349,7 +538,11 @@ class _Prober:
     ) -> tuple[Reaction, ProbingScript]:
         """Bring the server to an ask, answer it, and return how the call ends."""
         conversation, script = self._apart(ask, probe)
-        return await self._followed(conversation, script), script
+        recorded: AbstractContextManager[None] = nullcontext()
+        if self.branches is not None and probe is not ACCEPTED:
+            recorded = self.branches.of(script)
+        with recorded:
+            return await self._followed(conversation, script), script
 
     def _apart(
         self, ask: ProbedAsk, probe: Probe | None
@@ -398,6 +591,8 @@ class _Prober:
 
     async def _reopen(self, call: Planned) -> None:
         """Start the server again, or open its session again, if it may have lost that."""
+        if self.branches is not None:
+            self.branches.requests = None
         key = call.session if self.run.target.is_on_pipes else ""
         server = self.run.servers.pop(key, None)
         if server is not None:

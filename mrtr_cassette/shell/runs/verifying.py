@@ -188,6 +188,10 @@ def plans_of(
 ) -> list[list[Planned]]:
     """Return what is repeated of a cassette as it is sent, apart for each server to start."""
     is_piped = is_over_old_transport(cassette) or is_on_pipes(upstream)
+    firsts = [interaction.exchanges[0] for interaction in sent.interactions]
+    if not any(first.request.is_line for first in firsts):
+        # A server on pipes takes requests of HTTP, too.
+        is_piped = False
     plan = planned(sent, tuple(options.only), is_on_pipes=is_piped)
     if sent.command is None or isinstance(upstream, str):
         return [plan]

@@ -10,7 +10,8 @@ import pytest
 from builders import Answer, cassette_of, exchange, follow, loaded, retry, tool
 from messages import NO, YES, Json, asks, text
 from pushing import asked_once, elicit
-from tasking import task_steps
+from tasking import CALL as TASK
+from tasking import created, get, state, task_steps, update
 
 from mrtr_cassette.core.drive.conversation import Conversation
 from mrtr_cassette.core.drive.plan import planned
@@ -189,6 +190,32 @@ def test_a_question_of_a_task_has_the_name_that_it_has_in_every_run() -> None:
             questions.add(probed(ask, probe, "refused", None).question)
     assert questions == {"task:1", "mrtr-cassette-probe"}
     assert of_states == ["answers-unasked"]
+
+
+def test_the_question_of_a_task_that_is_probed_gets_the_answer() -> None:
+    """Questions that are asked together may come in another order in every run."""
+    recorded = "recorded-task-0123456789-abcdef"
+    live = "live-task-0123456789-abcdef"
+    both = {f"{recorded}:x": YES, f"{recorded}:y": YES}
+    last = state(recorded, "completed", result=text("built"))
+    verifier, (ask,) = probing_of(
+        (TASK, created(recorded)),
+        (get(recorded), state(recorded, "input_required", *both)),
+        (update(recorded, both), {}),
+        (get(recorded), last),
+    )
+    (key,) = [key for key, asked in ask.requests.items() if asked.message == "x?"]
+    probe = Probe("declined", key, b'{"action":"decline"}')
+    conversation, _ = apart(verifier, ask, probe)
+    both_live = state(live, "input_required", f"{live}:y", f"{live}:x")
+    done = {**last, "taskId": live}
+    sent = follow(conversation, created(live), both_live, {}, done)
+    (answers,) = [
+        json.loads(request.body)["params"]["inputResponses"]
+        for request in sent
+        if b"inputResponses" in request.body
+    ]
+    assert answers == {f"{live}:x": NO, f"{live}:y": YES}
 
 
 def test_a_state_is_altered_in_what_it_encodes() -> None:
