@@ -244,14 +244,23 @@ async def upstream(
 
 
 def answering(*replies: bytes) -> Script:
-    """Answer each request with the next of these, and close the connection."""
+    """Answer each request with the next of these, and close the connection, as it says."""
     left = iter(replies)
 
     async def script(visit: Visit) -> None:
-        await visit.send(next(left))
+        # On a connection that it may keep, a client's next request could be lost.
+        await visit.send(_closing(next(left)))
         visit.close()
 
     return script
+
+
+def _closing(reply: bytes) -> bytes:
+    """Return a response that announces the close of its connection."""
+    line, end, rest = reply.partition(b"\r\n")
+    if not line.startswith(b"HTTP/1.1 "):
+        return reply
+    return b"".join((line, end, b"Connection: close", end, rest))
 
 
 def response(

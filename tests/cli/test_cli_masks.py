@@ -71,8 +71,6 @@ def test_a_mask_that_can_not_be_meant_is_refused(
     assert "[[ignore]] 1: `masks` is not a list of regular expressions" in ended.err
 
 
-# It fails now and then in a whole run, for a reason that is not known, and never by itself.
-@pytest.mark.flaky(reruns=3)
 @looped
 async def test_verify_and_a_new_recording_keep_what_is_masked(
     two: tuple[Path, Path],
