@@ -1,14 +1,14 @@
-"""Law of what a server logs on stdout: a line after a response stays after it on replay."""
+"""Laws of what a server says on a pipe of its own accord: it stays after what came before it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from builders import answer, assembled, loaded, rpc, with_id
+from builders import answer, assembled, loaded, notification, rpc, with_id
 from hypothesis import given
 from hypothesis import strategies as st
-from messages import text
+from messages import compact, result, text
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.cassette.transports import FIRST_SESSION, over_pipes
@@ -21,6 +21,7 @@ from mrtr_cassette.core.wire.http import (
     Request,
     channel_request,
     line_request,
+    opens_channel,
 )
 
 METHODS = ("tools/list", "tools/call", "prompts/list")
@@ -45,12 +46,17 @@ class PipedRecording:
 
     def _begin(self, request: Request) -> Observation:
         observation = self.recorder.request_received(request, self.now_ms)
-        observation.response_started(NO_STATUS, ())
+        if opens_channel(request):
+            observation.response_started(NO_STATUS, ())
         return observation
 
     def client(self, line: bytes) -> None:
         self.now_ms += 1
-        self.channel.client_line(line + b"\n")
+        observation, is_over = self.channel.client_line(line + b"\n")
+        if is_over:
+            self.ended.append(observation.seal(End.COMPLETE, self.now_ms))
+        else:
+            observation.response_started(NO_STATUS, ())
 
     def server(self, line: bytes) -> None:
         self.now_ms += 1
@@ -138,3 +144,155 @@ def test_what_is_logged_after_a_response_stays_after_it(
     assert sorted(line for line in heard if line.startswith(b"log")) == sorted(logs)
     for log in logs:
         assert responses_before(heard, log) >= responses_before(came, log), log
+
+
+class Said(NamedTuple):
+    """One line of a conversation on a pipe.
+
+    Attributes:
+        is_pushed: the server spoke of its own accord, and no call was under way.
+    """
+
+    line: bytes
+    by_client: bool
+    is_pushed: bool = False
+
+
+class Talk:
+    """A recorded conversation on a pipe, in which both sides may speak at any time."""
+
+    def __init__(self) -> None:
+        self.recording = PipedRecording()
+        self.trace: list[Said] = []
+        self.pending: list[bytes] = []
+        self.questions: list[bytes] = []
+
+    def client(self, line: bytes) -> None:
+        self.trace.append(Said(line, by_client=True))
+        self.recording.client(line)
+
+    def server(self, line: bytes, *, responds: bool = False) -> None:
+        is_pushed = not responds and not self.pending
+        self.trace.append(Said(line, by_client=False, is_pushed=is_pushed))
+        self.recording.server(line)
+
+    def make(self, step: str, place: int = 0) -> None:
+        number = len(self.trace)
+        if step in ("tools/call", "tools/list", "initialize"):
+            self.pending.append(call(number, step))
+            self.client(self.pending[-1])
+        elif step == "answer" and self.pending:
+            asked = self.pending.pop(place)
+            self.server(answer(asked, text(f"{number}")), responds=True)
+        elif step == "push":
+            self.server(notification("notifications/message", data=number))
+        elif step == "ask":
+            self.questions.append(b"q%d" % number)
+            self.server(rpc("roots/list", {}, f"q{number}"))
+        elif step == "reply" and self.questions:
+            said = self.questions.pop(0).decode()
+            self.client(compact(result({"roots": []}, id=said)))
+        elif step.startswith("notifications/"):
+            self.client(notification(step, number=number))
+
+
+class Listener:
+    """A client of a replay: it says what was recorded, as early as it may, and checks the order."""
+
+    def __init__(self, talk: Talk) -> None:
+        self.trace = talk.trace
+        cassette = over_pipes(talk.recording.cassette())
+        self.player = Player(cassette)
+        self.open: list[Delivery] = []
+        self.sent: list[bytes] = []
+        self.heard: list[bytes] = []
+        if opens_channel(cassette.interactions[0].exchanges[0].request):
+            self.open.append(played(self.player, channel_request(FIRST_SESSION)))
+
+    def send(self, line: bytes) -> None:
+        decision: Any = self.player.request_received(line_request(line, FIRST_SESSION))
+        assert isinstance(decision, Play), decision
+        self.sent.append(line)
+        if decision.delivery is not None:
+            self.open.append(decision.delivery)
+
+    def hear(self) -> None:
+        """Take all that is due, of the channel first."""
+        had_any = True
+        while had_any:
+            had_any = False
+            for delivery in list(self.open):
+                step = delivery.next()
+                if isinstance(step, Sending):
+                    self.check(step.raw.rstrip())
+                    had_any = True
+                is_over = isinstance(step, End) or (
+                    isinstance(step, Sending) and step.is_last
+                )
+                if is_over and not delivery.entry.is_listening:
+                    delivery.end()
+                    self.open.remove(delivery)
+                if had_any:
+                    break
+
+    def check(self, line: bytes) -> None:
+        """Take a line; what the server said of its own accord overtakes nothing."""
+        self.heard.append(line)
+        place = next(n for n, said in enumerate(self.trace) if said.line == line)
+        if not self.trace[place].is_pushed:
+            return
+        for before in self.trace[:place]:
+            had = self.sent if before.by_client else self.heard
+            assert before.line in had, (before, line)
+
+    def may_say(self, place: int, *, is_eager: bool) -> bool:
+        """Tell whether it has had what it waits for: a question, or all that came before."""
+        earlier = [said.line for said in self.trace[:place] if not said.by_client]
+        if is_eager:
+            answers = b'"roots"' in self.trace[place].line
+            identity = self.trace[place].line.rpartition(b'"id":')[2].rstrip(b"}")
+            earlier = [line for line in earlier if answers and identity in line]
+        return set(earlier) <= set(self.heard)
+
+
+STEPS = (
+    "tools/call",
+    "tools/list",
+    "notifications/progressed",
+    "answer",
+    "push",
+    "ask",
+    "reply",
+)
+
+
+@given(
+    script=st.lists(
+        st.tuples(st.sampled_from(STEPS), st.sampled_from([0, -1])), max_size=12
+    ),
+    opened=st.integers(0, 3),
+    is_eager=st.booleans(),
+)
+def test_what_is_pushed_overtakes_nothing_that_came_before_it(
+    script: list[tuple[str, int]], opened: int, *, is_eager: bool
+) -> None:
+    """For clients that say all as early as they can, or when they have had all that came before."""
+    talk = Talk()
+    handshake = ["initialize", "answer", "notifications/initialized"]
+    for place, step in enumerate(handshake):
+        if place == opened:
+            talk.make("push")
+        talk.make(step)
+    for step, place in script:
+        talk.make(step, place)
+    while talk.pending:
+        talk.make("answer")
+    client = Listener(talk)
+    client.hear()
+    for place, said in enumerate(talk.trace):
+        if said.by_client:
+            assert client.may_say(place, is_eager=is_eager), said
+            client.send(said.line)
+            client.hear()
+    said_by_server = [said.line for said in talk.trace if not said.by_client]
+    assert sorted(client.heard) == sorted(said_by_server)

@@ -461,7 +461,7 @@ class Client:
 
     def give_up(self) -> bool:
         for number in self.open:
-            notification = self.deliveries[number].missing_notification
+            notification = self.deliveries[number].skippable
             if notification is not None:
                 self.deliveries[number].session.waive(notification)
                 return True
@@ -480,6 +480,7 @@ class Client:
                     if not due.is_last:
                         continue
                 self.open.discard(number)
+                self.deliveries[number].end()
                 if isinstance(due, Sending) or due is End.COMPLETE:
                     self.had[number].append(None)
                 break

@@ -424,8 +424,11 @@ class PlayOrder:
             return self._by_id.get(session_id, self._shared)
         if session_id in self._by_id:
             return self._by_id[session_id]
-        # A client may know it from an earlier run, and not open it again.
         session = LiveSession(session_id, session_id)
+        if request.is_line:
+            # A pipe is always new.
+            return session
+        # A client may know it from an earlier run, and not open it again.
         for handshake in self._handshakes.get(session_id, ()):
             session.arrive(handshake)
         return session

@@ -21,6 +21,7 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     echoes,
     messages_in,
 )
+from mrtr_cassette.core.protocol.methods import INITIALIZE
 from mrtr_cassette.core.protocol.tasks import (
     TaskState,
     clock_spans,
@@ -30,7 +31,14 @@ from mrtr_cassette.core.protocol.tasks import (
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.matchers import Matchers
 from mrtr_cassette.core.replay.order import LiveSession
-from mrtr_cassette.core.replay.timelines import NO_WAITS, OPEN, Gate, Timelines, Waits
+from mrtr_cassette.core.replay.timelines import (
+    NO_WAITS,
+    OPEN,
+    Gate,
+    Timelines,
+    Waits,
+    only_asks,
+)
 from mrtr_cassette.core.secrets.names import renaming
 from mrtr_cassette.core.secrets.values import Values
 from mrtr_cassette.core.wire.http import (
@@ -353,15 +361,20 @@ class Delivery:
         return self.sent == len(self.reply.parts)
 
     @property
-    def missing_notification(self) -> ReplayEntry | None:
-        """The notification that what comes next waits for, or None."""
+    def skippable(self) -> ReplayEntry | None:
+        """What its client may never send and next part waits for: a notification, or a read.
+
+        Nothing is skipped before a client has initialized.
+        """
         gate = self.reply.waits.end
         if not self._is_all_sent:
             gate = self.reply.parts[self.sent].gate
         missing = self._missing(gate)
-        if missing is None or missing.kind is not Kind.NOTIFICATION:
+        if missing is None or missing.key.method == INITIALIZE:
             return None
-        return missing
+        if missing.kind is Kind.NOTIFICATION or only_asks(missing):
+            return missing
+        return None
 
     @property
     def is_behind(self) -> bool:
@@ -524,7 +537,7 @@ class Delivery:
                 return part
         while not self._is_all_sent:
             part = self.reply.parts[self.sent]
-            if self._missing(part.gate) is not None:
+            if self._missing(part.gate) is not None or self._is_early(part.gate):
                 return None
             if self._is_here(part.gate):
                 return part
@@ -541,6 +554,14 @@ class Delivery:
             return False
         return gate.request is None or self.session.has_arrived(gate.request)
 
+    def _is_early(self, gate: Gate) -> bool:
+        """Tell whether a response that came before is still under way."""
+        session = self.session
+        for call in gate.behind:
+            if session.has_arrived(call) and not session.has_answered(call):
+                return True
+        return False
+
     def _has_lines_to_come(self) -> bool:
         """Tell whether lines wait for the response to a call that its client has made."""
         for part in self._set_aside:
@@ -556,8 +577,8 @@ class Delivery:
             self.sent += 1
 
     def _missing(self, gate: Gate) -> ReplayEntry | None:
-        """Return the latest cause that has not come, and is waited for; None where all have."""
-        for cause in reversed(gate.causes):
+        """Return the first cause that has not come, and is waited for; None where all have."""
+        for cause in gate.causes:
             if not (self.session.has_arrived(cause) or self._is_passed_over(cause)):
                 return cause
         return None

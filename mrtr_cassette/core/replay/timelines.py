@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from functools import cached_property
 from operator import itemgetter
@@ -19,7 +19,7 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     repeated_token,
     same_name,
 )
-from mrtr_cassette.core.protocol.methods import method_of
+from mrtr_cassette.core.protocol.methods import PING, method_of
 from mrtr_cassette.core.wire.http import End, Response
 
 _ACKNOWLEDGED: Final = (Kind.RESPONSE, Kind.NOTIFICATION)
@@ -43,12 +43,15 @@ class Gate(NamedTuple):
         request: the request that a message on a listening stream is about, or None.
         responds: whether the message is the response to that request.
         follows: the call whose response came before a line that is not a message, or None.
+        behind: the calls whose responses came before a message that is about no request: those that
+            the client has made get their responses first.
     """
 
     causes: tuple[ReplayEntry, ...] = ()
     request: ReplayEntry | None = None
     responds: bool = False
     follows: ReplayEntry | None = None
+    behind: tuple[ReplayEntry, ...] = ()
 
     def depends_on_later(self, entry: ReplayEntry) -> bool:
         """Tell whether it depends on another request than the one of its stream, or a later one."""
@@ -56,9 +59,32 @@ class Gate(NamedTuple):
             return True
         number = _number_of(entry)
         for cause in self.causes:
-            if cause.kind is not Kind.NOTIFICATION and _number_of(cause) > number:
+            changes = cause.kind is not Kind.NOTIFICATION and not only_asks(cause)
+            if changes and _number_of(cause) > number:
                 return True
         return False
+
+
+def only_asks(entry: ReplayEntry) -> bool:
+    """Tell whether an exchange is a request that changes nothing."""
+    return entry.kind is Kind.REQUEST and method_of(entry.key.method).reads
+
+
+def _is_step(entry: ReplayEntry) -> bool:
+    """Tell whether a read is a step of its session, and not repeated as time passes."""
+    is_first = entry.numbers.occurrence == 1
+    is_poll = entry.created_by is not None or entry.key.method == PING
+    return entry.session != NO_SESSION and is_first and not is_poll
+
+
+def _not_polled(calls: Sequence[ReplayEntry]) -> tuple[ReplayEntry, ...]:
+    """Return those that are not about a task, whose polls depend on the pace."""
+    return tuple([call for call in calls if call.created_by is None])
+
+
+def _causing(causes: Sequence[ReplayEntry]) -> tuple[ReplayEntry, ...]:
+    """Return those that may have caused something."""
+    return tuple([cause for cause in causes if not only_asks(cause)])
 
 
 OPEN: Final = Gate()
@@ -94,8 +120,8 @@ class Timelines:
 
     def __init__(self, by_arrival: Sequence[ReplayEntry]) -> None:
         self._by_arrival = by_arrival
-        # By session, the requests that may change something, and all else that may cause something.
-        self._changes: dict[str, list[ReplayEntry]] = {}
+        # By session, the requests, and all else that may cause something.
+        self._requests: dict[str, list[ReplayEntry]] = {}
         self._messages: dict[str, list[ReplayEntry]] = {}
         # The requests by their ids (True) and their progress tokens.
         self._named: dict[tuple[str, bool, str | None], list[ReplayEntry]] = {}
@@ -118,8 +144,8 @@ class Timelines:
             by_token = (session, False, same_name(entry.asker.progress_token))
             self._named.setdefault(by_id, []).append(entry)
             self._named.setdefault(by_token, []).append(entry)
-            if not method_of(entry.key.method).reads:
-                self._changes.setdefault(session, []).append(entry)
+            if not only_asks(entry) or _is_step(entry):
+                self._requests.setdefault(session, []).append(entry)
         # Clients without a session have nothing in common but what they change.
         elif session != NO_SESSION and _is_cause(entry):
             self._messages.setdefault(session, []).append(entry)
@@ -181,9 +207,9 @@ class Timelines:
         gates = [passage.gate(piece.after or ended) for piece in response.pieces]
         if entry.is_listening:
             gates = self._about_requests(entry, response, gates)
-            if response.is_lines:
-                gates = self._after_responses(entry, response, gates)
-        return Waits(tuple(gates), passage.gate(ended))
+            gates = self._after_responses(entry, response, gates)
+        end = passage.gate(ended)
+        return Waits(tuple(gates), Gate(_causing(end.causes)))
 
     def depends_on_later(self, entry: ReplayEntry) -> bool:
         """Tell whether a message of a listening stream depends on other requests."""
@@ -198,47 +224,76 @@ class Timelines:
     def _about_requests(
         self, entry: ReplayEntry, response: Response, gates: Sequence[Gate]
     ) -> list[Gate]:
-        """Let each message of a listening stream wait for the request that it is about."""
-        waiting = list(gates)
-        for located in messages_in(response):
-            piece = located.piece
-            message = located.message
-            after = response.pieces[piece].after
-            request = self._request_of(entry.session, message, after)
-            if request is None:
-                request = self._asking.get((entry.exchange, piece))
-            responds = message.kind is Kind.RESPONSE
-            waiting[piece] = waiting[piece]._replace(request=request, responds=responds)
+        """Let each message of a listening stream wait for the request that it is about.
+
+        One that is about none waits for all requests before it, as a client takes them in order.
+        """
+        waiting = []
+        located_at = {
+            located.piece: located.message for located in messages_in(response)
+        }
+        asked: list[ReplayEntry] = []
+        for index, gate in enumerate(gates):
+            message = located_at.get(index)
+            after = response.pieces[index].after
+            request = None
+            if message is not None:
+                request = self._request_of(entry.session, message, after)
+                request = request or self._asking.get((entry.exchange, index))
+            asked += filter(only_asks, gate.causes)
+            causes = _causing(gate.causes)
+            if message is not None and request is None:
+                causes = tuple(sorted([*causes, *asked], key=_number_of))
+                asked = []
+            responds = message is not None and message.kind is Kind.RESPONSE
+            waiting.append(Gate(causes, request, responds))
         return waiting
 
     def _after_responses(
         self, entry: ReplayEntry, response: Response, gates: Sequence[Gate]
     ) -> list[Gate]:
-        """Let each line that is no message, such as a log, wait for the response before it."""
+        """Let what is about no request come after the responses before it.
+
+        A line that is no message, such as a log, is about the last one.
+        """
         responses = self._responses.get(entry.session, [])
         messages = {located.piece for located in messages_in(response)}
         waiting = list(gates)
+        # Its client had these before it began to listen.
+        passed = bisect_left(
+            responses, (_number_of(entry.stream), 0.0), key=itemgetter(0)
+        )
         for index, piece in enumerate(response.pieces):
-            if index in messages:
-                continue
+            gate = gates[index]
             came = (piece.after, piece.at_ms)
-            before = bisect_right(responses, came, key=itemgetter(0))
-            if before:
-                _, call = responses[before - 1]
-                waiting[index] = gates[index]._replace(follows=call)
+            if index not in messages:
+                before = bisect_right(responses, came, key=itemgetter(0))
+                if before and response.is_lines:
+                    _, call = responses[before - 1]
+                    waiting[index] = gate._replace(follows=call)
+            elif gate.request is None and entry.session != NO_SESSION:
+                # What came in the same millisecond may have come later.
+                before = bisect_left(responses, came, key=itemgetter(0))
+                behind = [call for _, call in responses[passed:before]]
+                waiting[index] = gate._replace(behind=_not_polled(behind))
+                passed = max(passed, before)
         return waiting
 
     @cached_property
     def _responses(self) -> dict[str, list[tuple[tuple[int, float], ReplayEntry]]]:
-        """The calls of each session whose responses came in lines, by when these came."""
+        """The calls of each session whose responses were theirs alone, by when these came."""
         found: dict[str, list[tuple[tuple[int, float], ReplayEntry]]] = {}
         for entry in self._by_arrival:
-            response = entry.exchange.response
-            located = entry.exchange.located_response
-            if response is not None and response.is_lines and located is not None:
-                piece = response.pieces[located.piece]
-                came = (piece.after, piece.at_ms)
-                found.setdefault(entry.session, []).append((came, entry))
+            exchange = entry.exchange
+            located = exchange.located_response
+            if exchange.response is None or located is None:
+                continue
+            piece = exchange.response.pieces[located.piece]
+            came = (piece.after, piece.at_ms)
+            if not piece.after:
+                # Of a whole body only its end is known.
+                came = (exchange.ended_after or 0, exchange.ended_ms)
+            found.setdefault(entry.session, []).append((came, entry))
         for responses in found.values():
             responses.sort(key=itemgetter(0))
         return found
@@ -266,14 +321,14 @@ class Timelines:
 
         Calls do not wait for each other, nor for answers to what was asked during other calls. A
         listening stream tells what all of them caused, so it waits for every answer, and for all
-        requests that can have changed something since it began.
+        requests since it began.
         """
         messages = self._messages.get(entry.session, [])
         begun = entry.stream
         if entry.is_listening:
-            changes = self._changes.get(entry.session, [])
-            since = _arrived(changes, _number_of(begun))
-            return sorted([*messages, *changes[since:]], key=_number_of)
+            requests = self._requests.get(entry.session, [])
+            since = _arrived(requests, _number_of(begun))
+            return sorted([*messages, *requests[since:]], key=_number_of)
         # What left a call without its response may be the end of the session.
         is_cut = response.is_event_stream and not is_answered(response)
         causes = []

@@ -245,7 +245,8 @@ class ReplayServer:
         pushed_asks: what was pushed, by the exchange in whose response it is; empty if nobody wants
             to be told.
         arrival: set when the next request has got its reply; None while nobody waits for one.
-        silence_s: seconds without a request after which a notification is waited for no more.
+        silence_s: seconds without a request after which a notification or a read is waited for no
+            more.
     """
 
     player: Player
@@ -515,22 +516,22 @@ class ReplayServer:
     async def _arrival(self, delivery: Delivery) -> None:
         """Wait until a request has come, or an event was sent, as a part may wait for it.
 
-        A client that never sends a notification may say nothing else until it has this part, and
-        one that never reads a stream may wait for a response.
+        A client that never sends a notification or a read may say nothing else until it has this
+        part, and one that never reads a stream may wait for a response.
         """
         if self.arrival is None:
             self.arrival = asyncio.Event()
-        notification = delivery.missing_notification
+        skippable = delivery.skippable
         is_behind = delivery.is_behind
         seconds = None
-        if is_behind or notification is not None:
+        if is_behind or skippable is not None:
             seconds = self.silence_s
         try:
             async with asyncio.timeout(seconds):
                 await self.arrival.wait()
         except TimeoutError:
-            if notification is not None:
-                delivery.session.waive(notification)
+            if skippable is not None:
+                delivery.session.waive(skippable)
             else:
                 delivery.go_first()
             self._wake()
