@@ -266,6 +266,8 @@ class ProbedServer:
         self.name = name
         self.clock = 0.0
         self.visits = 0
+        self.taken = 0
+        """How many messages have come, but for polls."""
 
     def has(self, *faults: str) -> bool:
         """Tell whether one of these faults is planted."""

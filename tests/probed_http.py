@@ -24,6 +24,8 @@ _STATUSES = {"http-500": 500, "answer-500": 500, "good-400": 400}
 async def _post(server: ProbedServer, request: web.Request) -> web.StreamResponse:
     """Answer one message."""
     message = await request.json()
+    if message.get("method") != "tasks/get":
+        server.taken += 1
     try:
         if message.get("method") == "tools/call":
             return await _called(server, message, request)
@@ -139,3 +141,4 @@ async def record(
             assert ended.problem is None, ended
             assert not (ended.result or {"isError": True})["isError"], ended
     servers.servers["good"].visits = 0
+    servers.servers["good"].taken = 0

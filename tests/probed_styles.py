@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
-from languages.peers import BUILT, GO
+from languages.peers import BUILT, CARGO_OPTIONS, GO, RUST, Language
 from messages import JsonObject
 from processes import PEERS, PROGRAM, PYTHON, install_node_packages, listening, run
 
@@ -32,34 +32,52 @@ class Style(NamedTuple):
 _PYTHON_SDK = (*PYTHON, str(PEERS / "probed_python.py"), "--style")
 _FASTMCP = (*PYTHON, str(PEERS / "probed_fastmcp.py"), "--style")
 _TYPESCRIPT_SDK = ("node", str(PEERS / "probed_typescript.mjs"), "--style")
+_GO = str(BUILT / "go" / "probed")
 STYLES = [
     Style("Python SDK, `Resolve` with strict models", (*_PYTHON_SDK, "resolve")),
     Style("Python SDK, `MCPServer` by hand", (*_PYTHON_SDK, "guard")),
     Style("Python SDK, `Server` by hand", (*_PYTHON_SDK, "lowlevel")),
+    Style("Python SDK, `ctx.elicit`", (*_PYTHON_SDK, "pushed")),
     Style("FastMCP, by hand", (*_FASTMCP, "guard")),
     Style("FastMCP, as tasks", (*_FASTMCP, "tasks")),
+    Style("FastMCP, `ctx.elicit`", (*_FASTMCP, "pushed")),
     Style("TypeScript SDK, by hand", (*_TYPESCRIPT_SDK, "guard")),
+    Style("TypeScript SDK, by hand, pushed", (*_TYPESCRIPT_SDK, "pushed")),
     Style("TypeScript SDK, with its codec", (*_TYPESCRIPT_SDK, "codec")),
     Style("TypeScript SDK, bound codec and schemas", (*_TYPESCRIPT_SDK, "bound")),
-    Style("Go SDK, by hand", (str(BUILT / "go" / "probed"),)),
+    Style("Go SDK, by hand", (_GO,)),
+    Style("Go SDK, `session.Elicit`", (_GO, "--pushed")),
+    Style("Rust SDK, by hand", (str(BUILT / "rust" / "debug" / "probed"),)),
 ]
-CALLS: list[tuple[str, JsonObject, JsonObject]] = [
+_BUILDS: list[tuple[Language, tuple[str, ...]]] = [
+    (GO, ("go", "build", "-p", "1", "-o", f"{BUILT / 'go'}/", "./probed")),
+    (RUST, ("cargo", "build", "--quiet", "--bin", "probed", *CARGO_OPTIONS)),
+]
+"""What builds the servers that are compiled."""
+Called = tuple[str, JsonObject, JsonObject]
+CALLS: list[Called] = [
     ("deploy", {"env": "staging"}, {"confirm": True}),
     ("wipe", {"env": "staging"}, {"confirm": True, "scope": "sessions"}),
     ("wipe", {"env": "production"}, {"confirm": True, "scope": "sessions"}),
     ("resize", {"group": "web"}, {"size": 3, "kind": "small"}),
 ]
 """Tools, their arguments, and what is answered."""
+SIGN_IN: Called = (
+    "signin",
+    {"site": "forge"},
+    {"signin": {"action": "accept"}},
+)
+"""A call of the servers that hold a client to what it was asked; the page was visited once."""
 
 
-def probed(style: Style, folder: Path) -> JsonObject:
+def probed(style: Style, folder: Path, calls: Sequence[Called] = CALLS) -> JsonObject:
     """Record a server, probe it, and return the report on its cassette."""
     cassette, report = folder / "cassette.json", folder / "report.json"
     for path in (cassette, report):
         path.unlink(missing_ok=True)
     with listening(style.command) as server:
         with record(server.url, cassette) as recorder:
-            for tool, arguments, answers in CALLS:
+            for tool, arguments, answers in calls:
                 call(recorder.url, tool, arguments, answers=answers)
         command = (*PROGRAM, "probe", str(cassette), server.url)
         ended = run((*command, "--report", str(report)))
@@ -90,11 +108,11 @@ def say(line: str) -> None:
 
 def is_made(style: Style) -> bool:
     """Build what a style needs; tell whether this machine can."""
-    if not style.name.startswith("Go"):
-        return True
-    if GO.missing():
-        return False
-    return GO.run(("go", "build", "-o", f"{BUILT / 'go'}/", "./probed")).returncode == 0
+    for language, command in _BUILDS:
+        if style.name.lower().startswith(language.name):
+            is_there = not language.missing()
+            return is_there and language.run(command).returncode == 0
+    return True
 
 
 def main(chosen: Sequence[str]) -> None:
@@ -112,6 +130,10 @@ def main(chosen: Sequence[str]) -> None:
     versions = [f"`mcp` {version('mcp')}", f"FastMCP {version('fastmcp')}"]
     versions.append(f"`@modelcontextprotocol/server` {typescript}")
     versions.append(f"`go-sdk` {go[1] if go else ''}")
+    rust = re.search(
+        r'"rmcp"\nversion = "(\S+)"', (RUST.folder / "Cargo.lock").read_text()
+    )
+    versions.append(f"`rmcp` {rust[1] if rust else ''}")
     say(f"\n{', '.join(versions)}")
 
 

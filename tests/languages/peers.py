@@ -168,12 +168,12 @@ JAVA = Language(
     server=("java", "-cp", _JAVA_CLASSES, "PlanServer"),
     eras=("2025",),
 )
-_CARGO_OPTIONS = ("--locked", "--jobs", "1", "--target-dir", _built("rust"))
+CARGO_OPTIONS = ("--locked", "--jobs", "1", "--target-dir", _built("rust"))
 RUST = Language(
     name="rust",
     tools=("cargo",),
-    build=("cargo", "build", "--quiet", "--tests", "--bins", *_CARGO_OPTIONS),
-    test=("cargo", "test", "--quiet", "--test", "plan", *_CARGO_OPTIONS),
+    build=("cargo", "build", "--quiet", "--tests", "--bins", *CARGO_OPTIONS),
+    test=("cargo", "test", "--quiet", "--test", "plan", *CARGO_OPTIONS),
     client=(_built("rust", "debug", "client"),),
     server=(_built("rust", "debug", "server"),),
 )

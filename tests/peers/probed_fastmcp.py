@@ -1,4 +1,8 @@
-"""Servers of FastMCP that ask before they act, by hand: at once, or as tasks (`--style tasks`)."""
+"""Servers of FastMCP that ask before they act.
+
+`--style`: `guard`, by hand; `tasks`, by hand in tasks; `pushed`, by requests of the earlier
+revision.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,16 @@ from fastmcp import Context, FastMCP
 from fastmcp.utilities.tasks import TaskConfig
 from fastmcp_tasks import TasksExtension
 from mcp_types import InputRequiredResult
-from probed_python import deploy, resize, serve, wipe
+from probed_python import (
+    deploy,
+    pushed_deploy,
+    pushed_resize,
+    pushed_wipe,
+    resize,
+    serve,
+    wipe,
+)
+from server_streams import of_2025
 
 
 def made(poll: TaskConfig | None) -> Any:
@@ -43,5 +56,24 @@ def as_tasks() -> Any:
     return made(TaskConfig(poll_interval=timedelta(milliseconds=20)))
 
 
+def by_pushing() -> Any:
+    """Make the server that asks while its calls wait."""
+    server = FastMCP("probed")
+
+    @server.tool(name="deploy")
+    async def _(env: str, ctx: Context) -> str:
+        return await pushed_deploy(env, ctx)
+
+    @server.tool(name="wipe")
+    async def _(env: str, ctx: Context) -> str:
+        return await pushed_wipe(env, ctx)
+
+    @server.tool(name="resize")
+    async def _(group: str, ctx: Context) -> str:
+        return await pushed_resize(group, ctx)
+
+    return of_2025(server.http_app())
+
+
 if __name__ == "__main__":
-    serve({"guard": at_once, "tasks": as_tasks})
+    serve({"guard": at_once, "tasks": as_tasks, "pushed": by_pushing})

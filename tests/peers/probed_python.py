@@ -1,7 +1,8 @@
 """Servers of the official Python SDK that ask before they act, as its documentation shows it.
 
 `--style`: `resolve`, by dependencies that ask, with strict models; `guard`, by hand on `MCPServer`;
-`lowlevel`, by hand on `Server`, whose state is as it was written.
+`lowlevel`, by hand on `Server`, whose state is as it was written; `pushed`, by requests of the
+earlier revision.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from mcp_types import (
     CallToolResult,
     ElicitRequest,
     ElicitRequestFormParams,
+    ElicitRequestURLParams,
     ElicitResult,
     InputRequiredResult,
     ListToolsResult,
@@ -27,6 +29,7 @@ from mcp_types import (
     Tool,
 )
 from pydantic import BaseModel, Field
+from server_streams import of_2025
 
 Outcome = str | InputRequiredResult
 Responses = dict[str, Any] | None
@@ -100,6 +103,24 @@ def by_dependencies() -> Any:
     @server.tool(structured_output=False)
     async def resize(group: str, wanted: Annotated[Size, Resolve(sizing)]) -> str:
         return f"{group} has {wanted.size}, {wanted.kind}"
+
+    visitors = ["forge"]
+
+    @server.tool(structured_output=False)
+    async def signin(site: str, ctx: Context) -> str | InputRequiredResult:
+        answer = (ctx.input_responses or {}).get("signin")
+        if ctx.request_state != site or not isinstance(answer, ElicitResult):
+            page = ElicitRequestURLParams(
+                message=f"Sign in to {site}",
+                url="https://example.com/sign-in",
+                elicitation_id=site,
+            )
+            asked = {"signin": ElicitRequest(params=page)}
+            return InputRequiredResult(input_requests=asked, request_state=site)
+        if answer.action != "accept" or site not in visitors:
+            return "Not signed in"
+        visitors.remove(site)
+        return f"Signed in to {site}"
 
     return server.streamable_http_app()
 
@@ -209,6 +230,74 @@ def on_low_level() -> Any:
     return server.streamable_http_app()
 
 
+# By requests that are pushed
+
+
+class Confirmed(BaseModel):
+    """Asked before something is done."""
+
+    confirm: bool
+
+
+class Scoped(BaseModel):
+    """Asked once it is confirmed."""
+
+    scope: str
+
+
+class Sized(BaseModel):
+    """Has bounds and choices."""
+
+    size: int = Field(ge=1, le=10)
+    kind: Literal["small", "large"]
+
+
+async def pushed(ctx: Any, message: str, form: type[BaseModel]) -> Any:
+    """Ask while the call waits; return what was entered, None if that was refused."""
+    asked = await ctx.elicit(message, form)
+    return asked.data if asked.action == "accept" else None
+
+
+async def pushed_deploy(env: str, ctx: Any) -> str:
+    """Ask whether to deploy, and deploy."""
+    agreed = await pushed(ctx, f"Deploy to {env}?", Confirmed)
+    return f"Deployed to {env}" if agreed and agreed.confirm else "Not deployed"
+
+
+async def pushed_wipe(env: str, ctx: Any) -> str:
+    """Ask whether to wipe, and what."""
+    agreed = await pushed(ctx, f"Wipe {env}?", Confirmed)
+    if agreed is None or not agreed.confirm:
+        return "Not wiped"
+    chosen = await pushed(ctx, f"Which scope of {env}?", Scoped)
+    return "Not wiped" if chosen is None else f"Wiped {chosen.scope} of {env}"
+
+
+async def pushed_resize(group: str, ctx: Any) -> str:
+    """Ask how large, and resize."""
+    wanted = await pushed(ctx, f"How large is {group}?", Sized)
+    return f"{group} has {wanted.size}, {wanted.kind}" if wanted else "Not resized"
+
+
+def by_pushing() -> Any:
+    """Make the server that asks while its calls wait."""
+    server = MCPServer("probed", log_level="CRITICAL")
+
+    @server.tool("deploy", structured_output=False)
+    async def _(env: str, ctx: Context) -> str:
+        return await pushed_deploy(env, ctx)
+
+    @server.tool("wipe", structured_output=False)
+    async def _(env: str, ctx: Context) -> str:
+        return await pushed_wipe(env, ctx)
+
+    @server.tool("resize", structured_output=False)
+    async def _(group: str, ctx: Context) -> str:
+        return await pushed_resize(group, ctx)
+
+    return of_2025(server.streamable_http_app())
+
+
 class AtOnce(uvicorn.Server):
     """A server that does not wait for the calls under way when it is to end."""
 
@@ -237,5 +326,6 @@ if __name__ == "__main__":
             "resolve": by_dependencies,
             "guard": on_the_sdk,
             "lowlevel": on_low_level,
+            "pushed": by_pushing,
         }
     )

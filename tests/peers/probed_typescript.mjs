@@ -2,14 +2,15 @@
  * Servers of the official TypeScript SDK that ask before they act, as its documentation shows it.
  *
  * `--style`: `guard`, with a state as it was written; `codec`, with the SDK's codec; `bound`, with
- * the question in the state and a schema for each answer besides.
+ * the question in the state and a schema for each answer besides; `pushed`, as `guard` in sessions
+ * of the earlier revision, in which the SDK pushes what the tools require.
  */
 
-import { randomBytes } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
 import { parseArgs } from 'node:util';
 
-import { toNodeHandler } from '@modelcontextprotocol/node';
+import { NodeStreamableHTTPServerTransport, toNodeHandler } from '@modelcontextprotocol/node';
 import {
   acceptedContent,
   createMcpHandler,
@@ -23,7 +24,7 @@ const { values: options } = parseArgs({
   options: { port: { type: 'string', default: '0' }, style: { type: 'string' } },
 });
 const codec = createRequestStateCodec({ key: randomBytes(32) });
-const isSealed = options.style !== 'guard';
+const isSealed = options.style === 'codec' || options.style === 'bound';
 const isBound = options.style === 'bound';
 
 const FORMS = {
@@ -56,6 +57,9 @@ function entered(ctx, key, message) {
   if (stateOf(ctx)?.asked !== message) return undefined;
   return acceptedContent(ctx.mcpReq.inputResponses, key, FORMS[key]);
 }
+
+/** Who has been on the page. */
+const visitors = new Set(['forge']);
 
 function makeServer() {
   const server = new McpServer(
@@ -90,11 +94,38 @@ function makeServer() {
     if (wanted === undefined) return await ask('wanted', message);
     return text(`${group} has ${wanted.size}, ${wanted.kind}`);
   });
+  tool('signin', 'site', async (site, ctx) => {
+    const answer = ctx.mcpReq.inputResponses?.signin;
+    if (stateOf(ctx)?.asked !== site || answer === undefined) {
+      const url = 'https://example.com/sign-in';
+      const signin = inputRequired.elicitUrl({ message: `Sign in to ${site}`, url });
+      const requestState = await codec.mint({ asked: site });
+      return inputRequired({ inputRequests: { signin }, requestState });
+    }
+    const isSignedIn = answer.action === 'accept' && visitors.delete(site);
+    return text(isSignedIn ? `Signed in to ${site}` : 'Not signed in');
+  });
   return server;
+}
+
+const sessions = new Map();
+
+/** Serve a client of the earlier revision. */
+async function serveSession(request, response) {
+  let transport = sessions.get(request.headers['mcp-session-id']);
+  if (transport === undefined) {
+    transport = new NodeStreamableHTTPServerTransport({
+      sessionIdGenerator: randomUUID,
+      onsessioninitialized: (id) => sessions.set(id, transport),
+    });
+    await makeServer().connect(transport);
+  }
+  await transport.handleRequest(request, response);
 }
 
 const serveMcp = toNodeHandler(createMcpHandler(makeServer));
 const listener = createServer(async (request, response) => {
+  if (options.style === 'pushed') return await serveSession(request, response);
   const chunks = [];
   for await (const chunk of request) chunks.push(chunk);
   await serveMcp(request, response, JSON.parse(Buffer.concat(chunks).toString()));

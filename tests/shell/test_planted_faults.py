@@ -116,7 +116,7 @@ async def test_a_first_question_is_judged_by_the_end(
 async def test_nothing_is_found_in_a_server_without_a_fault(
     tmp_path: Path, clocks: list[Probed], form: str
 ) -> None:
-    """However it refuses: by errors, in the end, or by asking again."""
+    """However it refuses: by errors, in the end, or by asking again; with no more requests than said."""
     async with probed(form) as servers:
         clocks.append(servers)
         cassettes = await _recorded(servers, tmp_path)
@@ -126,6 +126,8 @@ async def test_nothing_is_found_in_a_server_without_a_fault(
                 probing = await _probed(servers, twin, cassettes[tool])
                 assert not probing.findings, probing.text
                 assert probing.is_reached, probing.text
+                assert servers.servers[twin].taken <= probing.requests
+                servers.servers[twin].taken = 0
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -228,6 +228,9 @@ def most_requests(ask: ProbedAsk, probes: Sequence[Probe]) -> int:
     length = 1
     for turn in ask.planned.interaction.turns:
         length += len(turn.requests) if turn.via == "push" else 1
+    if ask.via != "result":
+        # A call or a task that goes on asking is cancelled.
+        length += 1
     count = 2 * length
     for probe in probes:
         count += length

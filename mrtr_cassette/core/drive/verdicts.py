@@ -262,6 +262,13 @@ class Baseline:
                 return True
         return False
 
+    @property
+    def is_turned_down(self) -> bool:
+        """Whether the recorded answers give what declining gives now, and gave something else."""
+        recorded = Reaction(self.ask.planned.interaction.ending)
+        is_as_recorded = is_same(recorded, self.accepted, self.ignored)
+        return self.is_declined(self.accepted) and not is_as_recorded
+
     def values_beside(self, probe: Probe, reaction: Reaction) -> dict[str, Any]:
         """Return the reactions that are told with a probe, by the names of their members."""
         values = {"received": reaction.value, "accepted": self.accepted.value}
@@ -332,6 +339,8 @@ def _judged_as_accepted(
         return "ignored", None
     if probe.name == REPEATED:
         return "repeatable", None
+    if probe.name == URL_ACCEPTED and baseline.is_turned_down:
+        return "refused", "as if declined"
     if not baseline.is_decided(probe):
         return "undecidable", "accepting and declining give the same"
     if probe.name == UNASKED and baseline.needs_state and not baseline.has_state:

@@ -307,16 +307,21 @@ def test_nothing_is_decided_where_declining_gives_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("declined", "verdict"),
-    [("sign-in: decline", "undecidable"), ("not signed in", "acted")],
+    ("done", "declined", "verdict"),
+    [
+        ("sign-in: accept", "sign-in: decline", "undecidable"),
+        ("sign-in: accept", "not signed in", "acted"),
+        ("not signed in", "not signed in", "refused"),
+        ("deployed 3 to prod", "deployed 3 to prod", "undecidable"),
+    ],
 )
 def test_a_server_that_repeats_the_answer_has_not_acted_on_a_visit(
-    declined: str, verdict: str
+    done: str, declined: str, verdict: str
 ) -> None:
-    """Its result says what was answered, whatever that is."""
+    """Its result says what was answered, or that nobody visited the page, unlike the recorded one."""
     verifier, (ask,) = probing_of(*SCRIPT)
     _, script = apart(verifier, ask, ACCEPTED)
-    accepted = ended(text("sign-in: accept"))
+    accepted = ended(text(done))
     baseline = Baseline(ask, accepted, script)
     baseline.declining["declined", "a"] = ended(text(declined))
     probe = Probe("url-accepted-at-once", "a", b"{}")

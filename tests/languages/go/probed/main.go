@@ -1,4 +1,8 @@
 // A server on the Go SDK that asks before it acts, as the SDK's documentation shows it.
+//
+//	probed [--port N] [--pushed]
+//
+// In sessions of the earlier revision it pushes its questions while a call waits.
 package main
 
 import (
@@ -76,8 +80,27 @@ func resize(request *mcp.CallToolRequest, group string) *mcp.CallToolResult {
 	})
 }
 
+// pushed asks what a tool requires by requests, until it requires nothing.
+func pushed(ctx context.Context, request *mcp.CallToolRequest, call func() *mcp.CallToolResult) (*mcp.CallToolResult, error) {
+	result := call()
+	for ; result.InputRequests != nil; result = call() {
+		responses := mcp.InputResponseMap{}
+		for key, question := range result.InputRequests {
+			answer, err := request.Session.Elicit(ctx, question.(*mcp.ElicitParams))
+			if err != nil {
+				return nil, err
+			}
+			responses[key] = answer
+		}
+		request.Params.InputResponses = responses
+		request.Params.RequestState = result.RequestState
+	}
+	return result, nil
+}
+
 func main() {
 	port := flag.Int("port", 0, "where it listens")
+	isPushed := flag.Bool("pushed", false, "serve the earlier revision")
 	flag.Parse()
 	server := mcp.NewServer(&mcp.Implementation{Name: "probed", Version: "1.0.0"}, nil)
 	tools := map[string]func(*mcp.CallToolRequest, string) *mcp.CallToolResult{
@@ -86,12 +109,16 @@ func main() {
 	for name, tool := range tools {
 		server.AddTool(
 			&mcp.Tool{Name: name, InputSchema: &jsonschema.Schema{Type: "object"}},
-			func(_ context.Context, request *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			func(ctx context.Context, request *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 				arguments := struct{ Env, Group string }{}
 				if err := json.Unmarshal(request.Params.Arguments, &arguments); err != nil {
 					return nil, err
 				}
-				return tool(request, arguments.Env+arguments.Group), nil
+				call := func() *mcp.CallToolResult { return tool(request, arguments.Env+arguments.Group) }
+				if *isPushed {
+					return pushed(ctx, request, call)
+				}
+				return call(), nil
 			})
 	}
 	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", *port))
@@ -99,7 +126,7 @@ func main() {
 		log.Fatal(err)
 	}
 	fmt.Printf("listening on http://%s/mcp\n", listener.Addr())
-	options := &mcp.StreamableHTTPOptions{Stateless: true}
+	options := &mcp.StreamableHTTPOptions{Stateless: !*isPushed}
 	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, options)
 	log.Fatal(http.Serve(listener, handler))
 }
