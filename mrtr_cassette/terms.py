@@ -104,8 +104,9 @@ WAYS_OUT: Final[Mapping[str, WayOut]] = {
         _ALL,
     ),
     "record_pipe_too": WayOut(
-        "mrtr-cassette record --stdio --append<<kept>> --output <<path>> -- <<command>>",
-        'record(<<command>>, <<path>>, stdio=True, existing="append"<<kept>>)',
+        "mrtr-cassette record --stdio --append<<kept>><<played_as>> --output <<path>> "
+        "-- <<command>>",
+        'record(<<command>>, <<path>>, stdio=True, existing="append"<<kept>><<played_as>>)',
         "pytest<<test>> --mrtr-mode=append",
         _APPEND,
     ),
@@ -116,14 +117,16 @@ WAYS_OUT: Final[Mapping[str, WayOut]] = {
         _ALL,
     ),
     "record_started_too": WayOut(
-        "mrtr-cassette record --append<<kept>> --output <<path>> --upstream <<started>><<client>>",
-        'record(<<command>>, <<path>>, existing="append"<<kept>>)',
+        "mrtr-cassette record --append<<kept>><<played_as>> --output <<path>> "
+        "--upstream <<started>><<client>>",
+        'record(<<command>>, <<path>>, existing="append"<<kept>><<played_as>>)',
         "pytest<<test>> --mrtr-mode=append",
         _APPEND,
     ),
     "record_too": WayOut(
-        "mrtr-cassette record --append<<kept>> --output <<path>> --upstream <<upstream>><<client>>",
-        'record(<<upstream>>, <<path>>, existing="append"<<kept>>)',
+        "mrtr-cassette record --append<<kept>><<played_as>> --output <<path>> "
+        "--upstream <<upstream>><<client>>",
+        'record(<<upstream>>, <<path>>, existing="append"<<kept>><<played_as>>)',
         "pytest<<test>> --mrtr-mode=append",
         _APPEND,
     ),
@@ -170,6 +173,10 @@ WAYS_OUT: Final[Mapping[str, WayOut]] = {
         " --request-state verbatim", ', request_state="verbatim"', "", ""
     ),
     "kept_value": WayOut(" --value NAME=TEXT", ', values={"NAME": "TEXT"}', "", ""),
+    "played_as": WayOut("", "", "", ""),
+    # A recording that adds to a cassette has to play no more of it than the replay that missed.
+    "append_history_strict": WayOut(" --history strict", ', history="strict"', "", ""),
+    "append_repeat_never": WayOut(" --repeat never", ', repeat="never"', "", ""),
     "started": WayOut("'SERVER ARGS'", "command", "command", "command"),
     "test": WayOut("", "", "", ""),
     "upstream": WayOut("URL", "upstream", "upstream", "upstream"),

@@ -371,7 +371,7 @@ def _serve_trials(
             values[name] = value
     # The further ones are named beside the first.
     places = [cassette.absolute() for cassette in cassettes]
-    serve_trials(context, Trials(places, values), options, log, reports)
+    serve_trials(context, Trials(places, values, options.terms), options, log, reports)
 
 
 def _terms_with(command: tuple[str, ...]) -> Terms:

@@ -195,7 +195,7 @@ async def _serve(
         write_report(file, forms)
     validity = ""
     if served.given:
-        validity = validity_text(plays.valid, plays.replayed)
+        validity = validity_text(plays.validity[True], plays.validity.total())
     _tell_end(plays, log, validity)
     return code, bool(plays.failed)
 

@@ -36,7 +36,7 @@ from mrtr_cassette.shell.runs.replaying import LoadedReplays
 from mrtr_cassette.shell.runs.running import in_loop
 from mrtr_cassette.shell.runs.sites import SITES, SharedSite, site_named_in
 from mrtr_cassette.shell.runs.views import days_too_old
-from mrtr_cassette.terms import PLAY_TERMS, without_upstream
+from mrtr_cassette.terms import PLAY_TERMS, Terms, without_upstream
 from mrtr_cassette.testing.settings import (
     OPTIONS,
     Place,
@@ -200,6 +200,7 @@ class Trials(NamedTuple):
 
     cassettes: Sequence[Location]
     options: Mapping[str, Any]
+    terms: Terms
 
 
 class Plays:
@@ -207,7 +208,7 @@ class Plays:
 
     Attributes:
         trials: what those came to that have ended and recorded nothing, if that is kept.
-        replayed: how many these are, and `valid` how many of them have not missed.
+        validity: how many of these were valid, and how many were not.
         open: the plays that were not ended, by their ids.
         outcomes: counts of what became of the cassettes of those that were.
         failed: how many of them have missed, or failed their tests in another way.
@@ -234,8 +235,7 @@ class Plays:
         self.open: dict[str, CassettePlay] = {}
         self.outcomes: Counter[str] = Counter()
         self.failed = 0
-        self.replayed = 0
-        self.valid = 0
+        self.validity: Counter[bool] = Counter()
         self.trials: list[TrialReport] = []
         self._keeps_trials = keeps_trials
         self.url = ""
@@ -375,7 +375,9 @@ class Plays:
         mode = self._mode_of(values.pop("mode", None))
         chosen = combined(self._places(values), PLAY_TERMS)
         terms = PLAY_TERMS
-        if "upstream" not in chosen:
+        if self._given is not None:
+            terms = self._given.terms
+        elif "upstream" not in chosen:
             terms = without_upstream(PLAY_TERMS)
         settings = settings_from(chosen, terms)
         path = Path(settings.name or "")
@@ -500,8 +502,7 @@ class Plays:
             del self.open[play.id]
             self._ended.append(play.id)
         if not report["is_recording"]:
-            self.replayed += 1
-            self.valid += report["valid"]
+            self.validity[report["valid"]] += 1
         self.failed += bool(report["problems"])
         self.outcomes[report["outcome"]] += 1
         announcer = self._announcer

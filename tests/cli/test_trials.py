@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from pipes import LINES_SERVER
@@ -14,6 +16,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from builders import Step, conversation, encode_cassette, rpc, tool
+from keeping import SERVER as KEEPING
 from messages import text
 from playing import JSON, Serve, serving
 from processes import PROGRAM, listening, run
@@ -160,6 +163,41 @@ def test_trials_are_reported_one_by_one_and_over_all(folder: Path) -> None:
     assert [len(case) for case in suite.iter("testcase")] == [0, 0, 1, 0]
     (rate,) = suite.iter("property")
     assert dict(rate.attrib) == {"name": "validity_rate", "value": "0.75"}
+
+
+def test_an_invalid_trial_is_appended_by_the_command_that_it_tells(
+    tmp_path: Path,
+) -> None:
+    """The calls of the trial are made again at that recorder; then trials like it are valid."""
+    (tmp_path / "server.py").write_text(KEEPING.replace("/api/mcp", "/mcp"))
+    server = f"{sys.executable} {tmp_path / 'server.py'} {{port}}"
+    put = tool("put", thing="cup")
+
+    def told_by(command: Sequence[str], *requests: bytes) -> list[str]:
+        with listening((*PROGRAM, *command, "--port", "0")) as recorder:
+            return [call(recorder.url, request) for request in requests]
+
+    def trial() -> tuple[list[str], dict[str, Any]]:
+        with trying(tmp_path, "--on-miss", "stop") as serve:
+            play = serve.request("POST").json
+            told = [call(play["url"], request) for request in (put, GET, put, GET)]
+            return told, serve.end(play)
+
+    (tmp_path / "store").mkdir()
+    for name, requests in (("a", (GET, put)), ("b", (put, put))):
+        output = str(tmp_path / "store" / f"{name}.json")
+        told_by(("record", "--upstream", server, "--output", output), *requests)
+    told, ended = trial()
+    assert told[0] == "cup"
+    assert not ended["valid"]
+    fixes = ended["misses"][0]["fixes"]
+    (way,) = [fix for fix in fixes if fix.startswith("record this call too with")]
+    command = shlex.split(way)[6:]
+    live = ["cup", "cup", "cup cup", "cup cup"]
+    assert told_by(command, put, GET, put, GET) == live
+    told, ended = trial()
+    assert told == live
+    assert ended["valid"]
 
 
 def test_what_does_not_go_with_trials_is_refused(folder: Path) -> None:

@@ -152,6 +152,7 @@ class Player:
         paths: the cassettes that are played together.
         adds_to: the file to which a recording may add, the first one where several are played.
         recording: the cassette.
+        played_as: names of the terms by which a recording plays as much of the cassette.
         interactions: for each interaction, the exchanges that no earlier one has.
         times: how often each exchange was played.
         plays: how many requests got a recorded reply.
@@ -231,6 +232,7 @@ class Player:
             self._tasks.changing,
             self._timelines.depends_on_later,
         )
+        self.played_as = (f"history_{history.value}", f"repeat_{repeat.value}")
         self._order = PlayOrder(facts, repeat, history, reads, stateless=stateless)
         self._hidden: dict[ReplayEntry, bool] = {}
         """Whether responses can't be given another caller's id, of those that were asked for."""
