@@ -323,7 +323,8 @@ def test_inspect_fails_where_an_answer_was_tried_too_seldom(tmp_path: Path) -> N
     never = run_here(*words, "decline=100", "--fail-under", "cancel=80")
     assert (never.code, never.out) == (1, enough.out)
     assert never.err == (
-        "--fail-under cancel=80: only 0 of 1 question cancelled, never deploy turn 1 confirm\n"
+        "--fail-under cancel=80: tried on 0% of the questions, "
+        "never on deploy turn 1 confirm\n"
     )
     for wrong in ("decline", "decline=101", "rejected=1", "decline=-1"):
         assert run_here(*words, wrong).code == 2

@@ -14,8 +14,8 @@ from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.details import CassetteDetails, Interaction, Turn
 from mrtr_cassette.errors import counted, printable
 
-ANSWERS: Final = {"accept": "accepted", "decline": "declined", "cancel": "cancelled"}
-"""The answers that a person can give to a form or a URL, and what was done with the question."""
+ANSWERS: Final = ("accept", "decline", "cancel")
+"""The answers that a person can give to a form or a URL."""
 _REJECTED: Final = "rejected"
 """An accept that an error or the same question follows."""
 _IN_MARKDOWN: Final = r"[\\`*_{}\[\]<>#|~]"
@@ -141,9 +141,9 @@ def coverage_text(covered: dict[str, ToolCoverage]) -> str:
     lines = []
     for name, tool in covered.items():
         facts = (
-            f"different arguments {len(tool.arguments)}",
-            f"histories {len(tool.histories)}",
-            f"errors {tool.errors}",
+            f"{counted(len(tool.arguments), 'set')} of arguments",
+            f"{counted(len(tool.histories), 'sequence')} of earlier writes",
+            counted(tool.errors, "error"),
         )
         lines.append(f"{printable(name)}: {', '.join(facts)}")
         for (turn, key), counts in tool.questions.items():
@@ -193,16 +193,16 @@ def untried_questions(
     tried = total - len(untried)
     if tried * 100 >= percent * total:
         return None
-    share = f"{tried} of {counted(total, 'question')} {ANSWERS[answer]}"
-    return f"only {share}, never {', '.join(untried)}"
+    share = f"{tried * 100 // total}% of the questions"
+    return f"tried on {share}, never on {', '.join(untried)}"
 
 
 def answer_counts(counts: Counter[str]) -> str:
     """Return how often each answer was given, such as `accept 2, decline never`."""
-    words = [f"{answer} {counts[answer] or 'never'}" for answer in ANSWERS]
+    accept, *others = [f"{answer} {counts[answer] or 'never'}" for answer in ANSWERS]
     if counts[_REJECTED]:
-        words.append(f"accept rejected {counts[_REJECTED]}")
-    return ", ".join(words)
+        accept += f" ({counts[_REJECTED]} rejected)"
+    return ", ".join([accept, *others])
 
 
 def untried_line(given: Iterable[GivenAnswer]) -> str | None:
@@ -211,11 +211,13 @@ def untried_line(given: Iterable[GivenAnswer]) -> str | None:
     for tool, turn, key, given_answer in given:
         questions[tool, turn, key].add(given_answer)
     never = []
-    for answer, done in ANSWERS.items():
+    for answer in ANSWERS:
         untried = [found for found in questions.values() if answer not in found]
+        where = f"{len(untried)} of {len(questions)} questions"
+        if len(untried) == len(questions):
+            where = "any question"
         if untried:
-            never.append(f"{len(untried)} never {done}")
+            never.append(f"{answer} on {where}")
     if not never:
         return None
-    total = counted(len(questions), "question")
-    return f"of {total} {', '.join(never)} (mrtr-cassette inspect --coverage)"
+    return f"never tried: {', '.join(never)} (mrtr-cassette inspect --coverage)"

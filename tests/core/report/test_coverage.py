@@ -53,8 +53,8 @@ def test_answers_arguments_and_histories_are_counted() -> None:
     }
     assert coverage_data(covered) == {"tools": {"deploy": deploy}}
     assert coverage_text(covered) == (
-        "deploy: different arguments 2, histories 3, errors 1\n"
-        "  turn 1, confirm: accept 1, decline 1, cancel never, accept rejected 1"
+        "deploy: 2 sets of arguments, 3 sequences of earlier writes, 1 error\n"
+        "  turn 1, confirm: accept 1 (1 rejected), decline 1, cancel never"
     )
 
 
@@ -71,8 +71,8 @@ def test_a_line_tells_what_was_never_tried() -> None:
     """It counts questions without an answer of each kind, and is absent where there is none."""
     given = [*answers_in(DECLINED.interactions), *answers_in(ASKED_AGAIN.interactions)]
     assert untried_line(given) == (
-        "of 2 questions 1 never accepted, 1 never declined, 1 never cancelled "
-        "(mrtr-cassette inspect --coverage)"
+        "never tried: accept on 1 of 2 questions, decline on 1 of 2 questions, "
+        "cancel on 1 of 2 questions (mrtr-cassette inspect --coverage)"
     )
     cancelled = given[0]._replace(answer="cancel")
     first = [answer for answer in given if answer.turn == 1]
@@ -100,7 +100,7 @@ def test_questions_without_an_answer_are_named() -> None:
     """The share is of questions, whatever their number of answers; exactly enough is enough."""
     covered = coverage_of([DECLINED, ASKED_AGAIN])
     assert untried_questions(covered, "decline", 51) == (
-        "only 1 of 2 questions declined, never deploy turn 2 confirm"
+        "tried on 50% of the questions, never on deploy turn 2 confirm"
     )
     assert untried_questions(covered, "decline", 50) is None
     assert untried_questions({}, "decline", 100) is None
