@@ -29,10 +29,10 @@ from mrtr_cassette.core.report.probes import (
     probings_markdown,
     unmet_in,
 )
-from mrtr_cassette.errors import CassetteError, printable
+from mrtr_cassette.errors import CassetteError, counted, printable
 from mrtr_cassette.options import ProbeOptions
 from mrtr_cassette.shell.files.stores import Location
-from mrtr_cassette.shell.runs.probing import Watching, probe_cassette
+from mrtr_cassette.shell.runs.probing import Progress, Watching, probe_cassette
 from mrtr_cassette.shell.runs.running import run_until_signal
 from mrtr_cassette.shell.runs.verifying import check_selection
 
@@ -83,7 +83,8 @@ def probe(
 async def _probe(
     paths: Sequence[Location], upstream: str | Sequence[str], options: ProbeOptions
 ) -> tuple[list[Probing], int]:
-    watching = Watching(say, _progress if sys.stderr.isatty() else None)
+    progress = _progress if sys.stderr.isatty() else _by_question()
+    watching = Watching(say, progress)
     probings: list[Probing] = []
     problems = 0
     for path in paths:
@@ -100,7 +101,20 @@ async def _probe(
     return probings, problems or probing_code_of(probings)
 
 
-def _progress(done: int, total: int, name: str) -> None:
+def _by_question() -> Progress:
+    """Return what says in a line, for each question, how far a run is."""
+    said = ""
+
+    def tell_of(done: int, total: int, name: str, question: str) -> None:
+        nonlocal said
+        if name and question != said:
+            said = question
+            say(f"{done} of {counted(total, 'probe')} made; next: {question}")
+
+    return tell_of
+
+
+def _progress(done: int, total: int, name: str, _question: str) -> None:
     """Show how far a run is, in the last line of the terminal."""
     end = f"probe {done + 1} of {total}: {name}" if done < total else ""
     click.echo(f"\r\x1b[K{end}", err=True, nl=False)

@@ -44,6 +44,11 @@ def test_the_demo_server_acts_on_no_answer_that_it_did_not_ask_for(tmp_path):
     assert f"at most {outcome['requests']} requests to " in run.err
     assert outcome["counts"].keys().isdisjoint({"acted", "crashed"})
     assert "0 findings in " in run.out
+    # Without a terminal there is a line for each question.
+    count = len(outcome["probes"])
+    lines = [line for line in run.err.splitlines() if " probes made; next: #" in line]
+    assert lines[0].startswith(f"0 of {count} probes made; next: #7 tools/call")
+    assert len(lines) == len(set(lines))
     (signin,) = [
         made for made in outcome["probes"] if made["probe"] == "url-accepted-at-once"
     ]

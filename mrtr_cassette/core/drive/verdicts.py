@@ -356,6 +356,7 @@ class Probed:
         number: the recorded call's number in the cassette, from 1.
         expected: why a finding was expected, as the user says.
         sent: the answer that was sent, or words for what a probe of states sends.
+        also: the other places where the same was found, among findings.
     """
 
     number: int
@@ -372,6 +373,12 @@ class Probed:
     declined: str | None = None
     is_finding: bool = False
     expected: str | None = None
+    also: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """The call's number and the turn in which it was made."""
+        return f"#{self.number}, turn {self.turn}"
 
 
 def probed(
@@ -397,6 +404,8 @@ def probed(
         verdict,
         reason,
         probe.sent,
+        received=told.get("received"),
+        accepted=told.get("accepted"),
+        declined=told.get("declined"),
         is_finding=is_finding,
-        **told,
     )

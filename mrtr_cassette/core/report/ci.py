@@ -7,7 +7,12 @@ from typing import Final
 from xml.etree import ElementTree as ET
 
 from mrtr_cassette.core.report.comparison import Verification, folded, interaction_lines
-from mrtr_cassette.core.report.probes import Probing, probed_lines, probed_title
+from mrtr_cassette.core.report.probes import (
+    Probing,
+    probed_lines,
+    probed_title,
+    told_once,
+)
 from mrtr_cassette.core.report.runs import MissReport, ReplayReport
 from mrtr_cassette.core.report.trials import TrialsReport
 from mrtr_cassette.errors import printable, printable_json, shorten
@@ -66,7 +71,7 @@ def probing_junit(probings: Sequence[Probing]) -> bytes:
     suites = []
     for probing in probings:
         suite = ET.Element("testsuite", name=printable_json(probing.cassette))
-        for probed in probing.probes:
+        for probed in told_once(probing.probes):
             case = _case(suite, probed_title(probed))
             if probed.is_finding:
                 text = "\n".join(probed_lines(probed))
@@ -140,6 +145,8 @@ def probing_annotations(probing: Probing) -> list[str]:
     for probed in probing.findings:
         title = f"{probed_title(probed)}: {probed.verdict}"
         text = shorten(printable(probed.reason or probed.sent))
+        if probed.also:
+            text += f"; also {'; '.join(probed.also)}"
         lines.append(_annotation(probing.cassette, title, text))
     return lines
 

@@ -84,8 +84,9 @@ class Probing:
 
     @property
     def findings(self) -> tuple[Probed, ...]:
-        """The outcomes that count, without expected ones."""
-        return tuple([probed for probed in self.probes if probed.is_finding])
+        """The outcomes that count, without expected ones; one for each probe and tool."""
+        told = told_once(self.probes)
+        return tuple([probed for probed in told if probed.is_finding])
 
     @property
     def counts(self) -> dict[str, int]:
@@ -126,6 +127,21 @@ class Probing:
         return replace(self, probes=tuple(probes), unmet=tuple(unmet))
 
 
+def told_once(probes: Iterable[Probed]) -> list[Probed]:
+    """Return outcomes without findings that an earlier call of the tool has, which names them."""
+    groups: dict[object, list[Probed]] = {}
+    for index, probed in enumerate(probes):
+        key: object = index
+        if probed.is_finding or probed.expected:
+            key = (probed.tool, probed.probe, probed.verdict, probed.expected)
+        groups.setdefault(key, []).append(probed)
+    told = []
+    for first, *others in groups.values():
+        places = dict.fromkeys([probed.place for probed in others])
+        told.append(replace(first, also=tuple(places)))
+    return told
+
+
 def unmet_in(probings: Sequence[Probing]) -> list[Expected]:
     """Return the expected findings that no cassette had."""
     unmet = []
@@ -147,7 +163,7 @@ def probing_code_of(probings: Sequence[Probing]) -> int:
 def probing_text(probing: Probing) -> str:
     """Return what was found, for people: by question, findings first."""
     lines = []
-    for place, probes in _by_place(probing.probes).items():
+    for place, probes in _by_place(told_once(probing.probes)).items():
         lines.append(place)
         for probed in probes:
             if probed.is_finding or probed.expected:
@@ -192,6 +208,8 @@ def probed_lines(probed: Probed) -> Iterator[str]:
         value = getattr(probed, name)
         if value is not None:
             yield f"      {name:<9} {printable(response_line(value))}"
+    if probed.also:
+        yield f"      also      {'; '.join(probed.also)}"
 
 
 def _other_lines(probes: Sequence[Probed]) -> Iterator[str]:
@@ -219,7 +237,7 @@ def probing_line(probing: Probing) -> str:
 
 
 _ROWS: Final = {
-    Probing: "cassette upstream is_good requests counts probes unmet",
+    Probing: "cassette upstream is_good requests counts findings probes unmet",
     Expected: "probe tool question reason",
 }
 

@@ -107,12 +107,16 @@ _STILL_ASKED_S: Final = 5.0
 """Seconds for which a task may go on asking what was answered: answers take effect later."""
 
 
+Progress = Callable[[int, int, str, str], None]
+"""Takes how many probes were made, of how many, and the next one with its question."""
+
+
 @dataclass(frozen=True, slots=True)
 class Watching:
     """Gets told how a run gets on."""
 
     say: Callable[[str], None]
-    progress: Callable[[int, int, str], None] | None = None
+    progress: Progress | None = None
 
 
 def expected_in(path: Path) -> tuple[Expected, ...]:
@@ -475,20 +479,25 @@ class _Prober:
         baseline = Baseline(ask, accepted, script, ignored)
         reactions = []
         for probe in probes:
-            self._tell(probe.name)
+            self._tell(probe.name, ask)
             self._done += 1
             reactions.append(await self._reaction(baseline, probe))
-        self._tell("")
+        self._tell("", ask)
         results = []
         # A decline is judged by what cancelling gives, and that is known only now.
         for probe, reaction in zip(probes, reactions, strict=True):
             results.append(self._outcome(baseline, probe, reaction))
         return results
 
-    def _tell(self, name: str) -> None:
-        """Say which probe is next."""
+    def _tell(self, name: str, ask: ProbedAsk) -> None:
+        """Say which probe is next, or with no name that there is none."""
         if self.watching is not None and self.watching.progress is not None:
-            self.watching.progress(self._done, self.total if name else 0, name)
+            call = ask.planned.call.title
+            question = (
+                f"#{ask.planned.interaction.number} {call}, turn {ask.turn.number}"
+            )
+            total = self.total if name else 0
+            self.watching.progress(self._done, total, name, question)
 
     @property
     def total(self) -> int:

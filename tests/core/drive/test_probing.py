@@ -28,6 +28,7 @@ from mrtr_cassette.core.drive.probing import (
 )
 from mrtr_cassette.core.drive.verdicts import (
     Baseline,
+    Probed,
     Reaction,
     judged,
     probed,
@@ -35,7 +36,13 @@ from mrtr_cassette.core.drive.verdicts import (
     varying_places,
 )
 from mrtr_cassette.core.drive.verification import Verifier
-from mrtr_cassette.core.report.probes import read_expected
+from mrtr_cassette.core.report.ci import probing_annotations, probing_junit
+from mrtr_cassette.core.report.probes import (
+    Probing,
+    probings_data,
+    probings_markdown,
+    read_expected,
+)
 
 CALL = tool("deploy", env="prod")
 STATE, LIVE = "recorded-state-0123456789", "live-state-0123456789"
@@ -351,3 +358,36 @@ def test_a_file_of_expected_findings_is_exact(file: str, problem: str) -> None:
     """A key that is unknown or missing is an error, as a typo would silence nothing."""
     with pytest.raises(ValueError, match=problem.replace("[", r"\[")):
         read_expected(file)
+
+
+def test_a_finding_is_told_once_with_all_its_calls() -> None:
+    """In every form of the report; another verdict, and another tool, are findings by themselves."""
+    made = []
+    for number, tool_name, verdict in (
+        (1, "deploy", "acted"),
+        (2, "deploy", "acted"),
+        (3, "deploy", "crashed"),
+        (4, "wipe", "acted"),
+        (5, "deploy", "acted"),
+    ):
+        call = f'tools/call "{tool_name}"'
+        made.append(
+            Probed(
+                number, call, tool_name, 1, "a", "declined", verdict, is_finding=True
+            )
+        )
+    probing = Probing("c.json", "server", tuple(made))
+    assert [(found.number, found.also) for found in probing.findings] == [
+        (1, ("#2, turn 1", "#5, turn 1")),
+        (3, ()),
+        (4, ()),
+    ]
+    assert "3 findings in 5 probes" in probing.text
+    (data,) = probings_data([probing])["cassettes"]
+    assert [len(data[name]) for name in ("findings", "probes")] == [3, 5]
+    assert len(probing_annotations(probing)) == 3
+    junit = probing_junit([probing]).decode()
+    assert junit.count("<failure") == 3
+    for shown in (probing.text, junit, probings_markdown([probing])):
+        assert shown.count("acted: declined") == 2
+        assert "also      #2, turn 1; #5, turn 1" in shown
