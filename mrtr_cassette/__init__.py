@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mrtr_cassette.core.drive.script import TurnChange
     from mrtr_cassette.core.drive.verdicts import Probed
     from mrtr_cassette.core.drive.verification import VerifiedInteraction
+    from mrtr_cassette.core.protocol.hooks import ClientRequest
     from mrtr_cassette.core.report.comparison import Verification
     from mrtr_cassette.core.report.details import Interaction, Turn
     from mrtr_cassette.core.report.probes import Probing
@@ -49,6 +50,7 @@ __all__ = [
     "CassetteComparison",
     "CassetteError",
     "Change",
+    "ClientRequest",
     "Interaction",
     "InteractionComparison",
     "MissReport",
@@ -90,6 +92,7 @@ _MODULES = {
     "core.compare.values": ("Change",),
     "core.drive.verdicts": ("Probed",),
     "core.drive.verification": ("TurnChange", "VerifiedInteraction"),
+    "core.protocol.hooks": ("ClientRequest",),
     "core.report.comparison": ("Verification",),
     "core.report.details": ("Interaction", "Turn"),
     "core.report.probes": ("Probing",),

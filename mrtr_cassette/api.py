@@ -20,7 +20,7 @@ from mrtr_cassette.core.report.runs import (
     unmet_text,
     unused_text,
 )
-from mrtr_cassette.errors import MrtrCassetteError, UsageError
+from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UsageError
 from mrtr_cassette.options import (
     CallOptions,
     Existing,
@@ -69,7 +69,8 @@ def record(
 
     Raises:
         UsageError: an option is wrong; or, when the block begins, the address can't be bound.
-        CassetteError: when the block begins or ends: the cassette can't be written, or exists.
+        CassetteError: when the block begins or ends: the cassette can't be written, exists, or
+            lacks something that passed.
         UnpublishedError: when the block ends: there were only errors, and no cassette is written.
     """
     from mrtr_cassette.shell.runs.recording import recording
@@ -180,6 +181,10 @@ def probe(path: FilePath, upstream: str | Sequence[str], **options: Any) -> Prob
 def _check_recording(recording: Recording) -> None:
     if recording.objection is not None:
         raise UnpublishedError(recording.place, recording.objection)
+    if recording.problem is not None:
+        raise CassetteError(
+            recording.place, f"the recording is incomplete: {recording.problem}"
+        )
     _warn_of_unused(recording)
 
 

@@ -122,6 +122,10 @@ class UsageError(MrtrCassetteError):
     exit_code = 2
 
 
+class HookError(MrtrCassetteError):
+    """A function of the user raised an error, or returned what can't be meant."""
+
+
 class CassetteError(MrtrCassetteError):
     """A cassette or a journal can't be read or written."""
 

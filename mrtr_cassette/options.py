@@ -16,6 +16,7 @@ from mrtr_cassette.errors import UsageError
 from mrtr_cassette.terms import LIBRARY_TERMS, SHELL_TERMS, Terms
 
 if TYPE_CHECKING:
+    from mrtr_cassette.core.protocol.hooks import ClientRequest, MatchHook, RecordHook
     from mrtr_cassette.core.replay.matchers import Matchers
     from mrtr_cassette.core.secrets.rules import RedactionRules
     from mrtr_cassette.core.wire.http import Headers
@@ -173,16 +174,19 @@ def checked(name: str, option: Option, value: Any) -> Any:
     return tuple(value) if option.kind == "list" else value
 
 
-def checked_match(value: Any) -> Mapping[str, str]:
-    """Return the kinds of values that match, by pointer."""
+def checked_match(value: Any) -> Any:
+    """Return the kinds of values that match, by pointer, or the function that tells it."""
     from mrtr_cassette.core.replay.matchers import read_matchers
+
+    if callable(value):
+        return value
 
     items = value.items() if isinstance(value, Mapping) else [(value, value)]
     for pointer, kind in items:
         if not isinstance(value, Mapping) or not isinstance(kind, str):
             raise UsageError(
                 f"<<match>> is {value!r}, and not a mapping of JSON Pointers to kinds",
-                hint='such as {"/arguments/id": "uuid"}',
+                hint='such as {"/arguments/id": "uuid"}, or a function of two requests',
             )
         if not isinstance(pointer, str):
             raise UsageError(f"<<match>> {pointer!r} is not a JSON Pointer")
@@ -426,11 +430,21 @@ class ProxyOptions(ListeningOptions, SecretOptions):
         "/arguments/requestedAt or /params/arguments/requestedAt",
         metavar="POINTER",
     )
-    match: Mapping[str, str] | None = option_field(
-        "match",
-        "Let a value differ from the recorded one where both are of a kind: uuid, rfc3339, number, "
-        "string, any, or /regex/ for the whole text; ** in a pointer is any depth",
-        metavar="POINTER=KIND",
+    match: Mapping[str, str] | Callable[[ClientRequest, ClientRequest], bool] | None = (
+        option_field(
+            "match",
+            "Let a value differ from the recorded one where both are of a kind: uuid, rfc3339, "
+            "number, string, any, or /regex/ for the whole text; ** in a pointer is any depth",
+            metavar="POINTER=KIND",
+        )
+    )
+    before_record: Callable[[ClientRequest], ClientRequest | None] | None = (
+        option_field(
+            "function",
+            "Takes a request before it is recorded or matched, and returns it, changed or not; or "
+            "None, to leave its call out",
+            in_shell=False,
+        )
     )
     echo: bool = option_field(
         "switch",
@@ -458,9 +472,10 @@ class ProxyOptions(ListeningOptions, SecretOptions):
         super().__post_init__()
         if self.ignore:
             _ = self.ignored
-        if self.echo and not self.match:
+        if self.echo and (not self.match or callable(self.match)):
             raise UsageError(
-                "<<echo>> needs <<match>>", hint="it repeats the values that match"
+                "<<echo>> needs <<match>> with kinds",
+                hint="it repeats the values that match",
             )
         if self.history == "strict" and self.repeat == "always":
             raise UsageError(
@@ -485,13 +500,25 @@ class ProxyOptions(ListeningOptions, SecretOptions):
         return tuple(paths)
 
     @cached_property
-    def matchers(self) -> Matchers | None:
-        """The kinds of values that match; None without any."""
+    def matchers(self) -> Matchers | MatchHook | None:
+        """The kinds of values that match, or the function that tells it; None without any."""
+        from mrtr_cassette.core.protocol.hooks import MatchHook
         from mrtr_cassette.core.replay.matchers import Matchers, read_matchers
 
         if not self.match:
             return None
+        if callable(self.match):
+            return MatchHook(self.match)
         return Matchers(read_matchers(self.match), echo=self.echo)
+
+    @property
+    def record_hook(self) -> RecordHook | None:
+        """The function that changes requests before they are recorded or matched."""
+        from mrtr_cassette.core.protocol.hooks import RecordHook
+
+        if self.before_record is None:
+            return None
+        return RecordHook(self.before_record)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

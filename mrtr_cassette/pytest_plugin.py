@@ -200,7 +200,7 @@ class SuiteRun:
             terminalreporter.line(problem)
         for name, times in sorted(self.reads.items()):
             if not times:
-                line = f"mrtr-cassette: reads {name!r} matched nothing in this run"
+                line = f"mrtr-cassette: {name} matched nothing in this run"
                 terminalreporter.write_line(line)
         if self.counts and self.config.get_verbosity() >= 0:
             counts = [

@@ -13,6 +13,7 @@ def test_public_names_are_these():
         "CassetteComparison",
         "CassetteError",
         "Change",
+        "ClientRequest",
         "Interaction",
         "InteractionComparison",
         "MissReport",

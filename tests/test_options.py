@@ -50,7 +50,7 @@ def test_values_can_not_be_changed():
 @pytest.mark.parametrize("options", EVERY_CLASS)
 def test_every_option_can_be_given_in_a_shell(options):
     """Each has one flag or several, but for what arguments, exit code and `recover` do there."""
-    programs = {"log", "publish_anyway", "beside"}
+    programs = {"log", "publish_anyway", "beside", "before_record"}
     for name, option in options_of(options).items():
         assert bool(flag_of(name, option)) + bool(option.flags) == (
             name not in programs

@@ -54,9 +54,10 @@ from mrtr_cassette.testing.suite_replay import MissingUse, use_of
 
 _A_PLAY: Final = "a play"
 _NOT_FOR_PLAYS: Final = frozenset(
-    {"answers", "host", "port", "allow_hosts", "name", "beside"}
+    {"answers", "host", "port", "allow_hosts", "name", "beside", "before_record"}
 )
-"""The options of a test's cassette that belong to the process, or to calls without a client."""
+"""The options of a test's cassette that JSON can't have, or that belong to the process, or to calls
+without a client."""
 _FILE_OPTIONS: Final = tuple(
     name for name, option in OPTIONS.items() if option.kind == "file"
 )
@@ -113,6 +114,9 @@ class CassettePlay:
                     "name": interaction.name,
                 }
             )
+        unused = []
+        for option, value in results.unused or ():
+            unused.append({"option": option, "value": value})
         nearest = results.divergences.nearest
         return {
             **self._head,
@@ -125,6 +129,9 @@ class CassettePlay:
             "unplayed": unplayed,
             "first_divergence": None if nearest is None else nearest.facts,
             "faults": as_data(results.faults, {}),
+            "matched": dict(results.matched),
+            "learned": dict(results.learned),
+            "unused": unused,
             "valid": not results.misses,
         }
 

@@ -154,7 +154,8 @@ def _merged(name: str, farther: Any, value: Any) -> Any:
         return tuple(dict.fromkeys((*farther, *value)))
     if option.kind in ("faults", "values"):
         return (*farther, *value)
-    if option.kind == "match":
+    has_kinds = isinstance(farther, Mapping) and isinstance(value, Mapping)
+    if option.kind == "match" and has_kinds:
         value = {**farther, **value}
     if option.kind == "headers":
         set_again = {name.lower() for name, _ in value}

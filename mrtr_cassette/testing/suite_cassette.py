@@ -203,7 +203,7 @@ class Run:
     is_worker: bool
     """Other processes run tests of the suite too."""
     reads: Counter[str]
-    """In how many tests each name in `reads` matched something."""
+    """In how many tests each name in `reads`, and each kind in `match`, matched something."""
     entering: Entering = in_thread
     """Runs what a cassette needs; by default in a thread of its own."""
     applications: Applications = field(default_factory=Applications)
@@ -392,8 +392,13 @@ class CassetteUse:
         unused = self.shown.unused_options
         if unused is None:
             return
-        for name in self._settings.replay.reads:
-            self.request.run.reads[name] += ("reads", name) not in unused
+        options = self._settings.replay
+        given = [("reads", name) for name in options.reads]
+        if isinstance(options.match, Mapping):
+            given += [("match", f"{at}={kind}") for at, kind in options.match.items()]
+        for option, value in given:
+            matched = (option, value) not in unused
+            self.request.run.reads[f"{option} {value!r}"] += matched
 
     def unreported_differences(self, *, is_alone: bool) -> str | None:  # noqa: ARG002
         """Return what differs by the end of a test's call in mode verify, once; or None.

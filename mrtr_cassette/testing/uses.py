@@ -19,7 +19,11 @@ from _pytest._code.code import ExceptionChainRepr, ReprEntryNative
 
 from mrtr_cassette.core.report.coverage import GivenAnswer, answers_in
 from mrtr_cassette.core.report.redactions import Redaction, redaction_lines
-from mrtr_cassette.core.report.runs import InteractionOutcome, ReplayReport
+from mrtr_cassette.core.report.runs import (
+    InteractionOutcome,
+    ReplayReport,
+    learned_lines,
+)
 from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UsageError
 from mrtr_cassette.options import Mode
 from mrtr_cassette.shell.files.cassettes import OPENED_VARIABLE, is_cassette
@@ -79,7 +83,8 @@ class Uses:
     ) -> None:
         """Begin with none.
 
-        `counts` takes what becomes of each cassette, `reads` in how many tests each name matched.
+        `counts` takes what becomes of each cassette, and how often requests matched that were not
+        equal; `reads` in how many tests each name matched.
         With `is_mode_given` the mode holds whatever a test's settings say.
         """
         self._config = config
@@ -93,7 +98,8 @@ class Uses:
         self._outcomes: dict[str, TestOutcome] = {}
         self._sharers: dict[Path, list[str]] = {}
         self.redacted: list[str] = []
-        """What redaction replaced in the cassettes that were written, in lines for people."""
+        """What redaction replaced in the cassettes that were written, and what replays of others
+        learned, in lines for people."""
         self.answers: set[GivenAnswer] = set()
         """What was answered to the questions in the cassettes of the run."""
         self._noted: set[Path] = set()
@@ -331,6 +337,7 @@ class Uses:
             if passes and not objections:
                 warnings += use.warnings
                 self._note_answers(use)
+                self._note_results(use)
         return problems, warnings
 
     def _count(self, outcome: str | None) -> None:
@@ -342,6 +349,15 @@ class Uses:
         if use.outcome in _HAS_CASSETTE and use.path not in self._noted:
             self._noted.add(use.path)
             self.answers.update(answers_in(use.shown.interactions))
+
+    def _note_results(self, use: CassetteUse) -> None:
+        """Note by what requests matched, and what they taught."""
+        results = use.shown.results
+        for name, times in results.matched.items():
+            self._counts[f"matched by {name}"] += times
+        shown = _shown_path(use.path, self._config)
+        for line in learned_lines(results.learned):
+            self.redacted.append(f"{shown}: {line}")
 
     def _note_redacted(self, path: Path, redacted: tuple[Redaction, ...]) -> None:
         shown = _shown_path(path, self._config)

@@ -96,6 +96,12 @@ export interface Report {
   /** Requests that were not recorded and got what any server says. */
   harmless: number;
   unplayed: Unplayed[];
+  /** How often requests matched that were not equal, by the matcher. */
+  matched: Record<string, number>;
+  /** The texts of values that requests taught. */
+  learned: Record<string, string>;
+  /** Options that matched nothing. */
+  unused: { option: string; value: string }[];
   /** How often each tool was called that the recorded server does not have, in a trial. */
   unknown_tools: Record<string, number>;
   /** Requests that got the miss which stopped the play. */

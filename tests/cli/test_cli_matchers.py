@@ -9,11 +9,11 @@ from pipes import call, recorder, spoken
 from typing import Any
 
 import pytest
-from harness import command, looped, playing, post, run_here, taped
+from harness import command, looped, playing, post, run_here, taped, taping
 from messages import asks, message, result, tool_call
 from playing import serving
 from processes import PROGRAM
-from standin import event_stream, json_response
+from standin import answering, event_stream, json_response
 
 import mrtr_cassette
 
@@ -79,8 +79,8 @@ async def test_values_of_a_kind_match_and_are_counted(recorded: Path) -> None:
     assert '/arguments/id: recorded "<uuid>", received "no id"' in texts[0]
     assert '/arguments/in/0/at: recorded "<rfc3339>", received "yesterday"' in texts[1]
     assert "/arguments/n: recorded 7, received 8" in texts[2]
-    assert "  matched by its kind alone, /arguments/id=uuid: 1 value\n" in ended.err
-    assert "alone, /params/arguments/**=rfc3339: 1 value\n" in ended.err
+    assert "  matched without being equal, by /arguments/id=uuid: 1 time\n" in ended.err
+    assert "equal, by /params/arguments/**=rfc3339: 1 time\n" in ended.err
 
 
 @looped
@@ -198,8 +198,13 @@ def test_the_library_and_a_play_take_the_same(recorded: Path) -> None:
         play = serve.begin("c", match={"/arguments/id": f"/{THIRD[:4]}.*/"}, echo=True)
         asyncio.run(post(play["url"], create(THIRD)))
         report = serve.end(play)
+        play = serve.begin("c", match={"/**/id": "uuid"}, ignore=["/arguments/no"])
+        asyncio.run(post(play["url"], create(THIRD)))
+        matched = serve.end(play)
     # A kind is that of both values.
     assert [miss["reason"] for miss in report["misses"]] == ["arguments-differ"]
+    assert matched["matched"] == {"/**/id=uuid": 1}
+    assert matched["unused"] == [{"option": "ignore", "value": "/arguments/no"}]
 
 
 def test_matchers_on_pipes(tmp_path: Path) -> None:
@@ -210,7 +215,7 @@ def test_matchers_on_pipes(tmp_path: Path) -> None:
     whole = spoken(replay, call(1, id=FIRST))
     matched = spoken([*replay, "--match", "/**/id=uuid"], call(1, id=SECOND))
     assert (matched.stdout, matched.returncode) == (whole.stdout, 0)
-    assert b"alone, /**/id=uuid: 1 value" in matched.stderr
+    assert b"equal, by /**/id=uuid: 1 time" in matched.stderr
     assert json.loads(whole.stdout)["result"]
 
 
@@ -223,3 +228,41 @@ def test_stand_ins_of_values_are_no_values(tmp_path: Path) -> None:
         for text in ("<uuid>", "<uuid>'", "uuid"):
             asyncio.run(post(session.url, create(text)))
         assert len(session.misses) == 3
+
+
+def any_id(recorded: mrtr_cassette.ClientRequest, _received: object) -> bool:
+    """Match what has an id."""
+    return "id" in recorded.arguments or bool(1 / len(recorded.arguments))
+
+
+def test_functions_stay_in_their_process(recorded: Path) -> None:
+    """Pipes and plays don't take them, and `echo` needs kinds."""
+    replay = mrtr_cassette.replay(recorded, stdio=True, match=any_id)
+    wrong = "match is a function, and clients on pipes start another process"
+    with pytest.raises(mrtr_cassette.UsageError, match=wrong):
+        replay.__enter__()
+    with pytest.raises(mrtr_cassette.UsageError, match="echo needs match with kinds"):
+        mrtr_cassette.replay(recorded, match=any_id, echo=True)
+    with pytest.raises(
+        mrtr_cassette.UsageError, match="before_record is 3, and not a f"
+    ):
+        mrtr_cassette.replay(recorded, before_record=3)
+    with serving(recorded.parent) as serve:
+        answer = serve.request("POST", body={"cassette": "c", "before_record": "f"})
+    assert "a play has no option 'before_record'" in str(answer)
+
+
+@looped
+async def test_what_a_failing_function_sees_is_not_sent_on(tmp_path: Path) -> None:
+    """While appending, its error is why a request is not recorded."""
+    path = tmp_path / "c.json"
+    await taped(path, (tool_call("get"), json_response(result({}))))
+    script = answering(json_response(result({"new": 1})))
+    async with taping(path, script, existing="append", match=any_id) as tape:
+        failed = await post(tape.url, tool_call("get", arguments={"id": 1}))
+        text = failed.json["error"]["message"]
+        assert text.startswith(
+            "miss: hook-failed: match: any_id raised ZeroDivisionError"
+        )
+        assert not tape.server.received
+        assert tape.session.unrecorded == [text]

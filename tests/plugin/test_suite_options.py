@@ -377,3 +377,39 @@ def test_what_is_said_to_read_and_matches_in_no_test_is_told(suite, workers):
     ended = suite.run("--mrtr-mode=none", *workers)
     lines = [line for line in ended.outlines if "matched nothing" in line]
     assert lines == ["mrtr-cassette: reads 'tpyo' matched nothing in this run"]
+
+
+def test_what_replays_learned_and_matched_is_told(suite):
+    """The summary has the texts of values, how often what matched, and matchers that met nothing."""
+    values = "values={'env': 'staging-1'}"
+    marked = ONE_TEST.replace("upstream=APPLICATION", f"upstream=APPLICATION, {values}")
+    calls = marked.replace(
+        "deploy(mrtr_cassette.url)", "deploy(mrtr_cassette.url, env)"
+    )
+    text = calls.replace("        assert", "        env = 'staging-1'\n        assert")
+    suite.write(
+        "test_one.py", text.replace('"Deployed to test"', 'f"Deployed to {env}"')
+    )
+    suite.run()
+    text = (suite.path / "test_one.py").read_text().replace(f", {values}", "")
+    suite.write("test_one.py", text.replace("'staging-1'", "'staging-2'"))
+    learned = "learned from the first request: {env} = staging-2"
+    suite.run("--mrtr-mode=none").stdout.fnmatch_lines(
+        [f"mrtr-cassette: cassettes/test_one/test_deploy.json: {learned}"]
+    )
+    kinds = "match={'/arguments/env': 'string', '/arguments/no': 'uuid'}"
+    suite.write(
+        "test_one.py",
+        ONE_TEST.replace("upstream=APPLICATION", f"upstream=APPLICATION, {kinds}"),
+    )
+    (suite.path / "cassettes/test_one/test_deploy.json").unlink()
+    suite.run()
+    text = (suite.path / "test_one.py").read_text()
+    other = text.replace("deploy(mrtr_cassette.url)", "deploy(mrtr_cassette.url, 'b')")
+    suite.write("test_one.py", other)
+    suite.run("--mrtr-mode=none").stdout.fnmatch_lines(
+        [
+            "mrtr-cassette: match '/arguments/no=uuid' matched nothing in this run",
+            "mrtr-cassette: 2 matched by /arguments/env=string, 1 replayed",
+        ]
+    )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace as replaced
 from pathlib import Path
-from typing import Literal, assert_type
+from typing import Any, Literal, assert_type
 
 from mrtr_cassette import (
     CassetteError,
+    ClientRequest,
     Interaction,
     MissReport,
     MrtrCassette,
@@ -58,6 +60,30 @@ def the_options() -> None:
     """Look at the defaults."""
     assert_type(RecordOptions().request_state, Literal["sealed", "verbatim"])
     assert_type(ReplayOptions(ignore=["/arguments/at"]).port, int)
+
+
+def same_tool(recorded: ClientRequest, received: ClientRequest) -> bool:
+    """Tell whether two requests match."""
+    assert_type(recorded.name, str | None)
+    assert_type(recorded.arguments, dict[str, Any])
+    assert_type(recorded.answers, dict[str, Any] | None)
+    assert_type(recorded.body, bytes)
+    return recorded.method == received.method
+
+
+def without_lists(request: ClientRequest) -> ClientRequest | None:
+    """Change a request, or leave its call out."""
+    if request.method == "tools/list":
+        return None
+    return replaced(request, arguments={})
+
+
+def the_functions() -> None:
+    """Give kinds or a function, and what changes requests."""
+    ReplayOptions(match={"/arguments/id": "uuid"})
+    RecordOptions(existing="append", match=same_tool, before_record=without_lists)
+    with replay("c.json", match=same_tool, before_record=without_lists) as replaying:
+        assert_type(replaying, Replay)
 
 
 async def in_asyncio(upstream: str) -> None:

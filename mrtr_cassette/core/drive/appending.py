@@ -488,6 +488,18 @@ class PlayedCalls:
         return self._handles.in_live(request)
 
 
+def _refusal_of(miss: Miss) -> Miss | None:
+    """Return why a request that was not recorded is not sent to the live server, or None."""
+    if miss.reason is Reason.HOOK_FAILED:
+        return miss
+    if miss.is_refused:
+        return replace(unrecorded(miss.call, _REFUSED), is_refused=True)
+    nearest = miss.nearest
+    if nearest is None or nearest.created_by is None:
+        return None
+    return unrecorded(miss.call, _PLAYED_TASK, nearest)
+
+
 class Appending:
     """Decides what is played, and brings the live server to where the client is for all else.
 
@@ -531,12 +543,7 @@ class Appending:
         self._player.misses.pop()
         if not isinstance(decision, Miss):
             return decision.call
-        if decision.is_refused:
-            return replace(unrecorded(decision.call, _REFUSED), is_refused=True)
-        nearest = decision.nearest
-        if nearest is not None and nearest.created_by is not None:
-            return unrecorded(decision.call, _PLAYED_TASK, nearest)
-        return decision.call
+        return _refusal_of(decision) or decision.call
 
     def _played(self, play: Play) -> None:
         play = replace(play, request=self._recorder.values.sealed(play.request))

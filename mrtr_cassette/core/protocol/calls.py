@@ -197,6 +197,11 @@ class Call(NamedTuple):
         return self.message or _NOTHING
 
     @property
+    def kind(self) -> Kind | None:
+        """The kind of its message; None where it has none."""
+        return None if self.message is None else self.message.kind
+
+    @property
     def is_rpc(self) -> bool:
         """Whether it is a JSON-RPC request or notification."""
         return self._rpc.kind is not Kind.RESPONSE

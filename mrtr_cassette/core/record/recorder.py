@@ -24,6 +24,7 @@ from mrtr_cassette.core.protocol.calls import (
     read_call,
 )
 from mrtr_cassette.core.protocol.dialect import InputRequired, input_request, may_ask
+from mrtr_cassette.core.protocol.hooks import RecordHook
 from mrtr_cassette.core.protocol.jsonrpc import (
     SUBSCRIPTION_ID,
     Kind,
@@ -165,6 +166,8 @@ class Recorder:
     """Texts that references replace."""
     kept_headers: frozenset[str] = frozenset()
     """Lower-case names of headers of requests that are kept besides MCP's."""
+    before_record: RecordHook | None = None
+    """A user's function that changes requests, or leaves their calls out."""
     largest_body: int = LARGEST_BODY
     """Bytes up to which a response is kept."""
     known: RepeatedSecrets = field(default_factory=RepeatedSecrets)
@@ -172,6 +175,8 @@ class Recorder:
     announced: Announced = field(default_factory=Announced)
     arrivals: Arrivals = field(default_factory=Arrivals)
     endpoints: Endpoints = field(default_factory=Endpoints)
+    left_out: set[int | str] = field(default_factory=set)
+    """Numbers of exchanges that are not recorded, and hashes of what they issued."""
 
     def shown(self, text: str, *, is_target: bool = False) -> str:
         """Return a text, or a request's target, as a log may have it: sealed and redacted."""
@@ -233,15 +238,46 @@ class Recorder:
             self.credentials.seen(request.headers)
         played = self.arrivals.played.pop(request.header(SESSION_HEADER), [])
         call = self.read(request)
+        kept = self._kept(call)
         begun = RecordedExchange(
             self.arrivals.count,
-            call.request,
+            kept.request,
             None,
             at_ms,
             at_ms,
             follows=tuple(played),
         )
-        return Observation(self, begun, call)
+        return Observation(self, begun, call, kept)
+
+    def _kept(self, call: Call) -> Call:
+        """Return a request as it is recorded, unless its call is left out."""
+        hook = self.before_record
+        if hook is None:
+            return call
+        request = hook.kept(call.request)
+        named = [named_task(call.message)]
+        if call.answers is not None:
+            named.append(call.answers.request_state)
+        hashes = [sha256_of(name) for name in named if name]
+        if request is None or not self.left_out.isdisjoint(hashes):
+            self.left_out.add(self.arrivals.count)
+            return call
+        return read_call(request)
+
+    def leave_out(self, exchange: RecordedExchange, call: Call) -> None:
+        """Take an exchange that is not recorded: what continues its call isn't either.
+
+        Raises:
+            HookError: its response comes on a stream that many calls share.
+        """
+        if exchange.issued_sha256 is not None:
+            self.left_out.add(exchange.issued_sha256)
+        response = exchange.response
+        is_accepted = response is not None and response.only_accepts
+        if is_accepted and call.kind is Kind.REQUEST and self.before_record:
+            raise self.before_record.error(
+                f"left out {call.title}, whose response is on a stream of many calls"
+            )
 
     def endpoint_named(self, stream: int, listening: str, url: str) -> str:
         """Return the target of the URL to which the client of a stream posts from now on."""
@@ -404,9 +440,12 @@ class Observation:
     the end.
     """
 
-    def __init__(self, recorder: Recorder, begun: RecordedExchange, call: Call) -> None:
+    def __init__(
+        self, recorder: Recorder, begun: RecordedExchange, call: Call, kept: Call
+    ) -> None:
         self.recorder = recorder
         self.call = call
+        self._kept = kept
         self.is_answered = False
         """The client has its whole response, or will have with the bytes seen last."""
         self.is_listening = False
@@ -418,11 +457,19 @@ class Observation:
         self._body = _Body(is_lines=call.request.is_line)
         self._links = _Links(recorder, begun.number or 0, call)
         self._on_disk = _OnDisk.NOTHING
+        answered = self._links.answered
+        if answered is not None and answered.exchange in recorder.left_out:
+            recorder.left_out.add(self.number)
 
     @property
     def number(self) -> int:
         """How many requests had arrived with this one."""
         return self._begun.number or 0
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether it is part of a call that is not recorded."""
+        return self.number in self.recorder.left_out
 
     @property
     def started_ms(self) -> float:
@@ -586,7 +633,7 @@ class Observation:
             ended_ms=at_ms,
             ended_after=self.recorder.arrivals.count,
         )
-        return Due(exchange, self.call, continues)
+        return Due(exchange, self._kept, continues)
 
 
 class _Body:

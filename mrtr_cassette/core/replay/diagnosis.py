@@ -63,6 +63,7 @@ class Reason(Enum):
     ELSEWHERE = "elsewhere"
     NO_RESPONSE = "no-response"
     UNREADABLE = "unreadable"
+    HOOK_FAILED = "hook-failed"
     VALUE_UNKNOWN = "value-unknown"
     UNRECORDED = "unrecorded"
 
@@ -260,12 +261,14 @@ class Recorded(NamedTuple):
     Attributes:
         played: how often each exchange was played.
         stand_ins: the equal ones that are played in the place of others.
+        same_calls: those whose call is the same, as a user's function says.
     """
 
     entries: Sequence[ReplayEntry]
     ignored: Collection[MemberPath]
     played: Mapping[ReplayEntry, int]
     stand_ins: Mapping[ReplayEntry, ReplayEntry]
+    same_calls: Sequence[ReplayEntry] = ()
 
 
 def no_match(call: Call, recorded: Recorded) -> Miss:
@@ -407,7 +410,12 @@ class _Search:
 
     @cached_property
     def _same_call(self) -> list[ReplayEntry]:
-        return [entry for entry in self.same_name if entry.key == self.lookup.call]
+        same = []
+        for entry in self.same_name:
+            is_equal = entry.key == self.lookup.call
+            if is_equal or entry in self.recorded.same_calls:
+                same.append(entry)
+        return same
 
     def _miss(self, reason: Reason, detail: str, nearest: ReplayEntry) -> Miss:
         return Miss(self.call, reason, detail, nearest)

@@ -12,6 +12,7 @@ from mrtr_cassette.core.cassette.lookup import LookupKey, digest_of, lookup_key
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.cassette.texts import request_with
 from mrtr_cassette.core.protocol.calls import Call, CallKey, read_call
+from mrtr_cassette.core.protocol.hooks import MatchHook
 from mrtr_cassette.core.replay.matchers import Matchers
 from mrtr_cassette.core.secrets.credentials import (
     Credentials,
@@ -89,12 +90,13 @@ class MatchedForm:
         ignored: Collection[MemberPath],
         *,
         remembers: bool = True,
-        matchers: Matchers | None = None,
+        matchers: Matchers | MatchHook | None = None,
     ) -> None:
         """Read a cassette; what `remembers` knows the secrets that requests before had."""
         self.values = Values(cassette.values)
         self._cassette = cassette
-        self.matchers = matchers
+        self.matchers = matchers if isinstance(matchers, Matchers) else None
+        self.hook = matchers if isinstance(matchers, MatchHook) else None
         self._remembers = remembers
         self._ignored = ignored
         requests = [exchange.request for exchange in _exchanges_of(cassette)]
@@ -180,10 +182,11 @@ class MatchedForm:
     def _matched(self, request: Request) -> tuple[Call, MatchedRequest]:
         """Make all secrets of a rule the same one, and tell which they are."""
         closer: tuple[LookupKey, ...] = ()
+        if self.matchers is not None or self.hook is not None:
+            closer = (self._key_of(request),)
         if self.matchers is not None:
-            exact = request
             request = self.matchers.compared(request)
-            closer = (self._key_of(exact), self._key_of(request))
+            closer = (*closer, self._key_of(request))
         secrets: tuple[Ref, ...] = ()
         if self.has_placeholders and _has_placeholders(request):
             called, _, answers = lookup_key(read_call(request), self._ignored)

@@ -26,10 +26,13 @@ from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.texts import request_with
 from mrtr_cassette.core.protocol.calls import (
     NO_SESSION,
+    Call,
     Traits,
     depends_on_writes,
+    read_call,
     session_of,
 )
+from mrtr_cassette.core.protocol.hooks import MatchHook
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import INITIALIZE, INITIALIZED
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
@@ -43,6 +46,7 @@ from mrtr_cassette.core.secrets.names import (
     session_surrogate,
 )
 from mrtr_cassette.core.wire.http import Request
+from mrtr_cassette.errors import HookError
 
 _SAFE_HTTP: Final = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})
 _NO_VALUES: Final = CallerValues(None, None)
@@ -277,6 +281,8 @@ class Chosen(NamedTuple):
     Attributes:
         recorded: the recorded session for which its live session is taken, if for another one.
         line: the line from which it is, and how many calls of this are used before it.
+        by_function: the name of the user's function that says that it matches; or empty.
+        failure: what went wrong in that function, or in another one.
     """
 
     entry: ReplayEntry | None
@@ -284,6 +290,8 @@ class Chosen(NamedTuple):
     why_not: Reason | None = None
     recorded: str | None = None
     line: tuple[EqualCalls, int] | None = None
+    by_function: str = ""
+    failure: str = ""
 
 
 class PlayFacts(NamedTuple):
@@ -311,10 +319,13 @@ class PlayOrder:
 
     Attributes:
         stand_ins: the equal exchanges that are played in the place of others.
+        hook: a user's function that tells whether two requests match, or None.
 
     Raises:
         CassetteError: the cassette can't be played without memory.
     """
+
+    hook: MatchHook | None = None
 
     def __init__(
         self,
@@ -455,6 +466,52 @@ class PlayOrder:
 
     def choose(self, matched: MatchedRequest, session: LiveSession) -> Chosen:
         """Return the recording that a request gets in a session, or why there is none."""
+        chosen = self._choose_equal(matched, session)
+        entry = chosen.entry
+        hook = self.hook
+        if hook is None:
+            return chosen
+        if entry is not None and _is_equal(self._matched(entry), matched):
+            return chosen
+        try:
+            entries = self.matched_by(hook, matched)
+        except HookError as error:
+            return Chosen(None, failure=str(error))
+        if not entries:
+            return chosen
+        by_function = self._choose_of(entries, matched, session)
+        if by_function.entry is None and chosen.nearest:
+            return chosen
+        return by_function._replace(by_function=hook.name)
+
+    def matched_by(
+        self, hook: MatchHook, matched: MatchedRequest, *, in_any_turn: bool = False
+    ) -> list[ReplayEntry]:
+        """Return the recordings of other calls that a function matches with a request.
+
+        These are of the same tool or method, and, unless in any turn, with the same answers to what
+        the same state proves.
+
+        Raises:
+            HookError: the function raised an error.
+        """
+        call = read_call(matched.request)
+        lookup = self._known_as(matched.lookup)
+        found = []
+        for recorded, entries in self._by_lookup.items():
+            is_in_turn = recorded[1:] == lookup[1:]
+            is_same_name = recorded.call[:-1] == lookup.call[:-1]
+            if recorded.call == lookup.call or not is_same_name:
+                continue
+            request = entries[0].matched.request
+            is_alike = _is_alike(read_call(request), call)
+            if (is_in_turn or in_any_turn) and is_alike:
+                if hook.matches(request, matched.request):
+                    found += entries
+        return sorted(found, key=lambda entry: entry.arrival)
+
+    def _choose_equal(self, matched: MatchedRequest, session: LiveSession) -> Chosen:
+        """Return the recording with the key of a request, or why there is none."""
         lookup = self._known_as(matched.lookup)
         equal = self._by_lookup.get(lookup)
         for entries in self._more_alike(matched, equal or ()):
@@ -832,6 +889,20 @@ class PlayOrder:
             session.played[second] = times_of_first
         session.used.clear()
         self.histories.exchange(first, second, session.writes)
+
+
+def _is_equal(recorded: MatchedRequest, received: MatchedRequest) -> bool:
+    """Tell whether two requests with the same lookup are equal also in what is ignored."""
+    first = recorded.closer[0]
+    second = received.closer[0]
+    return (first.call, first.answers) == (second.call, second.answers)
+
+
+def _is_alike(recorded: Call, received: Call) -> bool:
+    """Tell whether two calls may differ in nothing but their arguments."""
+    if recorded.contradiction or received.contradiction:
+        return False
+    return recorded.kind is received.kind
 
 
 def _reads_what_is_written(entry: ReplayEntry) -> bool:

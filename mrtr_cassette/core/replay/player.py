@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -41,6 +42,7 @@ from mrtr_cassette.core.protocol.calls import (
     session_of,
     traits_of_headers,
 )
+from mrtr_cassette.core.protocol.hooks import MatchHook, RecordHook
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message, hides_response
 from mrtr_cassette.core.protocol.methods import CANCELLED, DISCOVER
 from mrtr_cassette.core.protocol.origins import ServerOrigin
@@ -85,6 +87,7 @@ from mrtr_cassette.core.wire.codings import readable
 from mrtr_cassette.core.wire.http import ACCEPTED, End, Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
 from mrtr_cassette.core.wire.pointers import pointer_to, without_side
+from mrtr_cassette.errors import HookError
 
 _LONGER_S: Final = 10.0
 """Seconds that a client may wait longer than the recorded one for a response."""
@@ -157,12 +160,14 @@ class Player:
         times: how often each exchange was played.
         plays: how many requests got a recorded reply.
         by_kind: how many values of clients matched others, by what their kind is: those of a
-            matcher, or of what was taken out to share the cassette.
+            matcher, or of what was taken out to share the cassette; and how many requests did as
+            a user's function says, by its name.
         poll_interval: the milliseconds between polls of a task, for clients; None as recorded.
         is_write: tells whether an exchange ends a call that may have changed something.
         add_settings: takes credentials, to be looked for in what clients send from now on.
         redacted: gives a text for the terminal, without known secrets.
         was_probed: an earlier process of the client has played `server/discover`.
+        before_record: a user's function that changes requests before they are matched, or None.
         faults: what goes wrong in this replay, or None.
         stops: after a miss, requests get the same miss; `stopped` is how many did.
         unknown_tools: how often each tool was called that the recorded server doesn't have.
@@ -171,6 +176,7 @@ class Player:
     """
 
     was_probed = False
+    before_record: RecordHook | None = None
     faults: Faults | None = None
     poll_interval: int | None = None
     stops = False
@@ -185,7 +191,7 @@ class Player:
         reads: Collection[str] = (),
         strict: bool = False,
         stateless: bool = False,
-        matchers: Matchers | None = None,
+        matchers: Matchers | MatchHook | None = None,
     ) -> None:
         """Prepare a replay.
 
@@ -194,7 +200,8 @@ class Player:
             reads: tools and methods that change nothing, whatever the recording says of them.
             strict: harmless requests that were not recorded are misses.
             stateless: no reply depends on what has been played.
-            matchers: kinds of values that match recorded ones of the same kind.
+            matchers: kinds of values that match recorded ones of the same kind, or a user's
+                function that tells whether two requests match.
 
         Raises:
             CassetteError: the cassette can't be played without memory.
@@ -220,7 +227,7 @@ class Player:
             found.by_arrival,
             self._tasks.by_id,
             stateless=stateless,
-            matchers=matchers,
+            matchers=self._form.matchers,
         )
         self._timelines = self._deliveries.timelines
         facts = PlayFacts(
@@ -246,6 +253,7 @@ class Player:
         self._deliveries = copy(self._deliveries)
         self._deliveries.begin(texts)
         self._order = copy(self._order)
+        self._order.hook = self._form.hook
         self._order.begin()
         self.misses: list[Miss] = []
         self.harmless: list[Harmless] = []
@@ -346,10 +354,13 @@ class Player:
     def choose(self, request: Request, now: float | None = None) -> Choice:
         """Return what a request gets; nothing counts as played or missed before it is committed."""
         session = self._order.session_of(request)
-        recorded = readable(session.in_recorded(request))
+        recorded, failure = self._as_recorded(request, session)
         recognised = self._recognised(recorded)
         matched, values = recognised or self._read(recorded)
-        choice = Choice(request, recorded, session, matched, values, now, Chosen(None))
+        chosen = Chosen(None, failure=failure)
+        choice = Choice(request, recorded, session, matched, values, now, chosen)
+        if failure:
+            return choice
         is_new = bool(self._value_names) and matched.lookup not in self._lookups
         if is_new and self.values.unknown:
             choice = self._learning(choice)
@@ -357,6 +368,19 @@ class Player:
         if task is not None:
             return replace(choice, step=self._step(choice, task))
         return replace(choice, chosen=self._order.choose(choice.matched, session))
+
+    def _as_recorded(
+        self, request: Request, session: LiveSession
+    ) -> tuple[Request, str]:
+        """Return a request as it would have been recorded, and what went wrong in the hook."""
+        recorded = readable(session.in_recorded(request))
+        if self.before_record is None:
+            return recorded, ""
+        try:
+            # A call that is left out is not in the cassette.
+            return self.before_record.kept(recorded) or recorded, ""
+        except HookError as error:
+            return recorded, str(error)
 
     @cached_property
     def _lookups(self) -> set[LookupKey]:
@@ -497,8 +521,7 @@ class Player:
             return self._play_nothing(choice)
         if not self._may_get(entry, choice.values.id):
             return self._missed(other_id(self._told(choice.recorded), entry))
-        if self._form.matchers is not None:
-            choice = self._matched_by(self._form.matchers, choice, entry)
+        choice = self._matched_by(choice, entry)
         if choice.chosen.line is not None:
             line, used = choice.chosen.line
             session.used[line] = used
@@ -510,11 +533,12 @@ class Player:
             return replace(play, miss=miss)
         return play
 
-    def _matched_by(
-        self, matchers: Matchers, choice: Choice, entry: ReplayEntry
-    ) -> Choice:
-        """Count the matchers that a recording needs; return the choice with what it repeats."""
-        if entry.matched.closer[0] == choice.matched.closer[0]:
+    def _matched_by(self, choice: Choice, entry: ReplayEntry) -> Choice:
+        """Count what a recording matches by; return the choice with what it repeats."""
+        if choice.chosen.by_function:
+            self.by_kind[choice.chosen.by_function] += 1
+        matchers = self._form.matchers
+        if matchers is None or entry.matched.closer[0] == choice.matched.closer[0]:
             return choice
         recorded = entry.exchange.request
         self.by_kind.update(matchers.matched(recorded, choice.recorded))
@@ -632,6 +656,10 @@ class Player:
         """Return what a request gets that gets no recording from its beginning."""
         session = choice.session
         call = read_call(choice.recorded)
+        failure = choice.chosen.failure
+        if failure:
+            told = self._told(choice.recorded)
+            return self._missed(Miss(told, Reason.HOOK_FAILED, failure))
         if is_pong(session.recorded, call.message, self._pings):
             return Harmless(call, ACCEPTED, (), b"", "202")
         event = resumed_event(choice.request)
@@ -682,7 +710,7 @@ class Player:
         if choice.teachers:
             return ambiguous(call, choice.teachers, self.values)
         if reason is None:
-            return self._no_match(call)
+            return self._no_match(call, choice.matched)
         if reason is Reason.OTHER_HISTORY:
             writes = choice.session.writes
             entry, before = self._order.histories.nearest(nearest, writes, self.times)
@@ -696,11 +724,20 @@ class Player:
             miss = replace(miss, may_read=call.key().called)
         return miss
 
-    def _no_match(self, call: Call) -> Miss:
+    def _no_match(self, call: Call, matched: MatchedRequest) -> Miss:
         """Explain why nothing recorded matches a request."""
         stand_ins = self._order.stand_ins
         recorded = Recorded(self.entries, self._ignored, self.times, stand_ins)
+        hook = self._form.hook
+        if hook is not None:
+            with suppress(HookError):
+                same = self._order.matched_by(hook, matched, in_any_turn=True)
+                recorded = recorded._replace(same_calls=same)
         miss = no_match(call, recorded)
+        is_other_call = miss.reason is Reason.ARGUMENTS_DIFFER
+        if hook is not None and is_other_call and not recorded.same_calls:
+            detail = f"{miss.detail}, and {hook.name} matched none"
+            miss = replace(miss, detail=detail)
         if not miss.differences:
             return miss
         return after_placeholders(miss, self._placeholders_played)
@@ -765,7 +802,7 @@ class Player:
         caller_id = play.caller_id
         if caller_id is not None and canonical(parse(caller_id)) in session.cancelled:
             return None
-        call = self._told(readable(session.in_recorded(play.request)))
+        call = self._told(self._as_recorded(play.request, session)[0])
         detail = "its response was not recorded"
         return self._missed(Miss(call, Reason.NO_RESPONSE, detail, play.entry))
 
@@ -786,7 +823,7 @@ class Player:
     def shown(self, request: Request) -> Call:
         """Return a client's request as messages may show it."""
         session = self._order.session_of(request)
-        return self._told(readable(session.in_recorded(request)))
+        return self._told(self._as_recorded(request, session)[0])
 
     def goes_live(self, request: Request) -> None:
         """Take note that a request gets an unrecorded response, which ends histories if it writes.

@@ -89,6 +89,7 @@ _FIXES: Final[Mapping[Reason, Sequence[str]]] = {
         "have the client send the recorded id",
         "record the call again, with a response that can be read: <<accept_gzip>>",
     ),
+    Reason.HOOK_FAILED: ("mend the function",),
     Reason.VALUE_UNKNOWN: ("say which text it has in this run with <<give_value>>",),
     Reason.UNRECORDED: ("record the whole call again, into another cassette", _AGAIN),
 }

@@ -275,7 +275,7 @@ class StrayedRead(NamedTuple):
 
 
 class KindMatch(NamedTuple):
-    """How many values of clients matched others of a kind, or of what was taken out to share."""
+    """How often values matched others of a kind, or requests as the function of this name says."""
 
     kind: str
     times: int
@@ -413,13 +413,20 @@ def summary_text(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> str:
         hint = "  reads are held to the writes before them with <<history_strict>>"
         lines.append(in_terms(hint, terms))
     for match in report.by_kind:
-        values = counted(match.times, "value")
-        lines.append(f"  matched by its kind alone, {match.kind}: {values}")
+        times = counted(match.times, "time")
+        lines.append(f"  matched without being equal, by {match.kind}: {times}")
     lines += map(_elsewhere_text, report.elsewhere)
     lines += _first_ten([f"  {fault}" for fault in report.faults])
-    for name, text in report.learned.items():
-        lines.append(f"  learned from the first request: {{{name}}} = {text}")
+    lines += [f"  {line}" for line in learned_lines(report.learned)]
     return line_by_line(*lines)
+
+
+def learned_lines(learned: Mapping[str, str]) -> list[str]:
+    """Return, for people, which texts of values requests have taught."""
+    lines = []
+    for name, text in learned.items():
+        lines.append(f"learned from the first request: {{{name}}} = {text}")
+    return lines
 
 
 def _times(count: int) -> str:

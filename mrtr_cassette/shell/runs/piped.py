@@ -612,6 +612,8 @@ def _both(first: RunOutcome, second: RunOutcome) -> RunOutcome:
         problem=first.problem or second.problem,
         objection=first.objection or second.objection,
         unused=None if unused is None else sorted(unused),
+        learned={**first.learned, **second.learned},
+        matched=Counter(first.matched) + Counter(second.matched),
     )
 
 
@@ -724,8 +726,16 @@ async def _started(
     place = path.absolute()
     values = {}
     for option in fields(options):
-        if option.name != "log":
-            values[option.name] = getattr(options, option.name)
+        value = getattr(options, option.name)
+        if option.name == "log":
+            continue
+        if callable(value):
+            raise UsageError(
+                f"<<{option.name}>> is a function, and clients on pipes start another process, "
+                "which doesn't have it",
+                hint="have the client connect to a URL",
+            )
+        values[option.name] = value
     whole = {
         **work,
         "place": place if isinstance(place, StoreFile) else [place],

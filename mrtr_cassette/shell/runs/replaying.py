@@ -226,6 +226,7 @@ def player_of(
         matchers=options.matchers,
         **facts,
     )
+    player.before_record = options.record_hook
     player.values = values_of(
         cassette.values,
         options.texts,

@@ -102,6 +102,10 @@ class RunOutcome:
     """Why the recording is not published as a cassette."""
     unused: Sequence[tuple[str, str]] | None = None
     """Options that made no difference, with their values; None where nothing plays."""
+    learned: Mapping[str, str] = field(default_factory=dict)
+    """The texts of values that requests have taught, by name."""
+    matched: Mapping[str, int] = field(default_factory=dict)
+    """How often requests matched that were not equal, by the matcher or the user's function."""
 
 
 @dataclass(slots=True, eq=False)
@@ -159,6 +163,8 @@ class Session:
             stopped=player.stopped,
             divergences=reports_of_divergences(player, misses),
             unused=player.unused_options(),
+            learned=dict(player.learned),
+            matched=dict(player.by_kind),
         )
 
     @property
@@ -295,6 +301,9 @@ class RecordSession(Session):
         if ask is not None and observation.ask is None:
             self.live_asks.asked(observation.call, ask)
         observation.ask = ask
+        if observation.is_left_out:
+            self.recorder.leave_out(exchange, observation.call)
+            return exchange
         if unread and not due.continues:
             self.unread += 1
         for body in unread:
@@ -383,6 +392,8 @@ class ExchangeRecording:
         now_ms = self.session.now_ms()
         try:
             self._write(observation, observation.response_ended(now_ms, end))
+            if observation.is_left_out:
+                return
             self.session.exchanges += 1
             if self._sealed is not None:
                 self._tell(observation, self._sealed, end, now_ms)
@@ -550,6 +561,7 @@ def _recorder(options: RecordOptions, rules: RedactionRules) -> Recorder:
         seals_answers=options.seal_answers,
         values=Values((), options.texts),
         kept_headers=options.kept_headers,
+        before_record=options.record_hook,
         largest_body=options.max_body,
     )
     recorder.add_settings(UserSettings(secrets=options.secrets))

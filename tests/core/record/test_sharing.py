@@ -162,7 +162,7 @@ def test_same_client_still_plays_and_another_user_too() -> None:
         "shared-host": 1,
     }
     told = summary_text(report_of_replay(player))
-    assert "  matched by its kind alone, shared-email: 2 values" in told
+    assert "  matched without being equal, by shared-email: 2 times" in told
     player = Player(part)
     other = tool("deploy", path="/home/al/app", mail="al@other.example", at="10.9.9.9")
     hit(player, other)

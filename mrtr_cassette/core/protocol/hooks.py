@@ -1,0 +1,188 @@
+"""Functions of a user that see requests: whether two of them match, and what is recorded of one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from traceback import extract_tb
+from typing import Any, Final
+
+from mrtr_cassette.core.protocol.calls import read_call
+from mrtr_cassette.core.protocol.dialect import (
+    ANSWERS_PATH,
+    INPUT_RESPONSES,
+    REQUEST_STATE,
+)
+from mrtr_cassette.core.protocol.jsonrpc import Kind
+from mrtr_cassette.core.protocol.methods import method_of
+from mrtr_cassette.core.wire.header_values import PARAMETER_PREFIX
+from mrtr_cassette.core.wire.http import Request
+from mrtr_cassette.core.wire.jsonbytes import (
+    MemberPath,
+    Span,
+    spans_of_values,
+    splice,
+    to_json,
+)
+from mrtr_cassette.core.wire.pointers import pointer_to
+from mrtr_cassette.errors import HookError
+
+_PARAMS: Final = ("params",)
+_NO_ARGUMENTS: Final = ("_meta", INPUT_RESPONSES, REQUEST_STATE)
+
+
+@dataclass(frozen=True)
+class ClientRequest:
+    """A client's request or notification, as `match` and `before_record` get it.
+
+    Attributes:
+        method: the method of MCP, such as `tools/call`.
+        name: the tool's or prompt's name, the resource's URI, the task's id; None for others.
+        arguments: those of the tool or prompt; of other methods the params, without `_meta`.
+        answers: the `inputResponses` of a later round of a call; None in its first one.
+    """
+
+    method: str
+    name: str | None = None
+    arguments: dict[str, Any] = field(default_factory=dict)
+    answers: dict[str, Any] | None = None
+    _body: bytes = field(default=b"", repr=False, compare=False)
+
+    @property
+    def body(self) -> bytes:
+        """The whole message, as it was sent or recorded."""
+        return self._body
+
+
+def seen(request: Request) -> ClientRequest | None:
+    """Return a request as users' functions see it; None for what they are not asked about."""
+    message = read_call(request).message
+    if message is None or message.kind is Kind.RESPONSE:
+        return None
+    params: dict[str, Any] = json.loads(to_json(message.params))
+    answers = None
+    if INPUT_RESPONSES in params or REQUEST_STATE in params:
+        answers = params.get(INPUT_RESPONSES) or {}
+    named_by = method_of(message.method).named_by
+    name = params.pop(named_by, None)
+    arguments = params
+    if _arguments_path(message.method) != _PARAMS:
+        arguments = params.get("arguments") or {}
+    for member in _NO_ARGUMENTS:
+        params.pop(member, None)
+    return ClientRequest(message.method, name, arguments, answers, message.raw)
+
+
+def _arguments_path(method: str) -> MemberPath:
+    """Return where a call has its arguments; the params of most methods are these themselves."""
+    if method_of(method).named_by == "name":
+        return (*_PARAMS, "arguments")
+    return _PARAMS
+
+
+class Hook:
+    """A function of a user; what goes wrong in it is an error with its name."""
+
+    option = ""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        """Take the function."""
+        self.name = getattr(function, "__name__", type(function).__name__)
+        self._function = function
+
+    def error(self, problem: str) -> HookError:
+        """Return what is wrong with the function, as an error."""
+        return HookError(f"{self.option}: {self.name} {problem}")
+
+    def _ask(self, *requests: ClientRequest) -> Any:
+        try:
+            return self._function(*requests)
+        except Exception as error:
+            place = extract_tb(error.__traceback__)[-1]
+            where = f"line {place.lineno} of {place.filename.rpartition('/')[2]}"
+            text = str(error).partition("\n")[0]
+            problem = f"raised {type(error).__name__} at {where}: {text}"
+            raise self.error(problem) from error
+
+
+class MatchHook(Hook):
+    """Tells whether a recorded request stands for a received one."""
+
+    option = "match"
+
+    def matches(self, recorded: Request, received: Request) -> bool:
+        """Tell whether the arguments of two calls with the same name match."""
+        both = (seen(recorded), seen(received))
+        if both[0] is None or both[1] is None:
+            return False
+        answer = self._ask(both[0], both[1])
+        if not isinstance(answer, bool):
+            raise self.error(f"returned {answer!r}, and not True or False")
+        return answer
+
+
+class RecordHook(Hook):
+    """Changes requests before they are recorded or matched, or leaves their calls out."""
+
+    option = "before_record"
+
+    def kept(self, request: Request) -> Request | None:
+        """Return a request as a cassette has it; None if it leaves out its call."""
+        given = seen(request)
+        before = seen(request)
+        if given is None or before is None:
+            return request
+        returned = self._ask(given)
+        if returned is None:
+            return None
+        if not isinstance(returned, ClientRequest):
+            raise self.error(f"returned {returned!r}, and not a request or None")
+        fixed = (before.method, before.name, before.answers is None)
+        if fixed != (returned.method, returned.name, returned.answers is None):
+            raise self.error("changed more than values of arguments and answers")
+        place = _arguments_path(before.method)
+        changes = dict(_changes(place, before.arguments, returned.arguments))
+        headers = list(request.headers)
+        if changes:
+            # They repeat arguments.
+            headers = [pair for pair in headers if not _is_parameter(pair[0])]
+        changes |= _changes(ANSWERS_PATH, before.answers, returned.answers)
+        body = self._with_values(request.body, changes)
+        if body == request.body:
+            return request
+        return replace(request, headers=tuple(headers), body=body)
+
+    def _with_values(self, body: bytes, changes: dict[MemberPath, Any]) -> bytes:
+        """Replace values in a body; all of its other bytes stay."""
+        replacements: list[tuple[Span, bytes]] = []
+        missing = set(changes)
+        for path, span in spans_of_values(body):
+            if path not in changes or path == _PARAMS:
+                continue
+            missing.discard(path)
+            try:
+                text = json.dumps(changes[path], separators=(",", ":"), allow_nan=False)
+            except (TypeError, ValueError) as error:
+                raise self.error(f"returned what is no JSON: {error}") from None
+            replacements.append((span, text.encode()))
+        if missing:
+            pointer = pointer_to(min(missing))
+            raise self.error(f"changed {pointer}, whose members stay as they are")
+        return splice(body, replacements)
+
+
+def _is_parameter(header: str) -> bool:
+    return header.lower().startswith(PARAMETER_PREFIX)
+
+
+def _changes(path: MemberPath, old: Any, new: Any) -> Iterator[tuple[MemberPath, Any]]:
+    """Yield the innermost values that differ, with their places."""
+    if isinstance(old, dict) and isinstance(new, dict) and old.keys() == new.keys():
+        for name, value in old.items():
+            yield from _changes((*path, name), value, new[name])
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for index, value in enumerate(old):
+            yield from _changes((*path, str(index)), value, new[index])
+    elif type(old) is not type(new) or old != new:
+        yield path, new
