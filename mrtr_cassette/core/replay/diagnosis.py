@@ -28,6 +28,7 @@ from mrtr_cassette.core.protocol.methods import (
     TASK_ID,
     method_of,
 )
+from mrtr_cassette.core.secrets.values import Values
 from mrtr_cassette.core.wire.codings import why_unread
 from mrtr_cassette.core.wire.http import (
     EVENT_STREAM,
@@ -124,6 +125,27 @@ def other_id(call: Call, nearest: ReplayEntry) -> Miss:
         reason = "it is not readable JSON-RPC"
     detail = f"the recorded response can't be given this request's id, as {reason}"
     return Miss(call, Reason.UNREADABLE, printable(detail), nearest)
+
+
+def unlearned(call: Call, names: Sequence[str], nearest: ReplayEntry) -> Miss:
+    """Explain that a recorded response has a value whose text nobody knows."""
+    refs = ", ".join([f"{{{name}}}" for name in names])
+    detail = f"the recorded response has {refs}, and this run has not said its text"
+    return Miss(call, Reason.VALUE_UNKNOWN, detail, nearest)
+
+
+def ambiguous(call: Call, choices: Sequence[Values], known: Values) -> Miss:
+    """Explain that several recorded requests teach other texts for a value."""
+    told = []
+    for choice in choices:
+        for name in known.unknown:
+            if name in choice.texts:
+                told.append(f"{{{name}}} = {choice.texts[name]}")
+    detail = (
+        f"{counted(len(choices), 'text')} of a value make it a recorded request: "
+        f"{', '.join(told)}"
+    )
+    return Miss(call, Reason.VALUE_UNKNOWN, detail)
 
 
 def after_placeholders(miss: Miss, placeholders: Sequence[str]) -> Miss:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from mrtr_cassette.core.cassette.entries import RECEIVED, MatchedRequest
+from mrtr_cassette.core.cassette.entries import RECEIVED, MatchedRequest, ReplayEntry
 from mrtr_cassette.core.cassette.lookup import LookupKey, digest_of, lookup_key
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.cassette.texts import request_with
@@ -63,6 +63,7 @@ _MOST_PLACED: Final = 64
 """Placeholders of one member that a client's text is held to, of all the calls of a tool."""
 _STAND_IN: Final = "Kq7x9Zw4vT8m"
 """Begins what stands for a secret where it is asked whether rules find it by themselves."""
+_META_PATH: Final = ("params", "_meta")
 _NOT_ISSUED: Final = "not-issued"
 """The token of what looks like a placeholder and stands in no response."""
 
@@ -503,3 +504,43 @@ def texts_in(value: Any, path: MemberPath = ()) -> Iterator[tuple[MemberPath, st
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from texts_in(item, (*path, str(index)))
+
+
+# Texts of values that requests teach
+
+
+def learnable(
+    values: Values, recorded: Iterable[ReplayEntry], request: Request
+) -> list[Values]:
+    """Return each choice of texts with which a request may be one of the recorded ones."""
+    received = read_call(values.sealed(request))
+    found: dict[tuple[tuple[str, str], ...], Values] = {}
+    for entry in recorded:
+        texts = _texts_between(values, entry.exchange.call, received)
+        if texts:
+            key = tuple(sorted(texts.items()))
+            found.setdefault(key, values.with_texts(texts))
+    return list(found.values())
+
+
+def _texts_between(
+    values: Values, recorded: Call, received: Call
+) -> dict[str, str] | None:
+    """Return the texts with which a recorded call may be a received one; None without any."""
+    if recorded.method != received.method:
+        return None
+    if recorded.message is None or received.message is None:
+        return None
+    now = dict(texts_in(received.message.tree))
+    found: dict[str, str] = {}
+    for path, text in texts_in(recorded.message.tree):
+        is_unknown = not values.names_in(text.encode()).isdisjoint(values.unknown)
+        if not is_unknown or path[:2] == _META_PATH:
+            continue
+        texts = values.texts_between(text, now.get(path, ""))
+        if texts is None:
+            return None
+        for name, value in texts.items():
+            if found.setdefault(name, value) != value:
+                return None
+    return found or None

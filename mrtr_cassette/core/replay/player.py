@@ -54,17 +54,18 @@ from mrtr_cassette.core.replay.diagnosis import (
     Recorded,
     after_other_writes,
     after_placeholders,
+    ambiguous,
     answer_of_any_server,
     led_elsewhere,
     no_match,
     no_step,
     not_now,
     other_id,
+    unlearned,
 )
 from mrtr_cassette.core.replay.faults import Fault, Faults
-from mrtr_cassette.core.replay.learning import ambiguous, learnable, unlearned
 from mrtr_cassette.core.replay.matchers import Matchers
-from mrtr_cassette.core.replay.matching import MatchedForm, placeholders_in
+from mrtr_cassette.core.replay.matching import MatchedForm, learnable, placeholders_in
 from mrtr_cassette.core.replay.order import (
     Chosen,
     History,
