@@ -68,7 +68,7 @@ def test_the_wheel_has_what_a_user_needs(wheel):
         f"mrtr_cassette/core/report/page.{kind}" for kind in ("css", "html", "js")
     } <= names
     assert "mrtr-cassette = mrtr_cassette.pytest_plugin" in text
-    assert "mrtr-cassette = mrtr_cassette.cli:main" in text
+    assert "mrtr-cassette = mrtr_cassette.__main__:main" in text
     assert any(name.endswith("/licenses/LICENSE") for name in names)
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {
         "mrtr_cassette"
