@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test coverage lint format schema dist tarball publishnpm docs lowest workflows wheels compare releasable verify soak fuzz wild conformance agents languages probed bench fleet clean
+.PHONY: demo test coverage laws lint format schema dist tarball publishnpm docs lowest workflows wheels compare releasable verify soak fuzz wild conformance agents languages probed bench fleet clean
 
 demo: $(VENV)/.installed
 	$(BIN)/mrtr-cassette demo
@@ -19,6 +19,10 @@ coverage: $(VENV)/.installed-dev
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --include='mrtr_cassette/core/*' --fail-under=95 --skip-covered
 	$(BIN)/coverage report --omit='mrtr_cassette/core/*' --skip-covered
+
+# The laws with 2,000 examples each, other ones each time; an hour.
+laws: $(VENV)/.installed-dev
+	MRTR_HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest -n auto --dist worksteal tests/core tests/seams
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check
@@ -144,7 +148,7 @@ clean:
 		tests/languages/.built tests/conformance/.built tests/conformance/node_modules
 
 # uv takes a tenth of the time of pip, which knows more about mirrors and is asked if uv fails.
-# Compiled once, as pip does it: else each program of a test would compile its imports anew.
+# Compiled once, as pip does it and pytest its plugins: else each program of a test would do it anew.
 define install
 	$(BIN)/uv pip install --quiet --native-tls --compile-bytecode --python $(BIN)/python $(1) \
 		|| $(BIN)/python -m pip install --quiet $(1)
@@ -160,6 +164,7 @@ $(VENV)/.installed: pyproject.toml
 
 $(VENV)/.installed-dev: $(VENV)/.installed
 	$(call install,--editable '.[dev]')
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --quiet --collect-only -p no:cacheprovider tests/test_exports.py > $(VENV)/compiled-by-pytest
 
 $(VENV)/.installed-docs: $(VENV)/.installed
 	$(call install,--editable '.[docs]')

@@ -1,6 +1,6 @@
 """Settings of the whole suite: examples of the laws, hangs and goldens.
 
-`ci` is the same on every run; `MRTR_HYPOTHESIS_PROFILE=deep` looks longer and elsewhere.
+`ci` is the same on every run; `make laws` looks longer and elsewhere.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SLOW_IS_FINE = (HealthCheck.too_slow, HealthCheck.data_too_large)
 settings.register_profile(
     "ci",
     derandomize=True,
-    max_examples=40,
+    max_examples=30,
     deadline=None,
     suppress_health_check=_SLOW_IS_FINE,
 )
@@ -163,10 +163,13 @@ def pytest_configure(config: pytest.Config) -> None:
 _LONG = (
     "npm",
     "wild",
+    "languages",
     "soak",
+    "test_api.py",
     "test_bench.py",
     "test_guides.py",
     "test_docs.py",
+    "test_house.py",
     "sdk",
     "plugin",
 )

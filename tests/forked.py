@@ -1,7 +1,7 @@
 """Python programs forked off a process that has imported the SDK and the program already.
 
 Each is a process like others, with an id, signals, output and an exit code of its own; only its
-imports, which take most of a second, were made before.
+imports, which take most of a second, were made before. What it starts itself is not forked.
 """
 
 from __future__ import annotations
@@ -24,12 +24,15 @@ from patience import HANGS_S
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(
     [
+        "anyio.pytest_plugin",
+        "fastmcp_tasks",
         "mcp.server.mcpserver",
         "uvicorn",
         "aiohttp.web",
         "mrtr_cassette.cli.proxies",
         "mrtr_cassette.cli.live",
         "mrtr_cassette.shell.runs.piped",
+        "pytest",
     ]
 )
 _FORKS_HERE = "pytest" in sys.modules and not any(
@@ -212,6 +215,8 @@ def _become(
     words: list[str], outputs: dict[int, int], env: dict[str, str], cwd: Path
 ) -> None:
     """Run a script, a module after `-m` or a text after `-c`, in the process forked for it."""
+    global _FORKS_HERE  # noqa: PLW0603  here, pytest is loaded and no test runs
+    _FORKS_HERE = False
     for number, descriptor in outputs.items():
         os.dup2(descriptor, number)
         os.close(descriptor)

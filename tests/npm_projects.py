@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,8 +100,8 @@ def npm(folder: Path, *words: str) -> str:
 
 def install_package(folder: Path) -> None:
     """Make a project with the tarball, and with other packages beside it."""
-    for directory in (NPM_PACKAGE, PROJECT, PEERS):
-        install_node_packages(directory)
+    with ThreadPoolExecutor() as installing:
+        list(installing.map(install_node_packages, (NPM_PACKAGE, PROJECT, PEERS)))
     folder.mkdir()
     npm(NPM_PACKAGE, "pack", "--pack-destination", str(folder))
     (tarball,) = folder.glob("*.tgz")

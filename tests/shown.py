@@ -25,7 +25,7 @@ _MODULES = {
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _AS_A_USER = (
     "-W ignore::pytest.PytestAssertRewriteWarning "
-    "-p no:hypothesispytest -p no:xdist -p no:rerunfailures -p no:timeout"
+    "-p no:fakefs -p no:hypothesispytest -p no:xdist -p no:rerunfailures -p no:timeout"
 )
 """A reader of the docs has none of the plugins that this suite has; one imported early is no news."""
 

@@ -158,23 +158,29 @@ class Pair:
         self.outcomes = {each: Outcome(name, client.name, each) for each in named}
 
     def run(
-        self, directory: Path, others: Sequence[Client] = (), runs: int = 2
+        self,
+        directory: Path,
+        others: Sequence[Client] = (),
+        *,
+        is_brief: bool = False,
     ) -> list[Outcome]:
         """Run all scenarios in all ways; `others` are shown what this client has recorded.
 
         Args:
-            runs: how often the client runs on one replay.
+            is_brief: nothing is recorded again, and the client runs on a replay only once.
         """
         self._directory = directory
         way = Pipes(self.server, directory) if self._is_piped else Sockets(self.server)
         self._way: Way = way
         direct = self._directly()
         first = self._recorded("first", direct)
-        again = self._recorded("again", direct, first)
+        again = first
+        if not is_brief:
+            again = self._recorded("again", direct, first)
         for name in first.keys() & again.keys():
             self._count(name, first[name], again[name])
         if first:
-            self._replayed(first, direct, self.client, runs)
+            self._replayed(first, direct, self.client, runs=1 if is_brief else 2)
             for other in others:
                 self._replayed(first, direct, other, 1)
         return list(self.outcomes.values())

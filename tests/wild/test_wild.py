@@ -39,7 +39,7 @@ def test_recorded_and_replayed_is_as_direct(
     (chosen,) = [each for each in SERVERS if each.name == server]
     other = CLIENTS["typescript-v1" if client == "python-v1" else "python-v1"]
     outcomes = Pair(chosen, CLIENTS[client], CORE[server, client]).run(
-        tmp_path, [other], 1
+        tmp_path, [other], is_brief=True
     )
     assert {each.scenario: each.problems for each in outcomes if each.problems} == {}
     assert sum(each.calls for each in outcomes) > 0
