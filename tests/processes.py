@@ -119,9 +119,15 @@ def install_python_packages(wanted: Path, place: Path) -> None:
         if installed.exists() and installed.stat().st_mtime >= wanted.stat().st_mtime:
             return
         venv.create(place, clear=True, symlinks=True)
-        pip = [sys.executable, "-m", "pip", "--python", str(place / "bin/python")]
+        python = str(place / "bin/python")
+        installer = [sys.executable, "-m", "pip", "--python", python, "install"]
+        uv = shutil.which("uv", path=Path(sys.executable).parent)
+        if uv is not None:
+            # It takes a tenth of the time.
+            installer = [uv, "pip", "install", "--native-tls", "--compile-bytecode"]
+            installer += ["--python", python]
         done = subprocess.run(
-            [*pip, "install", "--quiet", "--no-deps", "--requirement", str(wanted)],
+            [*installer, "--quiet", "--no-deps", "--requirement", str(wanted)],
             capture_output=True,
             text=True,
             check=False,
