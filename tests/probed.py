@@ -57,7 +57,8 @@ FAULTS = [
     Fault("unbound-question", "release", "state-other-question"),
     Fault("second-differs", "deploy", "retry-repeated"),
     Fault("never-expires", "deploy", "state-expired"),
-    Fault("unasked", "release", "answers-unasked", OF_KEYS),
+    Fault("unasked", "release", "answers-unasked"),
+    Fault("unasked", "deploy", "answers-unasked", (TASKS,)),
     # The answers.
     Fault("decline", "deploy", "declined", FORMS),
     Fault("late-decline", "release", "declined", FORMS),
@@ -599,6 +600,9 @@ class TaskServer(ProbedServer):
         self._tasks[task.id] = task
         if self.has("unasked") and "inputResponses" in params:
             self._answered(task, params["inputResponses"])
+            if "result" in task.outcome:
+                done: JsonObject = task.outcome["result"]
+                return done
         return {"resultType": "task", **self._state(task), "status": "working"}
 
     def _about_task(self, method: str, params: JsonObject) -> JsonObject:

@@ -123,6 +123,8 @@ _NOT_COMPARED: Final = VALIDATING_HEADERS | {
 """Headers that vary from run to run, depend on the client, or name the server's software."""
 _TASK: Final = "#task"
 """Beside a result: how the task ended that has it."""
+OF_TASK: Final = f"/{_TASK}"
+"""Pointer to that."""
 _ENDINGS: Final = frozenset({"/#error", "/#error/code", "/isError", f"/{_TASK}/status"})
 """Places that say that a call failed."""
 _OF_SHAPE: Final = frozenset({"/#status", "/#end", f"/{RESULT_TYPE}"})

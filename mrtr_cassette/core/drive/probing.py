@@ -6,7 +6,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from mrtr_cassette.core.cassette.recorded import RecordedInteraction, RecordedTurn
@@ -175,16 +175,9 @@ def probed_asks(plan: Iterable[Planned]) -> list[ProbedAsk]:
         accepted = [ask for ask in group if _is_accepted(ask)]
         chosen = (accepted or group)[0]
         declining = [ask.planned.interaction for ask in group if ask not in accepted]
-        asks.append(
-            ProbedAsk(
-                chosen.planned,
-                chosen.turn,
-                chosen.index,
-                chosen.requests,
-                chosen.given,
-                tuple(declining) if accepted else (),
-            )
-        )
+        if accepted:
+            chosen = replace(chosen, declining=tuple(declining))
+        asks.append(chosen)
     return asks
 
 
@@ -270,9 +263,11 @@ def _of_form(
         required = []
     if required:
         yield Probe("accepted-empty", key, _action(_ACCEPT))
+    types = {members_of(field).get("type") for field in fields.values()}
     denied = {}
-    for name in required:
-        if content.get(name) is True:
+    for name, value in content.items():
+        is_decisive = name in required or types == {"boolean"}
+        if value is True and is_decisive:
             denied[name] = False
     if denied:
         yield Probe("accepted-false", key, _action(_ACCEPT, {**content, **denied}))
@@ -351,22 +346,31 @@ def _outside(schema: Mapping[str, Any]) -> Any:
 
 
 def altered_state(state: str) -> str:
-    """Return a state with another character, in what it encodes if that can be read."""
-    encoded, dot, rest = state.partition(".")
-    for decode, encode in (
-        (base64.urlsafe_b64decode, base64.urlsafe_b64encode),
-        (base64.b64decode, base64.b64encode),
-    ):
+    """Return a state with another character, in the first part that encodes a readable text."""
+    parts = state.split(".")
+    for index, part in enumerate(parts):
+        altered = _altered_within(part)
+        if altered is not None:
+            parts[index] = altered
+            return ".".join(parts)
+    return _altered(state)
+
+
+def _altered_within(encoded: str) -> str | None:
+    """Return base64 of a text with another character; None if it has no readable text."""
+    bare = encoded.rstrip("=")
+    padding = "=" * (-len(bare) % 4)
+    for alphabet in (b"-_", b"+/"):
         try:
-            text = decode(encoded + "=" * (-len(encoded) % 4)).decode("ascii")
+            text = base64.b64decode(bare + padding, alphabet, validate=True).decode(
+                "ascii"
+            )
         except (binascii.Error, ValueError):
             continue
-        again = encode(_altered(text).encode()).decode()
-        if text.isprintable() and again != encoded:
-            if not encoded.endswith("="):
-                again = again.rstrip("=")
-            return f"{again}{dot}{rest}"
-    return _altered(state)
+        if text and text.isprintable():
+            altered = base64.b64encode(_altered(text).encode(), alphabet).decode()
+            return altered if encoded.endswith("=") else altered.rstrip("=")
+    return None
 
 
 def _altered(text: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, get_args
 
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.compare.responses import (
+    OF_TASK,
     asked_question,
     is_failure,
     outcome_value,
@@ -66,7 +67,7 @@ _TRACE: Final = re.compile(
     r"Traceback \(most recent call last\)"
     r"|goroutine [0-9]+ \["
     r"|thread '[^']*' (\([0-9]+\) )?panicked at"
-    r"|\\n\s*at \S.{0,200}?:[0-9]+"
+    r"|\\n\s*at \S.{0,200}?:(line )?[0-9]+"
 )
 """A stack trace of Python, Go, Rust, JavaScript, Java or C#, in JSON."""
 
@@ -126,7 +127,8 @@ def reaction_changes(before: Reaction, after: Reaction) -> list[Change] | None:
         changes = question_changes(_question(before.ask), _question(after.ask))
         return [change for change in changes if change.verdict != "key-changed"]
     live = with_id_of(before.exchange.call, after.exchange)
-    changes = response_changes(before.exchange, live)
+    # The same result may come with a task or without one.
+    changes = without_ignored(response_changes(before.exchange, live), (OF_TASK,))
     return [change for change in changes if not change.is_information]
 
 
@@ -307,7 +309,7 @@ def judged(
 ) -> tuple[ProbeVerdict, str | None]:
     """Return the verdict on a reaction to a probe, and the reason if it needs one."""
     crash = is_crash(reaction)
-    if crash is not None:
+    if crash is not None and crash != is_crash(baseline.accepted):
         return "crashed", crash
     if baseline.asks_again(reaction):
         return "refused", "it asks again"

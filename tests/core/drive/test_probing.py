@@ -233,6 +233,8 @@ def test_a_state_is_altered_in_what_it_encodes() -> None:
     padded = head + "=" * (-len(head) % 4)
     assert base64.urlsafe_b64decode(padded) == b'{"step":3,"env":"prod"}'
     assert tail == "c2ln"
+    version, payload, tail = altered_state(f"v1.{encoded}.c2ln").split(".")
+    assert (version, payload, tail) == ("v1", head, "c2ln")
     assert altered_state("step-2") == "step-3"
 
 
@@ -254,6 +256,7 @@ def ended(value: Json) -> Reaction:
 
 DONE, REFUSED = text("deployed 3 to prod"), text("not deployed")
 FAILED = {"isError": True, **text("no")}
+SHARP = {"isError": True, **text("Boom\n   at Shop.Deploy() in /src/Shop.cs:line 12")}
 TRACED = {"isError": True, **text('Traceback (most recent call last):\n  File "x"')}
 OUTSIDE = Probe("answer-out-of-bounds", "a", b"{}", (6, 3))
 
@@ -267,6 +270,7 @@ OUTSIDE = Probe("answer-out-of-bounds", "a", b"{}", (6, 3))
         ("answer-wrong-type", form_of(), "refused"),
         ("answer-wrong-type", text("something else"), "changed"),
         ("answer-wrong-type", TRACED, "crashed"),
+        ("answer-wrong-type", SHARP, "crashed"),
         ("answer-wrong-type", Answer((b"oops",), (), 500), "crashed"),
         ("answer-extra-member", DONE, "ignored"),
         ("answer-extra-member", text("something else"), "changed"),
@@ -295,6 +299,28 @@ def test_a_reaction_has_its_verdict(name: Any, response: Json, verdict: str) -> 
     assert (
         judged(probe, baseline, reaction_of(conversation, script.after))[0] == verdict
     )
+
+
+def test_a_trace_that_the_tool_shows_anyway_is_no_crash() -> None:
+    """Its result for the recorded answers has one too."""
+    verifier, (ask,) = probing_of(*SCRIPT)
+    _, script = apart(verifier, ask, ACCEPTED)
+    shown = ended(text("Traceback (most recent call last):"))
+    baseline = Baseline(ask, shown, script)
+    probe = Probe("answer-extra-member", "a", b"{}")
+    assert judged(probe, baseline, shown)[0] == "ignored"
+
+
+def test_a_confirmation_is_denied_though_no_field_is_required() -> None:
+    """A form of nothing but booleans is one; another form may have them for something else."""
+    flag, word = {"type": "boolean"}, {"type": "string"}
+    names = []
+    for fields in ({"ok": flag}, {"ok": flag, "env": word}):
+        accept = {"action": "accept", "content": {"ok": True}}
+        answered = retry(CALL, {"a": accept}, state=STATE), text("done")
+        _, (ask,) = probing_of((CALL, form_of({"properties": fields})), answered)
+        names.append({probe.name for probe in probes_of(ask, is_slow=False)})
+    assert ["accepted-false" in found for found in names] == [True, False]
 
 
 def test_nothing_is_decided_where_declining_gives_the_same() -> None:
