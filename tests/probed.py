@@ -54,6 +54,7 @@ FAULTS = [
     Fault("remembered", "deploy", "state-dropped"),
     Fault("unbound-arguments", "deploy", "state-other-arguments"),
     Fault("unbound-tool", "deploy", "state-other-tool"),
+    Fault("unbound-later", "deploy", "state-other-tool"),
     Fault("unbound-question", "release", "state-other-question"),
     Fault("second-differs", "deploy", "retry-repeated"),
     Fault("never-expires", "deploy", "state-expired"),
@@ -480,7 +481,8 @@ class RoundsServer(ProbedServer):
         if age > LIFETIME_S and not self.has("never-expires"):
             raise refused
         if begun.tool != fresh.tool:
-            if not self.has("unbound-tool"):
+            is_later = begun.step > 0 and self.has("unbound-later")
+            if not is_later and not self.has("unbound-tool"):
                 raise refused
             return fresh
         if begun.arguments != fresh.arguments:

@@ -216,8 +216,11 @@ def _fits(name: str, ask: ProbedAsk, *, is_slow: bool) -> bool:
     return True
 
 
-def most_requests(ask: ProbedAsk, probes: Sequence[Probe]) -> int:
-    """Return how many requests at most probe an ask, besides polls of tasks."""
+def most_requests(ask: ProbedAsk, probes: Sequence[Probe], latest: int) -> int:
+    """Return how many requests at most probe an ask, besides polls of tasks.
+
+    `latest` is the greatest index of all asks, whose state may be sent.
+    """
     length = 1
     for turn in ask.planned.interaction.turns:
         length += len(turn.requests) if turn.via == "push" else 1
@@ -229,6 +232,8 @@ def most_requests(ask: ProbedAsk, probes: Sequence[Probe]) -> int:
         count += length
         if probe.name == REPEATED:
             count += length - ask.index
+        if probe.name == OTHER_TOOL:
+            count += length + latest
     return count
 
 

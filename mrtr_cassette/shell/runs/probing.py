@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -420,8 +420,9 @@ class _Prober:
         for call in self.plan:
             if call.is_sent:
                 count += 1 + len(call.interaction.own)
+        latest = max([ask.index for ask in self.asks], default=0)
         for ask, probes in self.asks.items():
-            count += most_requests(ask, probes)
+            count += most_requests(ask, probes, latest)
         return count
 
     def begin(self, run: LiveRun) -> None:
@@ -624,11 +625,11 @@ class _Prober:
         ask = baseline.ask
         asked = baseline.script.asked
         reply = baseline.script.reply
+        if probe.name in (OTHER_ARGUMENTS, OTHER_TOOL, OTHER_QUESTION):
+            return await self._with_states_of_others(baseline, probe)
         conversation, _ = self._apart(ask, None)
         state = None
-        if probe.name in (OTHER_ARGUMENTS, OTHER_TOOL, OTHER_QUESTION):
-            state = await self._state_of_another(ask, probe)
-        elif probe.name != UNASKED:
+        if probe.name != UNASKED:
             conversation, script = self._apart(ask, None)
             stopped = await self._followed(conversation, script)
             if script.reply is None:
@@ -644,6 +645,29 @@ class _Prober:
         reaction = await self._retried(conversation, baseline, first)
         if probe.name == REPEATED and reaction.problem is None:
             reaction = await self._retried(conversation, baseline, first)
+        return reaction
+
+    async def _with_states_of_others(
+        self, baseline: Baseline, probe: Probe
+    ) -> Reaction:
+        """Answer an ask as recorded with states of other asks, until one is not refused.
+
+        Raises:
+            _NoStateError: there is no such state.
+        """
+        asked = baseline.script.asked
+        reply = baseline.script.reply
+        if asked is None or reply is None:
+            raise AssertionError("unreachable because the ask was reached")
+        reaction: Reaction | None = None
+        async for state in self._states_of_others(baseline.ask, probe):
+            conversation, _ = self._apart(baseline.ask, None)
+            first = conversation.retry_of(asked, reply.value, state)
+            reaction = await self._retried(conversation, baseline, first)
+            if not baseline.is_refusal(reaction):
+                break
+        if reaction is None:
+            raise _NoStateError(f"{probe.sent} is not known")
         return reaction
 
     async def _retried(
@@ -662,19 +686,20 @@ class _Prober:
         )
         return await self._followed(retried, script)
 
-    async def _state_of_another(self, ask: ProbedAsk, probe: Probe) -> str:
-        """Bring the server to another ask, and return its state.
-
-        Raises:
-            _NoStateError: there is no other ask, or it has no state.
-        """
-        missing = f"{probe.sent} is not known"
-        for other in self._others(ask, probe):
-            conversation, script = self._apart(other, None)
-            await self._followed(conversation, script)
-            if script.asked is not None and script.asked.request_state is not None:
-                return script.asked.request_state
-        if probe.name == OTHER_ARGUMENTS and ask.index == 1:
+    async def _states_of_others(
+        self, ask: ProbedAsk, probe: Probe
+    ) -> AsyncIterator[str]:
+        """Bring the server to other asks, and yield their states, one of each kind."""
+        is_found = False
+        for others in self._others(ask, probe):
+            for other in others:
+                conversation, script = self._apart(other, None)
+                await self._followed(conversation, script)
+                if script.asked is not None and script.asked.request_state is not None:
+                    is_found = True
+                    yield script.asked.request_state
+                    break
+        if probe.name == OTHER_ARGUMENTS and ask.index == 1 and not is_found:
             conversation, script = self._apart(ask, None)
             schema = self.run.verifier.input_schema(ask.planned)
             body = with_other_arguments(conversation.request.body, schema)
@@ -685,14 +710,14 @@ class _Prober:
                 )
                 stopped = await self._followed(calling, script)
                 if stopped.ask is not None and stopped.ask.request_state is not None:
-                    return stopped.ask.request_state
-        raise _NoStateError(missing)
+                    yield stopped.ask.request_state
 
-    def _others(self, ask: ProbedAsk, probe: Probe) -> Iterator[ProbedAsk]:
-        """Yield the asks whose state a probe sends."""
+    def _others(self, ask: ProbedAsk, probe: Probe) -> Iterable[Sequence[ProbedAsk]]:
+        """Return the asks whose states a probe sends: in this round, and of a tool in another."""
         if probe.name == OTHER_QUESTION:
-            yield replace(ask, index=ask.index - 1)
-            return
+            return [[replace(ask, index=ask.index - 1)]]
+        same_round: list[ProbedAsk] = []
+        other_rounds: list[ProbedAsk] = []
         arguments = canonical(ask.planned.call.arguments)
         for other in self.asks:
             is_of_tool = other.tool == ask.tool
@@ -700,9 +725,14 @@ class _Prober:
                 continue
             if is_of_tool and canonical(other.planned.call.arguments) == arguments:
                 continue
-            is_fit = other.planned.skipped is None and other.index == ask.index
-            if is_fit and not self.run.verifier.may_destroy(other.planned):
-                yield other
+            if other.planned.skipped or self.run.verifier.may_destroy(other.planned):
+                continue
+            if other.index == ask.index:
+                same_round.append(other)
+            elif not is_of_tool:
+                other_rounds.append(other)
+        # The last round is the nearest to what a tool does.
+        return same_round, other_rounds[::-1]
 
 
 def _why_unreached(reaction: Reaction) -> str:
