@@ -145,7 +145,7 @@ fleet: $(VENV)/.installed-fleet
 clean:
 	rm -rf $(VENV) build dist npm/dist npm/node_modules tests/npm/project/node_modules tests/peers/node_modules tests/wild/node_modules tests/wild/.venv \
 		tests/agents/.venv tests/agents/node/node_modules tests/agents/promptfoo/node_modules \
-		tests/languages/.built tests/conformance/.built tests/conformance/node_modules
+		tests/languages/.built tests/conformance/everything_server.mts tests/conformance/node_modules
 
 # uv takes a tenth of the time of pip, which knows more about mirrors and is asked if uv fails.
 # Compiled once, as pip does it and pytest its plugins: else each program of a test would do it anew.

@@ -58,6 +58,7 @@ def test_the_readme_session_runs_as_shown(session):
     (shown,) = _blocks(README, "text")
     assert code == 1
     assert set(_normal(shown)) <= set(_normal(printed))
+    assert "Traceback" not in printed
 
 
 def test_the_readme_test_records_and_replays(session):

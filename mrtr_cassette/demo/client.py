@@ -9,22 +9,31 @@ import sys
 from typing import Any
 
 try:
-    from mcp import Client
+    from mcp import Client, MCPError
     from mcp_types import ElicitResult
 except ImportError:
     sys.exit("this client needs the official SDK: pip install mcp")
 
 
-async def deploy(url: str, answer: ElicitResult) -> None:
-    """Call the tool, answer what the server asks, and print what both say."""
+async def deploy(url: str, answer: ElicitResult) -> int:
+    """Call the tool, answer what the server asks, and print what both say.
+
+    Returns:
+        The exit code: 1 if the server has no result.
+    """
 
     async def confirm(context: Any, params: Any) -> Any:  # noqa: ARG001  as the SDK has it
         print("the server asks:", params.message)
         return answer
 
     async with Client(url, elicitation_callback=confirm) as client:
-        result = await client.call_tool("deploy", {"env": "production"})
+        try:
+            result = await client.call_tool("deploy", {"env": "production"})
+        except MCPError as error:
+            print("the server has no result:", str(error).partition("\n")[0])
+            return 1
         print("the server says:", getattr(result.content[0], "text", result.content))
+        return 0
 
 
 def main() -> None:
@@ -34,7 +43,7 @@ def main() -> None:
     answer = ElicitResult(action="accept", content={"confirm": True})
     if parser.parse_args().decline:
         answer = ElicitResult(action="decline")
-    asyncio.run(deploy(os.environ["MRTR_CASSETTE_URL"], answer))
+    sys.exit(asyncio.run(deploy(os.environ["MRTR_CASSETTE_URL"], answer)))
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ from processes import (
 )
 
 HERE = Path(__file__).parent
-BUILT = HERE / ".built"
+BUILT = HERE.parent.parent / "build" / "conformance"
 MODULES = HERE / "node_modules"
 NODE = str(MODULES / ".bin" / "node")
 SUITE = (NODE, str(MODULES / "@modelcontextprotocol/conformance/dist/index.js"))
@@ -81,7 +81,7 @@ START = "from mcp_everything_server.server import main; main()"
 def typescript_server(file: Path | None) -> list[str]:
     """Return the command of the server of the TypeScript SDK's repository."""
     # Beside node_modules, where it finds its packages.
-    place = HERE / ".built" / "everything_server.mts"
+    place = HERE / "everything_server.mts"
     if file is not None:
         source = file.read_bytes()
     elif place.exists():
@@ -195,7 +195,7 @@ def main() -> int:
     parser.add_argument("--typescript-server", type=Path, metavar="FILE")
     options = parser.parse_args()
     install_node_packages(HERE)
-    BUILT.mkdir(exist_ok=True)
+    BUILT.mkdir(parents=True, exist_ok=True)
     servers = {
         "python": python_server,
         "typescript": lambda: typescript_server(options.typescript_server),
