@@ -156,6 +156,10 @@ class UpstreamError(MrtrCassetteError):
     exit_code = 4
 
 
+class MuteServerError(UpstreamError):
+    """A server that was started on pipes speaks no MCP there, whatever it is called."""
+
+
 class StoppedError(MrtrCassetteError):
     """A signal ended a run before it came to anything."""
 

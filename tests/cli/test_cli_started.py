@@ -14,9 +14,12 @@ from click.testing import CliRunner, Result
 from commands import caller
 from harness import command, looped
 from keeping import SERVER
+from processes import CASSETTES
 
 import mrtr_cassette
 from mrtr_cassette.cli import main
+from mrtr_cassette.shell.pipes import upstream as pipe_upstream
+from mrtr_cassette.shell.pipes.processes import Grace
 
 
 @pytest.fixture
@@ -146,3 +149,43 @@ def test_what_an_appended_run_had_played_is_brought_to_its_server(
         assert second.call("get").text == "a"
     for started in (server, command):
         assert mrtr_cassette.verify("c.json", started).counts == {"same": 4}
+
+
+OTHERWISE = """
+import sys
+for line in {said!r}:
+    print(line, flush=True)
+sys.stdin.read()
+"""
+"""A server that speaks another way than over pipes."""
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (["INFO: http://[::]:80"], "its stdout isn't MCP (first line: {said})"),
+        ([], "nothing on its stdout within 1 s"),
+    ],
+)
+def test_server_over_http_without_its_port_is_told_once(
+    said: list[str], why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first call ends the run with the way out, if lines for people come, or nothing at all."""
+    monkeypatch.setattr(pipe_upstream, "_MUTE_S", 0.0)
+    monkeypatch.setattr(pipe_upstream, "_GRACE", Grace(0.0, 0.0))
+    (tmp_path / "s.py").write_text(OTHERWISE.format(said=said))
+    server = ("--", sys.executable, str(tmp_path / "s.py"))
+    why = why.format(said="".join(said))
+    way = "a server over HTTP needs {port} in its command"
+    for words in (["verify"], ["probe"]):
+        given = (*words, "--timeout", "1", str(CASSETTES / "demo-server.json"))
+        ended = run(*given, *server)
+        assert (ended.exit_code, ended.stdout) == (4, ""), ended.output
+        *_, line = ended.stderr.splitlines()
+        assert line.startswith("error: the upstream ")
+        assert line.endswith(f"gave no response: {why}; {way}")
+        assert ended.stderr.count("gave no response") == 1
+    ended = run("call", "--timeout", "1", "deploy", *server)
+    assert ended.exit_code == 4
+    (line,) = ended.stderr.splitlines()
+    assert line.endswith(way)

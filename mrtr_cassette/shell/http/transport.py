@@ -201,12 +201,12 @@ def network_reason(error: OSError) -> str:
         return "it speaks plain HTTP; use http:// instead of https://"
     # asyncio has words of its own for the system's errors; these two have numbers of their own.
     is_system = not isinstance(error, (socket.gaierror, ssl.SSLError))
-    text = (
-        os.strerror(error.errno)
-        if is_system and error.errno
-        else error.strerror or str(error)
-    )
-    return text.lower() or type(error).__name__
+    system = error.strerror
+    if is_system and error.errno:
+        system = os.strerror(error.errno)
+    if system:
+        return system.lower()
+    return str(error) or type(error).__name__
 
 
 def no_response(shown_as: str, error: OSError | ValueError) -> str:

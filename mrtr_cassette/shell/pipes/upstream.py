@@ -31,7 +31,8 @@ from mrtr_cassette.core.protocol.jsonrpc import (
 from mrtr_cassette.core.protocol.methods import INITIALIZE
 from mrtr_cassette.core.protocol.origins import ServerOrigin
 from mrtr_cassette.core.record.recorder import Channel
-from mrtr_cassette.core.secrets.credentials import AddSettings, UserSettings
+from mrtr_cassette.core.secrets.credentials import AddSettings, UserSettings, shown_by
+from mrtr_cassette.core.secrets.rules import BUILT_IN
 from mrtr_cassette.core.wire.http import (
     ACCEPTED,
     EVENT_STREAM,
@@ -45,6 +46,7 @@ from mrtr_cassette.core.wire.http import (
 )
 from mrtr_cassette.core.wire.jsonbytes import find_spans, splice
 from mrtr_cassette.core.wire.sse import SseFramer, read_event
+from mrtr_cassette.errors import printable, shorten
 from mrtr_cassette.shell.http.transport import (
     RawHeaders,
     Upstream,
@@ -52,6 +54,7 @@ from mrtr_cassette.shell.http.transport import (
     passed_headers,
     sent_headers,
 )
+from mrtr_cassette.shell.pipes.commands import given_to
 from mrtr_cassette.shell.pipes.processes import (
     CommandError,
     Grace,
@@ -65,9 +68,19 @@ _JSON: Final[RawHeaders] = ((b"Content-Type", b"application/json"),)
 _STREAM: Final[RawHeaders] = ((b"Content-Type", EVENT_STREAM.encode()),)
 _EVENT: Final = b"event: message\ndata: %b\n\n"
 _HAS_ENDED: Final = "the server has ended"
+_MUTE_S: Final = 20.0
+"""Seconds from a first line that is not MCP until a server counts as one that speaks another way.
+
+Some print a line for people before they serve.
+"""
+NEEDS_PORT: Final = "a server over HTTP needs {port} in its command"
 
 Framing = Literal["lines", "message", "events"]
 """How the lines of a server are the body of a response."""
+
+
+class NotMcpError(ConnectionError):
+    """What a server says on its stdout is not MCP."""
 
 
 class PipeResponse:
@@ -82,8 +95,8 @@ class PipeResponse:
         """The client's id, where the server knows another one."""
         self.is_over = False
         """Nothing more comes."""
-        self.is_lost = False
-        """The server has ended before its response."""
+        self.lost: OSError | None = None
+        """Why the server will not respond any more."""
         self.lines: list[bytes] = []
         """Lines that have come and were not taken."""
         self.on_close: Callable[[], None] = lambda: None
@@ -108,10 +121,10 @@ class PipeResponse:
         self.is_over = is_over
         self._came.set()
 
-    def end(self, *, is_lost: bool = False) -> None:
-        """Note that no more lines come."""
+    def end(self, lost: OSError | None = None) -> None:
+        """Note that no more lines come, and why the response is lost."""
         self.is_over = True
-        self.is_lost = is_lost
+        self.lost = lost
         self._came.set()
 
     async def more(self) -> None:
@@ -122,7 +135,7 @@ class PipeResponse:
     @property
     def is_read(self) -> bool:
         """Whether the whole response has come and has been read."""
-        return self.is_over and not self.is_lost and not self.lines
+        return self.is_over and self.lost is None and not self.lines
 
     def read_now(self) -> bytes:
         """Return the bytes that have come."""
@@ -143,8 +156,8 @@ class PipeResponse:
             chunk = self.read_now()
             if chunk:
                 return chunk
-            if self.is_lost:
-                raise ConnectionResetError(_HAS_ENDED)
+            if self.lost is not None:
+                raise self.lost
         return b""
 
     def close(self) -> None:
@@ -178,7 +191,10 @@ class PipeUpstream:
     """
 
     def __init__(
-        self, start: Callable[[], AbstractContextManager[ServerProcess]], longest: int
+        self,
+        start: Callable[[], AbstractContextManager[ServerProcess]],
+        longest: int,
+        without_secrets: Callable[[str], str],
     ) -> None:
         self.on_own_line: Callable[[], None] | None = None
         """Called at the first unsolicited message of the server."""
@@ -186,6 +202,10 @@ class PipeUpstream:
         """Once it has ended; None where it was never started."""
         self._start = start
         self._longest = longest
+        self._without_secrets = without_secrets
+        self._lost: OSError = ConnectionResetError(_HAS_ENDED)
+        self._speaks = False
+        self._judging: asyncio.TimerHandle | None = None
         self._running = ExitStack()
         self._server: ServerProcess | None = None
         self._reading: asyncio.Future[None] | None = None
@@ -205,13 +225,37 @@ class PipeUpstream:
         async for brought in server.reads(self._longest):
             for line in brought.lines:
                 self._take(line.raw, channel)
+        self._lose_all(channel)
+
+    def _lose_all(self, channel: Channel[PipeResponse]) -> None:
         self._channel = None
         for response, _ in channel.ended(by_server=True):
-            response.end(is_lost=True)
+            response.end(self._lost)
         if self._heard is not None:
-            self._heard.end(is_lost=True)
+            self._heard.end(self._lost)
+
+    def _heed(self, line: bytes, channel: Channel[PipeResponse]) -> None:
+        """Find out by its first lines whether a server speaks MCP."""
+        if server_messages(line):
+            self._speaks = True
+            if self._judging is not None:
+                self._judging.cancel()
+        elif self._judging is None and line.strip():
+            loop = asyncio.get_running_loop()
+            self._judging = loop.call_later(_MUTE_S, self._refuse, line, channel)
+
+    def _refuse(self, line: bytes, channel: Channel[PipeResponse]) -> None:
+        """Expect nothing any more of a server whose first line is not MCP."""
+        text = self._without_secrets(line.decode(errors="replace").strip())
+        first = shorten(printable(text))
+        self._lost = NotMcpError(
+            f"its stdout isn't MCP (first line: {first}); {NEEDS_PORT}"
+        )
+        self._lose_all(channel)
 
     def _take(self, line: bytes, channel: Channel[PipeResponse]) -> None:
+        if not self._speaks:
+            self._heed(line, channel)
         response, is_over = channel.server_line(line)
         if response is self._listening and self._has_http:
             response = self._listener(line, channel)
@@ -284,8 +328,8 @@ class PipeUpstream:
         Raises:
             OSError: the server has ended.
         """
-        if response.is_lost and not response.lines:
-            raise ConnectionResetError(_HAS_ENDED)
+        if response.lost is not None and not response.lines:
+            raise response.lost
         if response.is_over and not response.lines:
             return response.as_http(ACCEPTED, (), "message")
         session = self._opened(request, response)
@@ -309,7 +353,7 @@ class PipeUpstream:
         """Write a request's line, with another id if the client's own is in use."""
         channel = self._channel
         if channel is None:
-            raise ConnectionResetError(_HAS_ENDED)
+            raise self._lost
         body = on_one_line(request.body)
         message = classify(body)
         client_id = None
@@ -360,6 +404,8 @@ class PipeUpstream:
         finally:
             closing.cancel()
             self._reading.cancel()
+            if self._judging is not None:
+                self._judging.cancel()
             # Where nobody waits any longer, it is killed.
             self._running.close()
 
@@ -374,7 +420,9 @@ async def pipe_upstream(
 ) -> AsyncIterator[PipeUpstream]:
     """Open a server on pipes until the block ends or `told_to_end` is set."""
     upstream = PipeUpstream(
-        partial(server_process, command, add_settings, cwd, _GRACE), longest
+        partial(server_process, command, add_settings, cwd, _GRACE),
+        longest,
+        shown_by(BUILT_IN, given_to(command)),
     )
     try:
         yield upstream
@@ -456,7 +504,7 @@ class StreamUpstream:
                 endpoint.set_exception(error)
         finally:
             for response, _ in self._channel.ended(by_server=True):
-                response.end(is_lost=True)
+                response.end(ConnectionResetError(_HAS_ENDED))
 
     async def _take_events(
         self, stream: UpstreamResponse, endpoint: asyncio.Future[str]

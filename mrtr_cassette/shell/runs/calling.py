@@ -69,6 +69,7 @@ from mrtr_cassette.options import CallOptions, FilePath, RecordOptions
 from mrtr_cassette.shell.files.log import Announcer
 from mrtr_cassette.shell.files.stores import Location, location
 from mrtr_cassette.shell.http.client import connecting
+from mrtr_cassette.shell.pipes.upstream import NEEDS_PORT
 from mrtr_cassette.shell.runs.answerers import (
     Answerers,
     AskThePerson,
@@ -79,7 +80,12 @@ from mrtr_cassette.shell.runs.live_server import LiveServer
 from mrtr_cassette.shell.runs.recording import recording
 from mrtr_cassette.shell.runs.running import result_in_thread
 from mrtr_cassette.shell.runs.sessions import RecordSession
-from mrtr_cassette.shell.runs.upstreams import NOTHING_THERE, nothing_at, reaching
+from mrtr_cassette.shell.runs.upstreams import (
+    NOTHING_THERE,
+    is_on_pipes,
+    nothing_at,
+    reaching,
+)
 
 Answers = Mapping[str, Any] | FilePath | None
 """By the name of a field or the key of a question; or an answers file."""
@@ -108,7 +114,9 @@ async def _reached_directly(
         shown = target.origin
         if is_started and target.command:
             shown = target.command
-        server = LiveServer(client, shown, target.given.headers)
+        server = LiveServer(
+            client, shown, target.given.headers, is_on_pipes=target.is_on_pipes
+        )
         try:
             yield _Reached(server, target.path, is_started)
         finally:
@@ -132,7 +140,8 @@ async def _reached_by_proxy(
         add_settings(session.given)
         url = URL(session.url)
         async with connecting(url.origin(), None) as proxy:
-            server = LiveServer(proxy, session.shown_url)
+            on_pipes = is_on_pipes(upstream)
+            server = LiveServer(proxy, session.shown_url, is_on_pipes=on_pipes)
             try:
                 yield _Reached(server, url.raw_path_qs, session.is_started, session)
             finally:
@@ -219,6 +228,9 @@ async def _ended(
             exchange = await caller.run(wanted)
     except TimeoutError:
         caller.problem = f"the call took more than {options.timeout} s"
+        if caller.server.is_mute:
+            silence = f"nothing came on its server's stdout; {NEEDS_PORT}"
+            caller.problem = f"{caller.problem}, and {silence}"
     except (UpstreamError, BodyTooLargeError) as error:
         caller.problem = error.in_terms(options.terms)
     if caller.rounds.overrun:

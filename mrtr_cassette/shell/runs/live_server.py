@@ -11,12 +11,12 @@ from typing import Any, Final
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.drive.conversation import Answered, Conversation, LiveAsk
 from mrtr_cassette.core.drive.live_session import RequestOwner, resumption
-from mrtr_cassette.core.protocol.jsonrpc import Message
+from mrtr_cassette.core.protocol.jsonrpc import Message, server_messages
 from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.record.pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation
 from mrtr_cassette.core.wire.http import End, Headers, Request, is_event_stream
-from mrtr_cassette.errors import MrtrCassetteError, UpstreamError
+from mrtr_cassette.errors import MrtrCassetteError, MuteServerError, UpstreamError
 from mrtr_cassette.shell.http.transport import (
     Upstream,
     UpstreamResponse,
@@ -24,6 +24,7 @@ from mrtr_cassette.shell.http.transport import (
     passed_headers,
     sent_headers,
 )
+from mrtr_cassette.shell.pipes.upstream import NEEDS_PORT, NotMcpError
 
 Told = Callable[[TaskState], None]
 """Gets each state of a task."""
@@ -74,6 +75,8 @@ class LiveServer:
     headers: Headers = ()
     call_s: float | None = None
     head_s: float = _HEAD_S
+    is_on_pipes: bool = False
+    _has_spoken: bool = field(default=False, init=False)
     _under_way: list[_UnderWay] = field(default_factory=list, init=False)
     _beside: set[asyncio.Task[None]] = field(default_factory=set, init=False)
     """What reads listening streams, and the responses to posted answers."""
@@ -108,8 +111,21 @@ class LiveServer:
                     await self._leave(steps)
                     raise
         except TimeoutError:
+            raise self._too_late(missing) from None
+
+    @property
+    def is_mute(self) -> bool:
+        """Whether it was started on pipes, and no message has come from it."""
+        return self.is_on_pipes and not self._has_spoken
+
+    def _too_late(self, missing: str) -> UpstreamError:
+        if not self.is_mute:
             reason = ValueError(f"{missing} within {self.call_s:g} s")
-            raise UpstreamError(no_response(self.shown_as, reason)) from None
+            return UpstreamError(no_response(self.shown_as, reason))
+        reason = ValueError(
+            f"nothing on its stdout within {self.call_s:g} s; {NEEDS_PORT}"
+        )
+        return MuteServerError(no_response(self.shown_as, reason))
 
     async def _leave(self, steps: Conversation) -> None:
         """Tell the server that nobody waits for its task any more."""
@@ -159,6 +175,8 @@ class LiveServer:
         error: BaseException | None = under_way.refusal
         if not reading.cancelled():
             error = reading.exception()
+        if isinstance(error, NotMcpError):
+            raise MuteServerError(no_response(self.shown_as, error))
         if isinstance(error, OSError):
             raise UpstreamError(no_response(self.shown_as, error))
         if error is not None:
@@ -268,6 +286,8 @@ class LiveServer:
         self, response: UpstreamResponse, observation: Observation, steps: Conversation
     ) -> None:
         while not observation.is_answered and (chunk := await response.read()):
+            if self.is_mute:
+                self._has_spoken = any(map(server_messages, chunk.splitlines()))
             observation.response_bytes(chunk, 0.0)
             for ping in observation.take_pings():
                 self._go_on(self._answer_ping(ping, steps))

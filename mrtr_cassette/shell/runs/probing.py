@@ -67,6 +67,7 @@ from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.errors import (
     BodyTooLargeError,
     CassetteError,
+    MuteServerError,
     UpstreamError,
     UsageError,
     counted,
@@ -585,6 +586,8 @@ class _Prober:
             await self._reopen(call)
             return Reaction(error.exchange)
         except (UpstreamError, BodyTooLargeError, CassetteError) as error:
+            if isinstance(error, MuteServerError) and not self._done:
+                raise
             await self._reopen(call)
             return Reaction(problem=str(error))
         return reaction_of(conversation, script.after)

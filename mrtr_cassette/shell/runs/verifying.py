@@ -55,6 +55,7 @@ from mrtr_cassette.core.secrets.values import Values, values_of
 from mrtr_cassette.errors import (
     BodyTooLargeError,
     CassetteError,
+    MuteServerError,
     UpstreamError,
     UsageError,
 )
@@ -338,7 +339,13 @@ class LiveRun:
             connected = target.connecting(self.verifier.add_settings)
             upstream = await self.stack.enter_async_context(connected)
             seconds = float(self.options.timeout)
-            server = LiveServer(upstream, target.origin, target.given.headers, seconds)
+            server = LiveServer(
+                upstream,
+                target.origin,
+                target.given.headers,
+                seconds,
+                is_on_pipes=self.reached.is_on_pipes,
+            )
             self.stack.push_async_callback(server.close)
             self.servers[key] = server
         return self.servers[key]
@@ -382,6 +389,8 @@ class LiveRun:
             if call.is_brought or verified.verdict in ("skipped", "not-reached"):
                 return verified
             return await self._look_closer(server, verified)
+        except MuteServerError:
+            raise
         except (UpstreamError, BodyTooLargeError, CassetteError) as error:
             return self.verifier.failed(call, str(error))
 
