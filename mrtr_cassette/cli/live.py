@@ -57,6 +57,7 @@ from mrtr_cassette.core.report.comparison import (
 )
 from mrtr_cassette.core.report.fixes import recording_of_more
 from mrtr_cassette.core.report.runs import call_data, problem_lines
+from mrtr_cassette.core.report.text import json_text
 from mrtr_cassette.core.secrets.rules import BUILT_IN
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.errors import (
@@ -177,7 +178,10 @@ def call(
     elif result.unanswered is not None:
         click.echo(printable_json(canonical(result.unanswered.asked.data())))
     elif result.result is not None:
-        click.echo(printable_lines(result.text))
+        text = result.text
+        if not text.strip():
+            text = json_text(result.result)
+        click.echo(printable_lines(text))
     sys.exit(result.exit_code)
 
 

@@ -181,6 +181,31 @@ def test_answers_file_of_a_recording_gives_its_answers(
 
 
 @looped
+async def test_call_without_a_text_prints_what_came_instead() -> None:
+    """An empty text is shown as JSON, and a result that is no object is a problem."""
+    cases: list[tuple[Any, int, str, str]] = [
+        ({"content": [{"type": "text", "text": ""}]}, 0, '"text": ""', ""),
+        ({"content": ["a"]}, 0, '"a"', ""),
+        (None, 4, "", "error: the result is not an object: null\n"),
+        ([], 4, "", "error: the result is not an object: []\n"),
+    ]
+    for value, code, out, err in cases:
+
+        async def server(visit: Visit, value: Any = value) -> None:
+            body = visit.request.json
+            given = {"supportedVersions": ["2026-07-28"], "tools": [{"name": "t"}]}
+            if body["method"] == "tools/call":
+                given = value
+            await visit.send(json_response(result(given, id=body["id"])))
+
+        async with upstream(server) as live, command("call", live.url, "t") as process:
+            ended = await process.ended()
+        assert (ended.code, ended.err) == (code, err)
+        assert out in ended.out
+        assert bool(out) is bool(ended.out)
+
+
+@looped
 async def test_signal_cancels_the_task_of_a_call() -> None:
     """Its server hears that nobody waits any more; what it got done so far was told."""
     replies: dict[str, Any] = {

@@ -41,7 +41,7 @@ from mrtr_cassette.core.protocol.tasks import TaskState, key_names, polled_state
 from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.wire.jsonbytes import canonical, find_spans, parse, to_json
 from mrtr_cassette.core.wire.pointers import members_of
-from mrtr_cassette.errors import NotJsonError
+from mrtr_cassette.errors import NotJsonError, printable, shorten
 
 _ALL_KINDS: Final = ELICITATIONS | RESULTS
 LARGEST_REPLY: Final = 16 * 1024 * 1024
@@ -382,4 +382,8 @@ def fault_of(method: str, exchange: RecordedExchange) -> str | None:
         return f"the response is not a JSON-RPC response (HTTP {status})"
     if members_of(members.get("result")).get(RESULT_TYPE) in _ASKING:
         return "the server asks for input in an unknown form"
+    for name, value in outcome_of(method, exchange).items():
+        if name in ("result", "error") and not isinstance(value, dict):
+            shown = shorten(printable(canonical(value)))
+            return f"the {name} is not an object: {shown}"
     return None
