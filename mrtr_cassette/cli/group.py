@@ -112,7 +112,12 @@ def _meant_by(error: click.NoSuchOption) -> list[str]:
     """Return the option that may have been meant by one that there is not."""
     import difflib
 
-    known = error.possibilities or ()
+    # A slip is rarely in the first letter, and a client has options of its own.
+    first = error.option_name.lstrip("-")[:1]
+    known = []
+    for name in error.possibilities or ():
+        if name.lstrip("-").startswith(first):
+            known.append(name)
     return difflib.get_close_matches(error.option_name, known, n=1, cutoff=_LIKENESS)
 
 

@@ -150,7 +150,7 @@ def test_a_tool_that_is_gone_is_refused_with_the_words_of_the_server(
     told = project.verify("1 get", *reports, code=1)
     assert '#3 tools/call "get": refused' in told
     restoring, accepting = told.split("fix: ")[1].splitlines()[:2]
-    assert restoring.startswith("restore what the server keeps")
+    assert restoring.startswith("run the server as it was recorded, such as in")
     assert "--accept refused" in accepting
     assert "Unknown tool: get" in told
     folder = project.cassette.parent

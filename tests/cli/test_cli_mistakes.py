@@ -59,6 +59,10 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             "no such option '--pot'; did you mean --port?",
         ),
         (
+            ["record", URL, "--watch"],
+            "no such option '--watch'; options of CLIENT go after --",
+        ),
+        (
             ["record", URL, "--bail"],
             "no such option '--bail'; options of CLIENT go after --",
         ),

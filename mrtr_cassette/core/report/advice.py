@@ -14,7 +14,8 @@ from mrtr_cassette.terms import Terms, in_terms
 _RULES_FILE: Final = "ignore.toml"
 _MOST_NAMED: Final = 3
 _RESET: Final = (
-    "restore what the server keeps, such as files, if an earlier call has changed it"
+    "run the server as it was recorded, such as in the same folder, and restore what it keeps, "
+    "such as files, if an earlier call has changed it"
 )
 
 

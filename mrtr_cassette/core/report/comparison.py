@@ -39,8 +39,8 @@ _TEXTS: Final = f"/content/{ANY}/text"
 
 _MARKED: Final[Mapping[Mark, str]] = {
     "~": "changed",
-    "-": "only in the first",
-    "+": "only in the second",
+    "-": "removed",
+    "+": "added",
 }
 _NOT_COMPARED = frozenset({"skipped", "not-reached"})
 _MARKS = {"same": "=", "skipped": "-"}
@@ -231,7 +231,9 @@ def fold_lines(fold: Fold) -> Iterator[str]:
 # Two cassettes
 
 
-def comparison_text(comparison: CassetteComparison) -> str:
+def comparison_text(
+    comparison: CassetteComparison, marked: Mapping[Mark, str] = _MARKED
+) -> str:
     """Return two compared cassettes as text: their differences, and a conclusion."""
     lines = [
         f"- {printable(comparison.recorded)}",
@@ -243,7 +245,7 @@ def comparison_text(comparison: CassetteComparison) -> str:
             lines += _compared_lines(interaction)
         responses += [stage.changes for stage in interaction.stages]
     lines += _information_lines(responses)
-    lines.append(conclusion(comparison))
+    lines.append(conclusion(comparison, marked))
     return printable_lines("\n".join(lines))
 
 
@@ -259,7 +261,8 @@ def held_text(comparison: CassetteComparison, terms: Terms = LIBRARY_TERMS) -> s
         "fix: let the server, or the test, behave as recorded",
         f" or: {in_terms('record the new conversation with <<record_again>>', terms)}",
     ]
-    return "\n".join([head, "", comparison_text(comparison), *ways])
+    differences = comparison_text(comparison, {**_MARKED, **_NOT_IN_BOTH})
+    return "\n".join([head, "", differences, *ways])
 
 
 def _severity(interaction: InteractionComparison) -> tuple[int, bool]:
@@ -347,14 +350,16 @@ def _without_place_of_server(fold: Fold) -> Fold:
     return replace(fold, pointer=pointer, changes=changes)
 
 
-def conclusion(comparison: CassetteComparison) -> str:
+def conclusion(
+    comparison: CassetteComparison, marked: Mapping[Mark, str] = _MARKED
+) -> str:
     """Return in one line how many interactions of two cassettes differ."""
     counts = comparison.counts
     total = counted(len(comparison.interactions), "interaction")
     differing = len(comparison.interactions) - counts["="]
     if differing:
         facts = [
-            f"{counts[mark]} {words}" for mark, words in _MARKED.items() if counts[mark]
+            f"{counts[mark]} {words}" for mark, words in marked.items() if counts[mark]
         ]
         verb = "differ"
         if differing == 1:
