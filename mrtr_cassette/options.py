@@ -48,6 +48,7 @@ MEBIBYTE = 1024 * 1024
 _TIMEOUT = "Seconds for a call, including its questions"
 _SHORTEST_VALUE = 3
 _VALUE_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+_NAME_IN_COMMAND = re.compile(f"{{({_VALUE_NAME.pattern})}}")
 _SHORTEST_SECRET = 8
 """Characters from which on a text is looked for everywhere, as for any credential."""
 
@@ -337,6 +338,24 @@ class SecretOptions(Options):
     def texts(self) -> dict[str, str]:
         """The texts of values by name."""
         return dict(self.values)  # type: ignore[arg-type]
+
+    def filled(self, command: Sequence[str]) -> list[str]:
+        """Return a command with the texts of values in the places of their names.
+
+        Raises:
+            UsageError: values are given, and a name is none of theirs.
+        """
+        texts = {**self.texts, "port": "{port}"}
+
+        def text_of(named: re.Match[str]) -> str:
+            if named[1] in texts or not self.values:
+                return texts.get(named[1], named[0])
+            raise UsageError(
+                f"<<values>>: the command has {named[0]}, and no value has this name",
+                hint="give it as <<give_value>>",
+            )
+
+        return [_NAME_IN_COMMAND.sub(text_of, part) for part in command]
 
     def check_secrets(self) -> None:
         """Make sure that each variable is set to what can be told apart from other text."""

@@ -124,6 +124,7 @@ class RecordingUse(CassetteUse):
         try:
             if not isinstance(upstream, Sequence):
                 return run.applications.url(upstream, path), ()
+            upstream = options.filled(upstream)
             started = running_command(upstream, run.cwd, path=path)
             self._command = running.enter_context(run.entering(started))
         except UpstreamError as error:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from pipes import LINES_SERVER, call, recorder, spoken
 
 import pytest
 from harness import command, demo_server, looped, post, run, run_here, taping
 from messages import JsonObject, text, tool_call
 from playing import serving
+from processes import PROGRAM
 from standin import Visit, json_response
 
 import mrtr_cassette
@@ -129,3 +131,24 @@ def test_cassettes_with_other_values_are_not_one(
         assert "another set of values than" in done.err
     with pytest.raises(UsageError, match="has no value 'root'; record it again"):
         mrtr_cassette.verify(plain, "http://127.0.0.1:9", values={"root": HERE})
+
+
+def test_a_command_is_given_the_texts(tmp_path: Path) -> None:
+    """`{root}` in it is this run's text, as `{port}` is the port; an unknown name is an error."""
+    path = tmp_path / "c.json"
+    value = ("--value", f"root={HERE}")
+    server = (*LINES_SERVER, "--last", '{"at":"{root}"}')
+    recorded = spoken(recorder(path, *server, options=value), call(1, at=HERE))
+    assert recorded.returncode == 0, recorded.stderr
+    assert recorded.stdout.endswith(b'{"at":"%b"}' % HERE.encode())
+    assert HERE not in path.read_text()
+    verified = spoken([*PROGRAM, "verify", str(path), *value, "--", *server], b"")
+    assert verified.returncode == 0, verified.stdout
+    wrong = (*LINES_SERVER, "--last", "{rot}")
+    refusal = b"--value: the command has {rot}, and no value has this name; give it as"
+    for words in (
+        recorder(tmp_path / "d.json", *wrong, options=value),
+        [*PROGRAM, "verify", str(path), *value, "--", *wrong],
+    ):
+        ended = spoken(words, b"")
+        assert (ended.returncode, refusal in ended.stderr) == (2, True), ended.stderr

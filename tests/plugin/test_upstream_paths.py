@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from keeping import SERVER
+from suites import ONE_TEST
 
 pytest_plugins = ["pytester"]
 
@@ -35,3 +36,17 @@ def test_path_of_a_server_is_named_once(suite):
     suite.write("test_one.py", TEST.format(more=""))
     for mode in ("all", "append", "verify", "none"):
         suite.run(f"--mrtr-mode={mode}")
+
+
+def test_the_command_of_an_upstream_is_given_the_texts_of_values(suite):
+    """A server on a port gets this run's folder in the place of its name."""
+    folder = str(suite.path / "started")
+    start = "import pathlib, runpy, sys; pathlib.Path(sys.argv.pop()).mkdir(); "
+    start += "runpy.run_module('mrtr_cassette.demo.server', run_name='__main__')"
+    command = f"[COMMAND[0], '-c', {start!r}, '--port', '{{port}}', '{{root}}']"
+    options = f"upstream={command}, values={{'root': {folder!r}}}"
+    suite.write("test_one.py", ONE_TEST.replace("upstream=APPLICATION", options))
+    suite.run()
+    assert (suite.path / "started").is_dir()
+    text = (suite.path / "cassettes/test_one/test_deploy.json").read_text()
+    assert folder not in text

@@ -287,6 +287,7 @@ async def record_pipe(
         UsageError: a cassette that is to be added to was recorded over HTTP.
         CommandError: the server can't be started.
     """
+    command = options.filled(command)
     plays = options.existing == "append"
     named = named or str(output)
     if client is not None:

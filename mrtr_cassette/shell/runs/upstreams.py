@@ -146,7 +146,8 @@ async def reaching(
 ) -> AsyncIterator[Target]:
     """Give the upstream of a URL or a command until the block ends.
 
-    A command with `{port}` is started, and called at the path of the options or of a recording.
+    A command with `{port}` is started, and called at the path of the options or of a recording. The
+    names of values in a command are replaced by their texts.
 
     Args:
         started: the command by which we have started the server at the URL, or an empty one where
@@ -159,6 +160,8 @@ async def reaching(
     if started is not None:
         yield target_of(upstream, options, rules, started)
         return
+    if not isinstance(upstream, str):
+        upstream = options.filled(upstream)
     if isinstance(upstream, str) or is_on_pipes(upstream):
         if options.upstream_path is not None:
             raise UsageError(
