@@ -70,7 +70,7 @@ def record(
     Raises:
         UsageError: an option is wrong; or, when the block begins, the address can't be bound.
         CassetteError: when the block begins or ends: the cassette can't be written, exists, or
-            lacks something that passed.
+            lacks what `before_record` raised an error for.
         UnpublishedError: when the block ends: there were only errors, and no cassette is written.
     """
     from mrtr_cassette.shell.runs.recording import recording
@@ -85,7 +85,7 @@ def record(
             )
         _refuse_with_pipes(checked, "admin_port", "answers")
         opened = partial(recorded_by_client, upstream, location(path), checked)
-    return Proxy(opened, Recording, _check_recording)
+    return Proxy(opened, Recording, partial(_check_recording, checked))
 
 
 def replay(
@@ -178,10 +178,10 @@ def probe(path: FilePath, upstream: str | Sequence[str], **options: Any) -> Prob
     return result_in_thread(probe_cassette(location(path), upstream, checked))
 
 
-def _check_recording(recording: Recording) -> None:
+def _check_recording(options: RecordOptions, recording: Recording) -> None:
     if recording.objection is not None:
         raise UnpublishedError(recording.place, recording.objection)
-    if recording.problem is not None:
+    if options.before_record is not None and recording.problem is not None:
         raise CassetteError(
             recording.place, f"the recording is incomplete: {recording.problem}"
         )

@@ -155,11 +155,13 @@ def test_the_library_takes_both_functions(tmp_path: Path) -> None:
     space: dict[str, Any] = {}
     exec(dedent(SERVER), space)
     path = tmp_path / "c.json"
-    with (
-        in_thread(serving_application(space["server"].streamable_http_app())) as url,
-        mrtr_cassette.record(url, path, before_record=scrubbed) as recording,
-    ):
-        assert asyncio.run(shopping(recording.url, polls=True)) == "a hat sold"
+    failing: Any = {"before_record": lambda request: request.no_such}
+    failed = pytest.raises(mrtr_cassette.CassetteError, match="<lambda> raised Attr")
+    with in_thread(serving_application(space["server"].streamable_http_app())) as url:
+        with mrtr_cassette.record(url, path, before_record=scrubbed) as recording:
+            assert asyncio.run(shopping(recording.url, polls=True)) == "a hat sold"
+        with failed, mrtr_cassette.record(url, tmp_path / "d.json", **failing) as wrong:
+            assert asyncio.run(shopping(wrong.url)) == "a hat sold"
     text = path.read_text()
     assert CARD not in text
     assert "a clock" not in text
