@@ -58,6 +58,7 @@ from mrtr_cassette.core.drive.verdicts import (
     reaction_of,
     varying_places,
 )
+from mrtr_cassette.core.drive.verification import VerifiedInteraction
 from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.report.probes import Expected, Probing, read_expected
 from mrtr_cassette.core.report.runs import recording_text
@@ -104,6 +105,8 @@ from mrtr_cassette.shell.runs.verifying import (
     rules_of,
 )
 
+_OF_ANOTHER: Final = (OTHER_ARGUMENTS, OTHER_TOOL, OTHER_QUESTION)
+"""The probes that send the state of another ask."""
 _STILL_ASKED_S: Final = 5.0
 """Seconds for which a task may go on asking what was answered: answers take effect later."""
 
@@ -445,15 +448,10 @@ class _Prober:
             outcome = await self.run.repeat(call)
             if outcome is not None:
                 verified.append(outcome)
+            reason = _why_not_repeated(outcome)
             for ask, probes in self.asks.items():
                 if ask.planned is not call:
                     continue
-                reason = None
-                if outcome is not None and outcome.verdict in (
-                    "skipped",
-                    "not-reached",
-                ):
-                    reason = outcome.reason or outcome.verdict
                 if reason is None:
                     results += await self._probe(ask, probes)
                 else:
@@ -626,25 +624,19 @@ class _Prober:
             _NoStateError: there is no such state.
         """
         ask = baseline.ask
-        asked = baseline.script.asked
-        reply = baseline.script.reply
-        if probe.name in (OTHER_ARGUMENTS, OTHER_TOOL, OTHER_QUESTION):
+        if probe.name in _OF_ANOTHER:
             return await self._with_states_of_others(baseline, probe)
-        conversation, _ = self._apart(ask, None)
+        script = baseline.script
         state = None
         if probe.name != UNASKED:
-            conversation, script = self._apart(ask, None)
-            stopped = await self._followed(conversation, script)
-            if script.reply is None:
-                raise _NoStateError(_why_unreached(stopped))
-            asked = script.asked
-            reply = script.reply
-            state = _state_after(probe, asked)
-        if asked is None or reply is None:
+            script = await self._brought_to(ask)
+            state = _state_after(probe, script.asked)
+        if script.asked is None or script.reply is None:
             raise AssertionError("unreachable because the ask was reached")
         if probe.name == EXPIRED:
             await asyncio.sleep(self.options.slow or 0)
-        first = conversation.retry_of(asked, reply.value, state)
+        conversation, _ = self._apart(ask, None)
+        first = conversation.retry_of(script.asked, script.reply.value, state)
         reaction = await self._retried(conversation, baseline, first)
         if probe.name == REPEATED and reaction.problem is None:
             reaction = await self._retried(conversation, baseline, first)
@@ -672,6 +664,18 @@ class _Prober:
         if reaction is None:
             raise _NoStateError(f"{probe.sent} is not known")
         return reaction
+
+    async def _brought_to(self, ask: ProbedAsk) -> ProbingScript:
+        """Bring the server to an ask, and leave it there.
+
+        Raises:
+            _NoStateError: it was not reached.
+        """
+        conversation, script = self._apart(ask, None)
+        stopped = await self._followed(conversation, script)
+        if script.reply is None:
+            raise _NoStateError(_why_unreached(stopped))
+        return script
 
     async def _retried(
         self, conversation: Conversation, baseline: Baseline, first: Request
@@ -703,17 +707,20 @@ class _Prober:
                     yield script.asked.request_state
                     break
         if probe.name == OTHER_ARGUMENTS and ask.index == 1 and not is_found:
-            conversation, script = self._apart(ask, None)
-            schema = self.run.verifier.input_schema(ask.planned)
-            body = with_other_arguments(conversation.request.body, schema)
-            if body is not None:
-                altered = with_body(conversation.request, body)
-                calling = Conversation(
-                    altered, script, conversation.session, follows_task=True
-                )
-                stopped = await self._followed(calling, script)
-                if stopped.ask is not None and stopped.ask.request_state is not None:
-                    yield stopped.ask.request_state
+            asked = await self._asked_with_other_arguments(ask)
+            if asked is not None and asked.request_state is not None:
+                yield asked.request_state
+
+    async def _asked_with_other_arguments(self, ask: ProbedAsk) -> LiveAsk | None:
+        """Make a call with another argument; return what the server asks first."""
+        conversation, script = self._apart(ask, None)
+        schema = self.run.verifier.input_schema(ask.planned)
+        body = with_other_arguments(conversation.request.body, schema)
+        if body is None:
+            return None
+        altered = with_body(conversation.request, body)
+        calling = Conversation(altered, script, conversation.session, follows_task=True)
+        return (await self._followed(calling, script)).ask
 
     def _others(self, ask: ProbedAsk, probe: Probe) -> Iterable[Sequence[ProbedAsk]]:
         """Return the asks whose states a probe sends: in this round, and of a tool in another."""
@@ -736,6 +743,13 @@ class _Prober:
                 other_rounds.append(other)
         # The last round is the nearest to what a tool does.
         return same_round, other_rounds[::-1]
+
+
+def _why_not_repeated(outcome: VerifiedInteraction | None) -> str | None:
+    """Return why the questions of a call are not reached; None if they may be."""
+    if outcome is None or outcome.verdict not in ("skipped", "not-reached"):
+        return None
+    return outcome.reason or outcome.verdict
 
 
 def _why_unreached(reaction: Reaction) -> str:
