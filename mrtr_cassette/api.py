@@ -36,7 +36,12 @@ from mrtr_cassette.options import (
 )
 from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.cassettes import merge_files
-from mrtr_cassette.shell.files.stores import location
+from mrtr_cassette.shell.files.stores import (
+    Location,
+    is_address,
+    keep_fetched,
+    location,
+)
 from mrtr_cassette.shell.runs.piped import recorded_by_client, replayed_by_client
 from mrtr_cassette.shell.runs.replaying import replaying
 from mrtr_cassette.shell.runs.running import Proxy, result_in_thread
@@ -98,7 +103,8 @@ def replay(
     get the same error.
 
     Args:
-        path: the cassette: a file, or the URL of one in a store.
+        path: the cassette: a file, the URL of one in a store, or an address from which it is
+            fetched first, such as https://example.com/bug.json#sha256=DIGEST.
         beside: further cassettes, which are played as one with it.
         stdio: as a server on pipes: the client starts `command`.
         **options: as in `ReplayOptions`; `help(mrtr_cassette.ReplayOptions)` lists them.
@@ -110,17 +116,30 @@ def replay(
         UnplayedError: when the block ends: not all was played, with `fail_on_unplayed`.
         MrtrCassetteError: when the block ends: nothing met one of the `faults`.
     """
-    options["beside"] = [*map(str, beside), *options.get("beside", ())]
+    places = [str(_read_place(other)) for other in beside]
+    options["beside"] = [*places, *options.get("beside", ())]
     checked = options_from(ReplayOptions, options, "replay")
-    opened: Callable[[], Any] = partial(replaying, location(path), checked)
+    place = _read_place(path)
+    opened: Callable[[], Any] = partial(replaying, place, checked)
     if stdio:
         if checked.stateless:
             raise UsageError(
                 "stdio and stateless don't go together: a pipe has one process"
             )
         _refuse_with_pipes(checked, "admin_port")
-        opened = partial(replayed_by_client, location(path), checked)
+        opened = partial(replayed_by_client, place, checked)
     return Proxy(opened, Replay, partial(_check_replay, checked))
+
+
+def _read_place(path: FilePath | Location) -> Location:
+    """Return where a cassette is that is only read; it is fetched if an address names it."""
+    if is_address(path):
+        # Whoever plays a file loads no client.
+        from mrtr_cassette.shell.http.fetched import fetch
+
+        found = result_in_thread(fetch(str(path)))
+        path = keep_fetched(found.shown, found.data)
+    return location(path)
 
 
 def _refuse_with_pipes(options: ProxyOptions, *names: str) -> None:
@@ -137,7 +156,7 @@ def verify(
     It returns when all has been compared; a program with an event loop runs it in a thread.
 
     Args:
-        path: the cassette, which is only read: a file, or the URL of one in a store.
+        path: the cassette, which is only read: a file, the URL of one in a store, or an address.
         upstream: URL of the server, or the command that starts it: on pipes, or over HTTP where an
             argument has `{port}`.
         **options: as in `VerifyOptions`; `help(mrtr_cassette.VerifyOptions)` lists them.
@@ -150,8 +169,9 @@ def verify(
     from mrtr_cassette.shell.runs.verifying import check_selection, verify_cassette
 
     checked = options_from(VerifyOptions, options, "verify")
-    check_selection([location(path)], checked.only, checked.texts)
-    return result_in_thread(verify_cassette(location(path), upstream, checked))
+    place = _read_place(path)
+    check_selection([place], checked.only, checked.texts)
+    return result_in_thread(verify_cassette(place, upstream, checked))
 
 
 def probe(path: FilePath, upstream: str | Sequence[str], **options: Any) -> Probing:
@@ -160,7 +180,7 @@ def probe(path: FilePath, upstream: str | Sequence[str], **options: Any) -> Prob
     It returns when all has been probed; a program with an event loop runs it in a thread.
 
     Args:
-        path: the cassette, which is only read: a file, or the URL of one in a store.
+        path: the cassette, which is only read: a file, the URL of one in a store, or an address.
         upstream: URL of the server, or the command that starts it: on pipes, or over HTTP where an
             argument has `{port}`.
         **options: as in `ProbeOptions`; `help(mrtr_cassette.ProbeOptions)` lists them.
@@ -174,8 +194,9 @@ def probe(path: FilePath, upstream: str | Sequence[str], **options: Any) -> Prob
     from mrtr_cassette.shell.runs.verifying import check_selection
 
     checked = options_from(ProbeOptions, options, "probe")
-    check_selection([location(path)], checked.only, checked.texts)
-    return result_in_thread(probe_cassette(location(path), upstream, checked))
+    place = _read_place(path)
+    check_selection([place], checked.only, checked.texts)
+    return result_in_thread(probe_cassette(place, upstream, checked))
 
 
 def _check_recording(options: RecordOptions, recording: Recording) -> None:
@@ -207,8 +228,8 @@ def _check_replay(options: ReplayOptions, replay: Replay) -> None:
 
 
 def diff(
-    recorded: FilePath,
-    received: FilePath,
+    recorded: FilePath | Location,
+    received: FilePath | Location,
     *,
     ignore: Collection[str] = (),
     ignore_from: FilePath | None = None,
@@ -218,7 +239,7 @@ def diff(
     """Compare two cassettes, call by call and turn by turn.
 
     Args:
-        recorded: the first file; the null device stands for one without interactions.
+        recorded: the first one, as for `verify`; the null device is one without interactions.
         ignore: JSON Pointers into params and results, at which and below which nothing counts.
         ignore_from: a file that names such places, as `verify` takes it.
         masks: regular expressions; what they match within a text doesn't count.
@@ -233,8 +254,8 @@ def diff(
 
     ignored_for = ignoring(ignore, ignore_from, masks)
     with cassettes.without_collection():
-        old = cassettes.load_if_any(location(recorded))
-        new = cassettes.load_if_any(location(received))
+        old = cassettes.load_if_any(_read_place(recorded))
+        new = cassettes.load_if_any(_read_place(received))
         texts = dict(checked_values(values))
         old = with_references(old, texts)
         new = with_references(new, texts)

@@ -32,7 +32,12 @@ from mrtr_cassette.options import (
 from mrtr_cassette.shell.files.cassettes import exists, unpublished
 from mrtr_cassette.shell.files.disk import reason_of
 from mrtr_cassette.shell.files.log import OnEvent
-from mrtr_cassette.shell.files.stores import FETCHED, Location, location
+from mrtr_cassette.shell.files.stores import (
+    Location,
+    is_address,
+    keep_fetched,
+    location,
+)
 
 Decorator = Callable[[Any], Any]
 
@@ -182,11 +187,14 @@ def with_fetched(words: Sequence[str]) -> list[str]:
     """Fetch the cassettes that are named by addresses; return what names all of them then."""
     named = []
     for word in words:
-        name = word
-        if word.lower().startswith(("http://", "https://")):
-            name = _fetched(word)
-        named.append(name)
+        named.append(_fetched(word) if is_address(word) else word)
     return named
+
+
+def read_place(word: str) -> Location:
+    """Return where a cassette is that is only read; it is fetched if an address names it."""
+    (name,) = with_fetched([word])
+    return location(name)
 
 
 def _fetched(address: str) -> str:
@@ -197,12 +205,7 @@ def _fetched(address: str) -> str:
 
     found = asyncio.run(fetch(address))
     say(f"fetched {found.shown}: {len(found.data):,} bytes, #sha256={found.sha256}")
-    name = found.shown
-    if FETCHED.get(name, found.data) != found.data:
-        # Two addresses may differ in their queries alone.
-        name = f"{name}#sha256={found.sha256}"
-    FETCHED[name] = found.data
-    return name
+    return keep_fetched(found.shown, found.data)
 
 
 log_format = click.option(

@@ -19,6 +19,7 @@ from mrtr_cassette.cli.common import (
     Decorator,
     Log,
     json_report,
+    read_place,
     tell_of_journal,
     tell_unused,
     value_of,
@@ -80,7 +81,7 @@ from mrtr_cassette.shell.files.cassettes import (
     without_collection,
 )
 from mrtr_cassette.shell.files.disk import change_config, is_locked
-from mrtr_cassette.shell.files.stores import Location, path_of
+from mrtr_cassette.shell.files.stores import Location, location, path_of
 from mrtr_cassette.terms import shell_command
 
 
@@ -334,7 +335,8 @@ def _compared(
     """Compare each pair of files, under its name."""
     comparisons = {}
     for name, pair in pairs.items():
-        comparisons[name] = files_diff(*pair, **options)
+        old, new = map(location, pair)
+        comparisons[name] = files_diff(old, new, **options)
     return comparisons
 
 
@@ -502,10 +504,11 @@ def answers() -> None:
 
 
 @answers.command("from")
-@click.argument("cassette", type=CASSETTE)
-def from_cassette(cassette: Location) -> None:
+@click.argument("cassette")
+def from_cassette(cassette: str) -> None:
     """Print an answers file that gives the answers of CASSETTE."""
-    click.echo(answers_text(load_cassette(cassette), cassette.name), nl=False)
+    place = read_place(cassette)
+    click.echo(answers_text(load_cassette(place), place.name), nl=False)
 
 
 @click.command()
@@ -526,7 +529,7 @@ def check(cassettes: tuple[str, ...], *, fixes: bool) -> None:
     recording.
     """
     code = 0
-    for cassette in cassettes_in(cassettes, takes_all=True):
+    for cassette in cassettes_in(with_fetched(cassettes), takes_all=True):
         try:
             if is_foreign(read_file(cassette)):
                 say(f"note: {cassette} is not a cassette and was not checked")
@@ -584,7 +587,6 @@ def _check(cassette: Location, *, fixes: bool) -> bool:
 )
 @click.option(
     "--against",
-    type=CASSETTE,
     metavar="OTHER",
     help="Show the differences from this cassette, such as an earlier recording.",
 )
@@ -596,7 +598,7 @@ def view(
     cassettes: tuple[str, ...],
     output: Path | None,
     report: Path | None,
-    against: Location | None,
+    against: str | None,
     ignore_from: Path | None,
     ignored: tuple[str, ...],
 ) -> None:
@@ -612,11 +614,14 @@ def view(
     found = cassettes_in(with_fetched(cassettes))
     if len(found) > 1 and (report or against):
         raise UsageError("--report and --against take a single cassette")
+    first = None
     if against is None:
         _refuse_without_against({"--ignore": ignored, "--ignore-from": ignore_from})
+    else:
+        first = read_place(against)
     if len(found) == 1:
         page = output or Path(f"{found[0].stem}.html")
-        _write_page(found[0], page, report, against, ignoring(ignored, ignore_from))
+        _write_page(found[0], page, report, first, ignoring(ignored, ignore_from))
         return
     base = os.path.commonpath([Path(str(path)).parent for path in found])
     for path in found:
@@ -714,7 +719,7 @@ _last = click.option("--last", is_flag=True, help="Take the last call.")
 
 
 @click.command()
-@click.argument("cassette", type=CASSETTE)
+@click.argument("cassette")
 @_numbers
 @_only
 @_last
@@ -743,7 +748,7 @@ _last = click.option("--last", is_flag=True, help="Take the last call.")
 )
 @click.option("--force", is_flag=True, help="Replace the file if it exists.")
 def cut(
-    cassette: Location,
+    cassette: str,
     output: Location | None,
     *,
     alone: bool,
@@ -760,7 +765,7 @@ def cut(
     """
     from mrtr_cassette.core.drive.cut import cut_out
 
-    recording = load_cassette(cassette)
+    recording = load_cassette(read_place(cassette))
     chosen = _chosen_calls(recording, **selected)
     part = cut_out(recording, chosen, alone=alone)
     if shares:
@@ -776,7 +781,7 @@ def cut(
 
 
 @click.command()
-@click.argument("cassette", type=CASSETTE)
+@click.argument("cassette")
 @_numbers
 @_only
 @_last
@@ -787,7 +792,7 @@ def cut(
     metavar="FILE",
     help="The Markdown file to write; by default it is printed.",
 )
-def report(cassette: Location, output: Path | None, **selected: Any) -> None:
+def report(cassette: str, output: Path | None, **selected: Any) -> None:
     """Write a call as an issue.
 
     NUMBER is the number of a call, such as '#7'. The Markdown has who was recorded, the
@@ -799,7 +804,8 @@ def report(cassette: Location, output: Path | None, **selected: Any) -> None:
     from mrtr_cassette.core.report.bug import bug_report
     from mrtr_cassette.shell.files.reports import check_place, write_own
 
-    recording = load_cassette(cassette)
+    place = read_place(cassette)
+    recording = load_cassette(place)
     chosen = _chosen_calls(recording, **selected)
     if len(chosen) != 1:
         raise UsageError("report takes a single call")
@@ -809,7 +815,7 @@ def report(cassette: Location, output: Path | None, **selected: Any) -> None:
     for interaction in part.interactions:
         if interaction.exchanges[-1] is call.exchanges[-1]:
             number = interaction.number
-    text = bug_report(shared(part).cassette, number, cassette.name, chosen[0])
+    text = bug_report(shared(part).cassette, number, place.name, chosen[0])
     if output is None:
         click.echo(text, nl=False)
         return

@@ -14,6 +14,7 @@ from harness import command, looped, run
 from messages import text
 from standin import answering, response, upstream
 
+import mrtr_cassette
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.shell.http import fetched
@@ -116,7 +117,7 @@ async def test_certificate_is_verified(
 async def test_commands_take_addresses(tmp_path: Path) -> None:
     """Each fetches before it does anything else, and names the address from then on."""
     (tmp_path / "c.json").write_bytes(FILE)
-    async with upstream(answering(*[GOOD] * 6), path="/c.json") as server:
+    async with upstream(answering(*[GOOD] * 10), path="/c.json") as server:
 
         async def ran(*words: str) -> tuple[int, str, str]:
             ended = await run(*words, cwd=tmp_path)
@@ -140,3 +141,28 @@ async def test_commands_take_addresses(tmp_path: Path) -> None:
         async with command("replay", pinned, "--port", "0", cwd=tmp_path) as replay:
             assert (await replay.listening()).startswith("http://127.0.0.1:")
         assert len(server.received) == 5
+        assert (await ran("check", server.url))[0] == 0
+        assert (await ran("cut", server.url, "--last", "-o", "part.json"))[0] == 0
+        assert (tmp_path / "part.json").is_file()
+        code, out, _ = await ran("report", server.url, "--last")
+        assert (code, "attached cassette" in out) == (0, True)
+        assert len(server.received) == 8
+
+
+@looped
+async def test_the_library_takes_addresses(tmp_path: Path) -> None:
+    """Each call fetches once, before anything listens; a digest pins the file."""
+    path = tmp_path / "c.json"
+    path.write_bytes(FILE)
+    async with upstream(answering(*[GOOD] * 4), path="/c.json") as server:
+
+        def used() -> None:
+            assert mrtr_cassette.diff(path, server.url).is_same
+            pinned = f"{server.url}#sha256={SHA256}"
+            with mrtr_cassette.replay(pinned, on_miss="report") as replay:
+                assert replay.place == server.url
+            with pytest.raises(CassetteError, match=f"its SHA-256 is {SHA256}"):
+                mrtr_cassette.replay(f"{server.url}#sha256={'0' * 64}")
+
+        await asyncio.to_thread(used)
+        assert len(server.received) == 3

@@ -17,8 +17,8 @@ from mrtr_cassette.options import FilePath
 _WITH_CONTAINERS: Final = ("abfs", "az", "wasb")
 """What the schemes begin with whose URLs have a container where others have a user."""
 _HIDDEN: Final = "***"
-FETCHED: Final[dict[str, bytes]] = {}
-"""The cassettes that a command has fetched, by the addresses that it shows."""
+_FETCHED: Final[dict[str, bytes]] = {}
+"""The cassettes that this process has fetched, by the names that stand for them."""
 
 
 class StoreFile(NamedTuple):
@@ -64,7 +64,7 @@ class StoreFile(NamedTuple):
 
     def exists(self) -> bool:
         """Tell whether there is a cassette; an OSError says that it is a folder, or not known."""
-        if self.url in FETCHED:
+        if self.url in _FETCHED:
             return True
         with self._opened() as (store, path):
             kind = _kind_of(store, path)
@@ -74,8 +74,8 @@ class StoreFile(NamedTuple):
 
     def read_bytes(self) -> bytes:
         """Fetch it whole."""
-        if self.url in FETCHED:
-            return FETCHED[self.url]
+        if self.url in _FETCHED:
+            return _FETCHED[self.url]
         with self._opened() as (store, path):
             return bytes(store.cat_file(path))
 
@@ -86,7 +86,7 @@ class StoreFile(NamedTuple):
             FileExistsError: there is one, and it is not to be replaced.
             OSError: it could not be put.
         """
-        if self.url in FETCHED:
+        if self.url in _FETCHED:
             raise OSError(errno.EROFS, "it was fetched, and can't be written")
         data = b"".join(pieces)
         with self._opened() as (store, path):
@@ -146,20 +146,37 @@ def _kind_of(store: Any, path: str) -> str | None:
     return None
 
 
+def is_address(place: object) -> bool:
+    """Tell whether a cassette is named by an address from which it is fetched first."""
+    return isinstance(place, str) and place.lower().startswith(("http://", "https://"))
+
+
+def keep_fetched(address: str, data: bytes) -> str:
+    """Keep a cassette that was fetched; return the name that stands for it from now on."""
+    name = address
+    if _FETCHED.get(name, data) != data:
+        # Two addresses may differ in their queries alone.
+        name = f"{name}#sha256={hashlib.sha256(data).hexdigest()}"
+    _FETCHED[name] = data
+    return name
+
+
 Location = Path | StoreFile
 """Where a cassette stands."""
 
 
-def location(place: FilePath) -> Location:
+def location(place: FilePath | Location) -> Location:
     """Return where a cassette stands that a user names.
 
     Raises:
         UsageError: the URL names a folder, or is one of HTTP.
     """
+    if isinstance(place, StoreFile):
+        return place
     if not isinstance(place, str) or "://" not in place:
         return Path(place)
     scheme, _, rest = place.partition("://")
-    if place in FETCHED:
+    if place in _FETCHED:
         return StoreFile(place)
     if scheme.lower() in ("http", "https"):
         shown = StoreFile(place.partition("#")[0])
