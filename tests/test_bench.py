@@ -8,9 +8,12 @@ import shlex
 import sys
 from pathlib import Path
 
+import pytest
 from load import Plan, Subject, measure
-from processes import PROGRAM, TESTS, listening, run
+from processes import PROGRAM, TESTS, listening
 from traffic import PLAIN
+
+import bench
 
 BENCH = TESTS.parent / "bench"
 OWN = shlex.join(PROGRAM)
@@ -20,32 +23,36 @@ PEERS = (
 )
 
 
-def test_quick_run_measures_every_target(tmp_path: Path) -> None:
-    """A quick run has a value for each target and each load, and counts no wrong answer."""
+def test_quick_run_measures_every_target(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A quick run has a value for each target and each load, and counts no wrong answer.
+
+    It runs here, where the programs that it measures are forked.
+    """
     path = tmp_path / "results.json"
-    peers = (word for peer in PEERS for word in ("--peer", peer))
-    ran = run(
-        [
-            sys.executable,
-            str(BENCH / "bench.py"),
-            "--quick",
-            "--json",
-            str(path),
-            *peers,
-        ]
-    )
-    assert ran.code == 0, ran.stderr + ran.stdout
+    words = ["bench.py", "--quick", "--json", str(path)]
+    for peer in PEERS:
+        words += ["--peer", peer]
+    monkeypatch.setattr(sys, "argv", words)
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+
+    code = bench.main()
+
+    printed = capsys.readouterr()
+    assert code == 0, printed.err + printed.out
     results = json.loads(path.read_bytes())
     assert results["problems"] == []
     assert all(target["measured"] is not None for target in results["targets"])
     assert len(results["rates"]) == 2 * 5
     for rates in results["rates"]:
         assert rates["ratio"] > 0
-        assert all(
-            rate > 0 for rounds in rates["per_round"].values() for rate in rounds
-        )
+        for rounds in rates["per_round"].values():
+            assert all(rate > 0 for rate in rounds)
     for target in results["targets"]:
-        assert f"| {target['what']} |" in ran.stdout
+        assert f"| {target['what']} |" in printed.out
 
 
 def test_fast_wrong_answer_is_no_result() -> None:
