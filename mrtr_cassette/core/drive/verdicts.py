@@ -378,6 +378,11 @@ class Probed:
     also: tuple[str, ...] = ()
 
     @property
+    def is_found(self) -> bool:
+        """Whether it is a finding, expected or not."""
+        return self.is_finding or self.expected is not None
+
+    @property
     def place(self) -> str:
         """The call's number and the turn in which it was made."""
         return f"#{self.number}, turn {self.turn}"

@@ -132,7 +132,7 @@ def told_once(probes: Iterable[Probed]) -> list[Probed]:
     groups: dict[object, list[Probed]] = {}
     for index, probed in enumerate(probes):
         key: object = index
-        if probed.is_finding or probed.expected:
+        if probed.is_found:
             key = (probed.tool, probed.probe, probed.verdict, probed.expected)
         groups.setdefault(key, []).append(probed)
     told = []
@@ -165,15 +165,18 @@ def probing_text(probing: Probing) -> str:
     lines = []
     for place, probes in _by_place(told_once(probing.probes)).items():
         lines.append(place)
-        for probed in probes:
-            if probed.is_finding or probed.expected:
-                lines += probed_lines(probed)
-        for probed in probes:
-            if probed.verdict == "changed" and not probed.is_finding:
-                lines += probed_lines(probed)
+        told = [probed for probed in probes if _is_told(probed)]
+        told.sort(key=lambda probed: not probed.is_found)
+        for probed in told:
+            lines += probed_lines(probed)
         lines += _other_lines(probes)
     lines.append(probing_line(probing))
     return "\n".join(lines)
+
+
+def _is_told(probed: Probed) -> bool:
+    """Tell whether an outcome is shown with what was sent and received."""
+    return probed.is_found or probed.verdict == "changed"
 
 
 def _by_place(probes: Iterable[Probed]) -> dict[str, list[Probed]]:
@@ -216,8 +219,7 @@ def _other_lines(probes: Sequence[Probed]) -> Iterator[str]:
     """Yield the outcomes that need no words, by verdict and reason."""
     names: dict[str, list[str]] = defaultdict(list)
     for probed in probes:
-        is_told = probed.is_finding or probed.expected or probed.verdict == "changed"
-        if is_told:
+        if _is_told(probed):
             continue
         head: str = probed.verdict
         if probed.verdict in ("not-reached", "undecidable") and probed.reason:

@@ -417,3 +417,15 @@ def test_a_finding_is_told_once_with_all_its_calls() -> None:
     for shown in (probing.text, junit, probings_markdown([probing])):
         assert shown.count("acted: declined") == 2
         assert "also      #2, turn 1; #5, turn 1" in shown
+
+
+def test_an_expected_change_is_told_once() -> None:
+    """It is neither a finding any more, nor one of the changes that only inform."""
+    _, (ask,) = probing_of(*SCRIPT)
+    made = probed(ask, Probe("retry-repeated"), "changed", None)
+    (expected,) = read_expected(
+        "[[expect]]\nprobe='retry-repeated'\ntool='deploy'\nreason='it counts'"
+    )
+    probing = Probing("c.json", "server", (made,)).with_expected([expected])
+    assert probing.text.count("retry-repeated") == 1
+    assert probing.is_good
