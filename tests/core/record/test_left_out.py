@@ -1,16 +1,32 @@
-"""Facts about calls that a user's function leaves out: nothing of them is recorded."""
+"""Facts about recordings with a user's function: what it leaves out, and what it changes."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from builders import ACCEPTED, answer, post, push_on, retry, rpc, show, tool
+from builders import (
+    ACCEPTED,
+    Conversation,
+    answer,
+    encode_cassette,
+    loaded,
+    play,
+    post,
+    push_on,
+    retry,
+    rpc,
+    said,
+    show,
+    state_in,
+    tool,
+)
 from messages import YES, asks, form, text
 from tasking import created
 
 from mrtr_cassette.core.protocol.hooks import ClientRequest, RecordHook
 from mrtr_cassette.core.record.recorder import Observation, Recorder
+from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.wire.http import End
 from mrtr_cassette.errors import HookError
 
@@ -70,3 +86,52 @@ def test_what_is_on_a_shared_stream_can_not_be_left_out() -> None:
         HookError, match=r"left out tools/call \"poll\", whose response is on"
     ):
         passed(recorder(), CALL, ACCEPTED)
+
+
+def by_item(request: ClientRequest) -> ClientRequest:
+    """Scrub the key of an order."""
+    if "key" in request.arguments:
+        request.arguments["key"] = "k"
+    return request
+
+
+def order(key: str) -> bytes:
+    """Return an order of this key."""
+    return tool("buy", key=key, item="a hat")
+
+
+def two_orders(change: Any) -> Conversation:
+    """Record two orders of which each waits for the other's question."""
+    talk = Conversation()
+    if change is not None:
+        talk.recorder.before_record = RecordHook(change)
+    states = [f"eyJrZXkiOiJ{key}In0.c2lnbmF0dXJlLW9m" for key in "ab"]
+    for key, state in zip("ab", states, strict=True):
+        talk.response(talk.request(order(key)), asks("q", state=state))
+    for key, state in zip("ba", reversed(states), strict=True):
+        again = retry(order(key), {"q": YES}, state=state)
+        talk.response(talk.request(again), text(f"bought {key}"))
+    return talk
+
+
+def test_what_changes_nothing_changes_no_byte() -> None:
+    """A function that returns what it is given leaves the cassette as it is without one."""
+    without = two_orders(None).cassette()
+    returned = two_orders(lambda request: request).cassette()
+    assert encode_cassette(returned) == encode_cassette(without)
+
+
+def test_rounds_stay_linked_and_play_to_other_keys() -> None:
+    """Calls that are equal without their keys are told apart by their states, as recorded."""
+    recorded = two_orders(by_item).cassette()
+    lengths = [
+        len(interaction.exchanges) for interaction in loaded(recorded).interactions
+    ]
+    assert lengths == [2, 2]
+    assert '"key":"b"' not in encode_cassette(recorded).decode()
+    player = Player(loaded(recorded))
+    player.before_record = RecordHook(by_item)
+    states = [state_in(play(player, order(key))) for key in "xy"]
+    for key, state, bought in (("x", states[0], "a"), ("y", states[1], "b")):
+        again = retry(order(key), {"q": YES}, state=state)
+        assert said(play(player, again)) == f"bought {bought}"
