@@ -314,8 +314,8 @@ def diff(
             click.echo(
                 f"{len(differing)} of {counted(len(comparisons), 'cassette')} {verb}"
             )
-    tell_unused(_unused(ignored, pairs), Log())
-    tell_unused(_unused_masks(places["masks"], pairs), Log())
+    tell_unused(_unused("ignore", ignored, pairs), Log())
+    tell_unused(_unused("masks", places["masks"], pairs), Log())
     context.exit(1 if differing and not for_git else 0)
 
 
@@ -341,33 +341,19 @@ def _compared(
 
 
 def _unused(
-    pointers: Sequence[str], pairs: Mapping[str, Sequence[str]]
+    option: str, values: Sequence[str], pairs: Mapping[str, Sequence[str]]
 ) -> list[tuple[str, str]]:
-    """Return the pointers that leave nothing out of any pair of files."""
-    if not pointers:
+    """Return the pointers or masks that leave nothing out, neither alone nor with the others."""
+    if not values:
         return []
     whole = _compared(pairs)
+    least = _compared(pairs, **{option: values})
     unused = []
-    for pointer in pointers:
-        if _compared(pairs, ignore=[pointer]) == whole:
-            unused.append(("ignore", pointer))
-    return unused
-
-
-def _unused_masks(
-    masks: Sequence[str], pairs: Mapping[str, Sequence[str]]
-) -> list[tuple[str, str]]:
-    """Return the masks that leave nothing out, neither alone nor with the others."""
-    if not masks:
-        return []
-    whole = _compared(pairs)
-    least = _compared(pairs, masks=masks)
-    unused = []
-    for mask in masks:
-        others = [other for other in masks if other != mask]
-        is_idle = _compared(pairs, masks=[mask]) == whole
-        if is_idle and _compared(pairs, masks=others) == least:
-            unused.append(("masks", mask))
+    for value in values:
+        others = [given for given in values if given != value]
+        is_idle = _compared(pairs, **{option: [value]}) == whole
+        if is_idle and _compared(pairs, **{option: others}) == least:
+            unused.append((option, value))
     return unused
 
 
