@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
-from pipes import Piped, piped, recorder
-from typing import Any
 
 import pytest
-from builders import rpc
 from harness import JsonObject, call, looped, playing
-from messages import CAPABLE
-from probed import ROUNDS, TASKS, RoundsServer
+from probed import PUSHES, ROUNDS, TASKS, RoundsServer
 from probed_http import probed, record
-from processes import PROGRAM
 
 import mrtr_cassette
+from mrtr_cassette.core.cassette.dump import dump
+from mrtr_cassette.core.cassette.transports import over_pipes
+from mrtr_cassette.core.drive.cut import cut_out
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.options import ProbeOptions
 from mrtr_cassette.shell.files.cassettes import load_cassette
@@ -26,6 +25,7 @@ from mrtr_cassette.shell.runs.probing import Watching, probe_cassette
 TOKEN = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
 YES: JsonObject = {"approve": {"action": "accept", "content": {"approve": True}}}
 NO: JsonObject = {"action": "decline"}
+RELEASE: JsonObject = {"version": "1.0"}
 ON_PIPES = """
 import json, secrets, sys
 issued = set()
@@ -33,9 +33,10 @@ for line in sys.stdin:
     message = json.loads(line)
     params = message["params"]
     answers = params.get("inputResponses")
-    if message["method"] == "tools/list":
+    if message["method"] != "tools/call":
         tools = [{"name": "deploy", "inputSchema": {"type": "object"}}]
         result = {"resultType": "complete", "tools": tools}
+        result |= {"supportedVersions": ["2026-07-28"], "capabilities": {}}
     elif params.get("requestState") in issued and answers:
         is_good = answers.get("confirm", {}).get("action") == "accept"
         text = "Deployed" if is_good else f"no {params['requestState']} TOKEN"
@@ -62,14 +63,19 @@ def branches(cassette: Path, answer: str) -> list[bytes]:
     return found
 
 
-async def answered(url: str, identity: int, *rounds: JsonObject) -> bytes:
+async def answered(
+    url: str,
+    identity: int,
+    *rounds: JsonObject,
+    tool: str = "release",
+    arguments: JsonObject = RELEASE,
+) -> bytes:
     """Call a tool, answer what it asks round after round, and return the last body."""
-    arguments = {"version": "1.0"}
-    answer = await call(url, "release", arguments)
+    answer = await call(url, tool, arguments)
     for given in rounds:
         state = answer.result["requestState"]
         retry = {"inputResponses": given, "requestState": state}
-        answer = await call(url, "release", arguments, id=identity, **retry)
+        answer = await call(url, tool, arguments, id=identity, **retry)
     return answer.body
 
 
@@ -81,7 +87,7 @@ async def test_a_client_that_declines_gets_what_the_server_said(tmp_path: Path) 
     said: list[str] = []
     async with probed(ROUNDS) as servers:
         url = servers.url("good")
-        await record(servers, recorded, [("release", {"version": "1.0"})])
+        await record(servers, recorded, [("release", RELEASE)])
         options = ProbeOptions(record=output)
         probing = await probe_cassette(recorded, url, options, Watching(said.append))
         server = servers.servers["good"]
@@ -128,6 +134,40 @@ async def test_the_decline_of_a_task_is_played(tmp_path: Path) -> None:
 
 
 @looped
+async def test_the_decline_of_a_pushed_question_is_played_where_it_is_cut_out(
+    tmp_path: Path,
+) -> None:
+    """Its call is recorded whole, in the recorded session."""
+    recorded = tmp_path / "recorded.json"
+    output = tmp_path / "branches.json"
+    part = tmp_path / "part.json"
+    async with probed(PUSHES) as servers:
+        await record(servers, recorded, [("deploy", {"env": "staging"})])
+        options = ProbeOptions(record=output)
+        await probe_cassette(recorded, servers.url("good"), options)
+    whole = load_cassette(output)
+    _, second, *_ = [
+        interaction.number
+        for interaction in whole.interactions
+        if interaction.exchanges[0].call.name == "deploy"
+    ]
+    part.write_bytes(dump(cut_out(whole, [second], alone=True)))
+    for cassette, answer, text in (
+        (output, {"action": "accept", "content": {"confirm": True}}, "Deployed to"),
+        (part, NO, "deploy cancelled"),
+    ):
+        async with playing(cassette) as replay:
+            ended = await asyncio.to_thread(
+                mrtr_cassette.call,
+                replay.url,
+                "deploy",
+                {"env": "staging"},
+                answers={"#1": answer},
+            )
+        assert ended.text.startswith(text)
+
+
+@looped
 async def test_an_existing_file_is_replaced_or_added_to_only_if_told(
     tmp_path: Path,
 ) -> None:
@@ -137,7 +177,7 @@ async def test_an_existing_file_is_replaced_or_added_to_only_if_told(
     taken.write_text("{}")
     async with probed(ROUNDS) as servers:
         url = servers.url("good")
-        await record(servers, recorded, [("release", {"version": "1.0"})])
+        await record(servers, recorded, [("release", RELEASE)])
         with pytest.raises(CassetteError, match="the cassette exists"):
             await probe_cassette(recorded, url, ProbeOptions(record=taken))
         adding = ProbeOptions(record=taken, existing="append")
@@ -157,40 +197,28 @@ async def test_an_existing_file_is_replaced_or_added_to_only_if_told(
         assert first.ending.call.key() == second.ending.call.key()
 
 
-def said(pipe: Piped, method: str, identity: int = 1, **params: Any) -> Any:
-    """Say a request on a pipe, and return its response."""
-    pipe.say(rpc(method, {**params, "_meta": CAPABLE}, identity) + b"\n")
-    return pipe.hear()
-
-
-def deployed(pipe: Piped, identity: int, answer: JsonObject) -> bytes:
-    """Call a tool on pipes, answer its question, and return its last line."""
-    called: JsonObject = {"name": "deploy", "arguments": {}}
-    asked = json.loads(said(pipe, "tools/call", **called))["result"]
-    called["inputResponses"] = {"confirm": answer}
-    called["requestState"] = asked["requestState"]
-    return bytes(said(pipe, "tools/call", identity, **called))
-
-
 @looped
 async def test_branches_of_a_server_on_pipes(tmp_path: Path) -> None:
-    """They play on pipes, byte for byte, without the states and secrets in their texts."""
+    """Of a cassette of either transport; without the states and secrets in the server's texts."""
     server = [sys.executable, "-c", ON_PIPES.replace("TOKEN", TOKEN)]
-    recorded = tmp_path / "recorded.json"
-    output = tmp_path / "branches.json"
-    accept = {"action": "accept", "content": {"confirm": True}}
-    with piped(recorder(recorded, *server)) as pipe:
-        said(pipe, "tools/list")
-        assert b"Deployed" in deployed(pipe, 2, accept)
-        pipe.end()
-    await probe_cassette(recorded, server, ProbeOptions(record=output))
-    (line,) = branches(output, '"confirm":{"action":"decline"}')
-    assert TOKEN not in output.read_text()
-    assert b"<github:1>" in line
-    text = json.loads(line)["result"]["content"][0]["text"]
-    assert text.startswith("no mrtr-state:")
-    with piped([*PROGRAM, "replay", "--stdio", str(output)]) as pipe:
-        played = deployed(pipe, json.loads(line)["id"], NO)
-        _, code = pipe.end()
-    assert played == line
-    assert code == 0
+    over_http = tmp_path / "http.json"
+    await asyncio.to_thread(
+        mrtr_cassette.call, server, "deploy", answers={"confirm": True}, path=over_http
+    )
+    lines = replace(over_pipes(load_cassette(over_http)), transport="stdio")
+    on_pipes = tmp_path / "stdio.json"
+    on_pipes.write_bytes(dump(lines))
+    for recorded in (over_http, on_pipes):
+        output = tmp_path / f"branches-{recorded.name}"
+        await probe_cassette(recorded, server, ProbeOptions(record=output))
+        (line,) = branches(output, '"confirm":{"action":"decline"}')
+        assert TOKEN not in output.read_text()
+        text = json.loads(line)["result"]["content"][0]["text"]
+        assert text.startswith("no mrtr-state:")
+        assert text.endswith(" <github:1>")
+        async with playing(output) as replay:
+            identity = json.loads(line)["id"]
+            played = await answered(
+                replay.url, identity, {"confirm": NO}, tool="deploy", arguments={}
+            )
+        assert played == line.strip()
