@@ -38,6 +38,8 @@ sys.addaudithook(ready)
 
 INTERRUPTED = """
 import os, signal, sys
+# A suite that a script runs in the background is started with SIGINT ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 class Interrupt:
     def find_spec(self, name, path, target=None):
         if name == {name!r}:
