@@ -130,7 +130,7 @@ agents: $(VENV)/.installed-dev
 languages: $(VENV)/.installed-dev
 	PYTHONPATH=tests $(BIN)/python -m languages.run $(ARGS)
 
-# The table of docs/probe.md: servers as the SDKs' documentation shows them, probed; a minute or two.
+# The table of docs/probe.md: servers as the SDKs' documentation shows them, probed; some minutes.
 probed: $(VENV)/.installed-dev
 	PYTHONPATH=tests $(BIN)/python tests/probed_styles.py $(ARGS)
 
