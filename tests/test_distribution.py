@@ -254,6 +254,9 @@ def test_forms_for_contributors_are_whole():
     pages += (ROOT / ".pre-commit-config.yaml").read_text()
     for target in re.findall(r"\bmake ([a-z]+)\b(?=`| *#|$)", pages, re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+    for name in re.findall(r"`((?:core|shell|tests|docs|bench)/[\w./]+)`", pages):
+        places = (ROOT / name, ROOT / "mrtr_cassette" / name)
+        assert any(place.exists() for place in places), name
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["version"] == mrtr_cassette.__version__
 
