@@ -28,8 +28,8 @@ from mrtr_cassette.core.drive.script import TurnChange
 from mrtr_cassette.core.drive.updating import Proposal
 from mrtr_cassette.core.drive.verification import Reached, VerifiedInteraction
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS
-from mrtr_cassette.core.report.text import as_data
-from mrtr_cassette.core.wire.jsonbytes import canonical
+from mrtr_cassette.core.report.text import answer_words, as_data
+from mrtr_cassette.core.wire.jsonbytes import canonical, parse
 from mrtr_cassette.core.wire.pointers import ANY, Difference, excerpts, members_of
 from mrtr_cassette.errors import counted, printable, printable_lines, shorten
 from mrtr_cassette.terms import LIBRARY_TERMS, Terms, in_terms
@@ -254,7 +254,7 @@ def held_text(comparison: CassetteComparison, terms: Terms = LIBRARY_TERMS) -> s
     differing = [pair for pair in comparison.interactions if pair.mark != "="]
     worst = max(differing, key=_severity)
     verdict = _NOT_IN_BOTH.get(worst.mark, worst.verdict)
-    head = f"{verdict}: {printable(worst.call)}"
+    head = f"{verdict}: {_call_of(worst)}"
     if len(differing) > 1:
         head += f", and {len(differing) - 1} more"
     ways = [
@@ -271,13 +271,29 @@ def _severity(interaction: InteractionComparison) -> tuple[int, bool]:
     return VERDICTS.index(interaction.verdict), '"' in interaction.call
 
 
+def _call_of(interaction: InteractionComparison) -> str:
+    """Return the call of an interaction; the answers too, if only one side has it.
+
+    The other side may have the same call with other answers.
+    """
+    given = []
+    for stage in interaction.stages:
+        if stage.kind != "answer" or interaction.mark not in _NOT_IN_BOTH:
+            continue
+        for change in stage.changes:
+            answers = parse((change.recorded or change.received or "{}").encode())
+            given.append(answer_words(members_of(answers)))
+    call = printable(interaction.call)
+    return f"{call}, answered with {', then '.join(given)}" if given else call
+
+
 def _compared_lines(interaction: InteractionComparison) -> Iterator[str]:
     """Yield an interaction of two cassettes with its changes."""
     mark = interaction.mark
     facts: list[str] = [interaction.verdict] if mark == "~" else []
     if interaction.is_moved:
         facts.append("moved")
-    line = f"{mark} {_numbers_of(interaction)} {printable(interaction.call)}"
+    line = f"{mark} {_numbers_of(interaction)} {_call_of(interaction)}"
     if facts:
         line += f": {', '.join(facts)}"
     yield line
