@@ -54,7 +54,7 @@ class Log:
         self.event: OnEvent | None = None
         if log_format == "json":
             self.line = None
-            self.event = lambda event: say(printable_json(orjson.dumps(event).decode()))
+            self.event = _say_events
 
     def tell(self, text: str, event: dict[str, Any]) -> None:
         """Log one thing, in the form that is read."""
@@ -62,6 +62,10 @@ class Log:
             self.line(text)
         if self.event is not None:
             self.event(event)
+
+
+def _say_events(*events: dict[str, Any]) -> None:
+    say(*[printable_json(orjson.dumps(event).decode()) for event in events])
 
 
 def json_report(data: Any) -> str:

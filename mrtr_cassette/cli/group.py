@@ -229,11 +229,14 @@ def tell(text: str) -> None:
     click.echo(printable_lines(text))
 
 
-def say(text: str) -> None:
-    """Write a line to stderr, or several, as long as it takes any: a run doesn't end for it."""
-    first, end, rest = printable_lines(text).partition("\n")
+def say(*texts: str) -> None:
+    """Write lines to stderr, as long as it takes any: a run doesn't end for it."""
+    lines = []
+    for text in texts:
+        first, end, rest = printable_lines(text).partition("\n")
+        lines.append(painted(first) + end + rest)
     try:
-        click.echo(painted(first) + end + rest, err=True)
+        click.echo("\n".join(lines), err=True)
     except BlockingIOError:
         pass
     except OSError:

@@ -84,8 +84,8 @@ from mrtr_cassette.terms import Terms, shell_words
 _GIVEN: Final = click.core.ParameterSource.COMMANDLINE
 _DRAIN_S: Final = 10.0
 """Seconds that requests under way have to end when a stateless replay does."""
-_LOG_S: Final = 0.3
-"""Seconds that a log has for what is still to be said when a run on pipes ends."""
+_LOG_S: Final = 1.0
+"""Seconds that a log has for what is still to be said when a run ends."""
 _HTTP_ONLY: Final = frozenset(
     {
         "admin_port",
@@ -186,7 +186,8 @@ def record(
         context,
         options,
         command,
-        partial(_record, server, output, log, reports, command),
+        log,
+        partial(_record, server, output, reports, command),
     )
 
 
@@ -224,10 +225,10 @@ def _server_of(words: Sequence[str], upstream: str | None) -> str | list[str]:
 async def _record(
     upstream: str | list[str],
     output: Location,
-    log: Log,
     reports: tuple[Path, ...],
     command: tuple[str, ...],
     options: RecordOptions,
+    log: Log,
 ) -> int:
     # Whoever replays doesn't load a client.
     from mrtr_cassette.shell.runs.recording import recording
@@ -344,7 +345,7 @@ def replay(
         )
     options = replace(options, terms=_terms_with(command))
     _run_on_http(
-        context, options, command, partial(_replay, cassette, log, reports, command)
+        context, options, command, log, partial(_replay, cassette, reports, command)
     )
 
 
@@ -384,10 +385,10 @@ def _terms_with(command: tuple[str, ...]) -> Terms:
 
 async def _replay(
     cassette: Location,
-    log: Log,
     reports: tuple[Path, ...],
     command: tuple[str, ...],
     options: ReplayOptions,
+    log: Log,
 ) -> int:
     # What a load balancer has sent here is answered before this process ends.
     drain_s = _DRAIN_S if options.stateless else 0.0
@@ -450,7 +451,8 @@ def _run_on_http(
     context: click.Context,
     options: Any,
     command: Sequence[str],
-    main: Callable[[Any], Coroutine[Any, Any, int]],
+    log: Log,
+    main: Callable[[Any, Log], Coroutine[Any, Any, int]],
 ) -> NoReturn:
     if command and context.get_parameter_source("port") is not _GIVEN:
         # The command is told the address.
@@ -460,7 +462,7 @@ def _run_on_http(
             f"warning: listening on {options.host}: anyone who reaches "
             "this machine can read the replay, or call the upstream through this proxy"
         )
-    sys.exit(run(main(options)))
+    _run(options, log, main)
 
 
 def _run_on_pipes(
@@ -475,10 +477,20 @@ def _run_on_pipes(
             raise UsageError(
                 f"{option.opts[0]} and --stdio don't go together: pipes have no HTTP"
             )
-    # Nothing that is told waits for who reads it.
+    _run(options, log, main)
+
+
+def _run(
+    options: AnyOptions,
+    log: Log,
+    main: Callable[[AnyOptions, Log], Coroutine[Any, Any, int]],
+) -> NoReturn:
+    # Nothing that passes waits for who reads the log.
     beside = Log()
-    beside.line = line = None if log.line is None else Aside(log.line)
-    beside.event = event = None if log.event is None else Aside(log.event)
+    beside.line = line = None if log.line is None else Aside[str](log.line)
+    beside.event = event = (
+        None if log.event is None else Aside[dict[str, Any]](log.event)
+    )
     try:
         sys.exit(run(main(replace(options, log=line), beside)))
     finally:

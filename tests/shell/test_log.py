@@ -10,19 +10,32 @@ from mrtr_cassette.shell.files.log import Aside
 
 
 def test_all_is_told_in_order_by_the_end() -> None:
-    """What gathers while the first value is taken, or after it, is taken at the end at the latest."""
-    told: list[int] = []
-    aside = Aside(told.append)
-    for number in range(100):
+    """What gathers while the first values are taken is taken at once, at the end at the latest."""
+    told: list[tuple[int, ...]] = []
+    is_taken = Event()
+    has_gathered = Event()
+
+    def take(*numbers: int) -> None:
+        is_taken.set()
+        has_gathered.wait(HANGS_S)
+        told.append(numbers)
+
+    aside = Aside(take)
+    aside(0)
+    is_taken.wait(HANGS_S)
+    for number in range(1, 100):
         aside(number)
+    has_gathered.set()
     aside.finish(HANGS_S)
-    assert told == list(range(100))
+    assert told == [(0,), tuple(range(1, 100))]
+    Aside(take).finish(HANGS_S)
+    assert len(told) == 2
 
 
 def test_whoever_does_not_listen_holds_up_nobody() -> None:
     """What can't be taken in time is left out, and the end waits for no more than was said."""
     listens = Event()
-    aside = Aside(lambda _: listens.wait(HANGS_S))
+    aside = Aside(lambda *_: listens.wait(HANGS_S))
     for number in range(20_000):
         aside(number)
     aside.finish(0.01)

@@ -23,9 +23,12 @@ Ts = TypeVarTuple("Ts")
 
 
 class Aside(Generic[T]):
-    """Passes values to a function in its own thread; drops values when too many wait."""
+    """Passes values to a function in its own thread; drops values when too many wait.
 
-    def __init__(self, take: Callable[[T], None]) -> None:
+    It takes all that have gathered at once.
+    """
+
+    def __init__(self, take: Callable[..., None]) -> None:
         self._take = take
         self._waiting: SimpleQueue[T | None] = SimpleQueue()
         self._is_finishing = threading.Event()
@@ -44,10 +47,18 @@ class Aside(Generic[T]):
         self._thread.join(seconds)
 
     def _work(self) -> None:
-        while (value := self._waiting.get()) is not None:
-            with suppress(OSError):
-                self._take(value)
-            if self._waiting.empty():
+        is_over = False
+        while not is_over:
+            values = [self._waiting.get()]
+            while not self._waiting.empty():
+                values.append(self._waiting.get())
+            if None in values:
+                is_over = True
+                values = values[: values.index(None)]
+            if values:
+                with suppress(OSError):
+                    self._take(*values)
+            if not is_over:
                 self._is_finishing.wait(_GATHERED_S)
 
 
