@@ -138,7 +138,7 @@ def test_calls_that_are_missing_or_new_are_differences(talk):
     write(talk, ada)
     missing = shown(talk, "--mrtr-mode=verify", failed=1)
     call = 'tools/call "deploy", answered with confirm: yes, and'
-    assert f"Failed: not called: {call}" in missing
+    assert f"\nnot called: {call}" in missing
     assert "- #" in missing
     assert " not called" in missing.split("interaction")[-1]
     write(talk, f"{ada}; {bob}; {bob}")
@@ -171,7 +171,7 @@ def test_a_call_that_a_fixture_makes_late_is_no_missing_one(talk):
     talk.write("test_say.py", late.format(late="pass"))
     missing = shown(talk, "--mrtr-mode=verify", passed=1, errors=1)
     assert (
-        'ERROR test_say.py::test_say - Failed: not called: tools/call "deploy", answered'
+        'ERROR test_say.py::test_say - Failed: not called: tools/call "deploy"'
         in missing
     )
 
