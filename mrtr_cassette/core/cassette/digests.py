@@ -101,19 +101,21 @@ def with_digests(raw: bytes, new: Mapping[str, str]) -> bytes:
 
 def _text_pairs(before: Response, after: Response) -> Iterator[tuple[str, str]]:
     """Yield the texts of the messages of a response, each before and after a change of them."""
-    for old, new in zip(_values_of(before), _values_of(after), strict=False):
+    pairs: list[tuple[Any, Any]] = [(_trees_of(before), _trees_of(after))]
+    while pairs:
+        old, new = pairs.pop()
         if isinstance(old, str) and isinstance(new, str):
             yield old, new
+        elif isinstance(old, dict) and isinstance(new, dict):
+            pairs.extend(zip(old.values(), new.values(), strict=False))
+        elif isinstance(old, list) and isinstance(new, list):
+            # It may have millions of numbers.
+            if not _MAY_HAVE_TEXTS.isdisjoint(map(type, old)):
+                pairs.extend(zip(old, new, strict=False))
 
 
-def _values_of(response: Response) -> Iterator[Any]:
-    """Yield the strings, numbers and other scalars of the messages of a response, in some order."""
-    values: list[Any] = [located.message.tree for located in messages_in(response)]
-    while values:
-        value = values.pop()
-        if isinstance(value, dict):
-            values.extend(value.values())
-        elif isinstance(value, list):
-            values.extend(value)
-        else:
-            yield value
+_MAY_HAVE_TEXTS = frozenset({str, dict, list})
+
+
+def _trees_of(response: Response) -> list[Any]:
+    return [located.message.tree for located in messages_in(response)]
