@@ -71,7 +71,7 @@ lowest: $(VENV)/.installed-dev
 	$(PYTHON) -m venv build/lowest
 	$(BIN)/python tests/lowest.py > build/lowest/constraints.txt
 	build/lowest/bin/python -m pip install --quiet --constraint build/lowest/constraints.txt \
-		--editable '.[codings,metrics,speed,stores]' \
+		--editable '.[codings,metrics,re2,speed,stores]' \
 		hypothesis pytest pytest-timeout pyyaml
 	build/lowest/bin/python -m pytest -q -p no:cacheprovider tests/core/wire tests/core/secrets \
 		tests/demo tests/cli/test_cli_call.py

@@ -63,7 +63,8 @@ THIRD_PARTY = {
     "markupsafe": frozenset({"markup", "page"}),
     "orjson": None,
     "pydantic": frozenset({"written", "load", "model"}),
-    "re2": frozenset({"rules", "shapes"}),
+    "pydantic_core": frozenset({"shapes"}),
+    "re2": frozenset({"rules"}),
 }
 """Third-party packages that the core may use, and by which modules; None stands for all."""
 

@@ -46,7 +46,7 @@ from mrtr_cassette.core.protocol.methods import (
     method_of,
 )
 from mrtr_cassette.core.secrets.names import ANSWER, has_kind, has_secrets
-from mrtr_cassette.core.secrets.rules import matches_whole, refusal_of
+from mrtr_cassette.core.secrets.shapes import whole_matcher
 from mrtr_cassette.core.wire.jsonbytes import Number, canonical, parse
 from mrtr_cassette.core.wire.pointers import members_of
 from mrtr_cassette.errors import NotJsonError, UsageError, printable
@@ -80,7 +80,7 @@ class AnswerRule(_Strict):
     )
     message: str | None = Field(None, description="The message, exactly.")
     pattern: str | None = Field(
-        None, description="A pattern (RE2) for the whole message."
+        None, description="A pattern (Rust's regex) for the whole message."
     )
     kind: Kind | None = Field(
         None, description="What is asked for; a type in the array dialect."
@@ -128,10 +128,10 @@ class AnswerRule(_Strict):
             request.kind,
         ):
             return False
-        if self.pattern is not None and not matches_whole(
-            self.pattern, request.message
-        ):
-            return False
+        if self.pattern is not None:
+            is_match = whole_matcher(self.pattern)
+            if not is_match(request.message):
+                return False
         if request.takes_value:
             return self.value is not None
         return request.kind in self.kinds()
@@ -149,9 +149,11 @@ class AnswerRule(_Strict):
         if self.kind is not None and self.kind not in _ANSWERED_BY[answers[0]]:
             raise ValueError(f"kind {self.kind} is not answered by {answers[0]}")
         if self.pattern is not None:
-            reason = refusal_of(self.pattern)
-            if reason:
-                raise ValueError(f"pattern is not a regular expression: {reason}")
+            try:
+                whole_matcher(self.pattern)
+            except ValueError as error:
+                reason = f"pattern is not a regular expression: {error}"
+                raise ValueError(reason) from None
         return self
 
 

@@ -6,6 +6,7 @@ the list in the cassette has the digest of the redacted file.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -13,11 +14,10 @@ from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.protocol.jsonrpc import messages_in
 from mrtr_cassette.core.secrets.decode import long_words, words_of
 from mrtr_cassette.core.secrets.names import sha256_of
-from mrtr_cassette.core.secrets.shapes import compiled
 from mrtr_cassette.core.wire.http import Response
 
 _DIGITS = 64
-_DIGEST = compiled(rf"\b[0-9a-f]{{{_DIGITS}}}\b")
+_DIGEST = re.compile(rb"\b[0-9a-f]{%d}\b" % _DIGITS)
 _HEX = words_of("0123456789abcdef")
 
 

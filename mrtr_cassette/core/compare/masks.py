@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-from mrtr_cassette.core.secrets.shapes import compiled
+from mrtr_cassette.core.secrets.rules import user_pattern
 from mrtr_cassette.core.wire.jsonbytes import Number, canonical, parse
 from mrtr_cassette.errors import NotJsonError
 
@@ -48,7 +48,7 @@ def masked(value: Any, masks: Sequence[str], *, in_text: bool = False) -> Any:
 def _masked_text(text: str, masks: Sequence[str]) -> str:
     raw = text.encode("utf-8", "surrogatepass")
     for mask in masks:
-        raw = compiled(mask, is_text=True).sub(_MASKED.encode(), raw)
+        raw = user_pattern(mask).sub(_MASKED.encode(), raw)
     return raw.decode("utf-8", "backslashreplace")
 
 

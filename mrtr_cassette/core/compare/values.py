@@ -11,8 +11,7 @@ from itertools import zip_longest
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 from mrtr_cassette.core.compare.masks import MASK, has_masked, masked_json, masks_in
-from mrtr_cassette.core.secrets.rules import refusal_of
-from mrtr_cassette.core.secrets.shapes import compiled
+from mrtr_cassette.core.secrets.rules import user_pattern
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
 from mrtr_cassette.core.wire.pointers import (
     ABSENT,
@@ -167,12 +166,13 @@ def masks_as_places(masks: Collection[str]) -> tuple[str, ...]:
         UsageError: a mask is not a regular expression, or matches nothing at all.
     """
     for mask in masks:
-        refusal = refusal_of(mask)
-        if refusal:
+        try:
+            searched = user_pattern(mask)
+        except ValueError as error:
             raise UsageError(
-                f"<<masks>> {mask!r} is not a regular expression: {refusal}"
-            )
-        if compiled(mask, is_text=True).fullmatch(b""):
+                f"<<masks>> {mask!r} is not a regular expression: {error}"
+            ) from None
+        if searched.fullmatch(b""):
             raise UsageError(
                 f"<<masks>> {mask!r} matches an empty text",
                 hint="let it need a character, such as \\d+ in place of \\d*",

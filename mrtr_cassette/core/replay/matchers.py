@@ -14,8 +14,7 @@ from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.dialect import REQUEST_STATE
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Located
 from mrtr_cassette.core.protocol.methods import method_of
-from mrtr_cassette.core.secrets.rules import refusal_of
-from mrtr_cassette.core.secrets.shapes import compiled
+from mrtr_cassette.core.secrets.shapes import whole_matcher
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.core.wire.jsonbytes import (
     MemberPath,
@@ -114,17 +113,15 @@ def _kind_of(pointer: str, kind: str) -> Callable[[Any], bool]:
         raise UsageError(
             f"<<match>> {pointer!r}: no kind is called {kind!r}", hint=hint
         )
-    refusal = refusal_of(pattern)
-    if refusal:
+    try:
+        is_match = whole_matcher(pattern)
+    except ValueError as error:
         raise UsageError(
-            f"<<match>> {pointer!r}: {kind} is not a regular expression: {refusal}"
-        )
-    expression = compiled(pattern, is_text=True)
+            f"<<match>> {pointer!r}: {kind} is not a regular expression: {error}"
+        ) from None
 
     def is_like(value: Any) -> bool:
-        if not isinstance(value, str):
-            return False
-        return bool(expression.fullmatch(value.encode("utf-8", "surrogatepass")))
+        return isinstance(value, str) and is_match(value)
 
     return is_like
 

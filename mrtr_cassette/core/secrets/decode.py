@@ -68,9 +68,13 @@ class Decoded:
 
 def flattened(text: str) -> str:
     r"""Return a text of the same length with real line ends for `\n` in strings of JSON."""
-    if "\\" in text:
-        for escape, char in _LINES_IN_STRINGS:
-            text = text.replace(escape, char)
+    if "\\" not in text:
+        return text
+    escapes = _LINES_IN_STRINGS
+    if "\\\\" not in text:
+        escapes = _LINES_IN_STRINGS[-3:]
+    for escape, char in escapes:
+        text = text.replace(escape, char)
     return text
 
 

@@ -9,7 +9,6 @@ from typing import Literal, NamedTuple
 
 from mrtr_cassette.core.secrets.decode import (
     as_text,
-    flattened,
     string_end,
     undo_json,
     without_percent,
@@ -33,7 +32,6 @@ from mrtr_cassette.core.secrets.names import ref_of, rule_of_number
 from mrtr_cassette.core.secrets.rules import (
     CUSTOM_KEY,
     ActiveRules,
-    Mark,
     Name,
     fold,
     is_encoded,
@@ -165,28 +163,29 @@ class _Assignment(NamedTuple):
 
 
 class JudgedText:
-    """A text in which the finds of RE2 are judged by the text around them."""
+    """A text in which finds are judged by the text around them."""
 
-    def __init__(self, rules: ActiveRules, text: str, kind: Kind) -> None:
+    def __init__(self, rules: ActiveRules, text: str, flat: str, kind: Kind) -> None:
         self._rules = rules
         self._text = text
         self._kind = kind
-        self._flat = flattened(text)
+        self._flat = flat
         self._shapes: dict[tuple[int, int], str] = {}
         self._bare_end = 0
 
-    def finds(self, marks: Collection[int]) -> Iterator[Find]:
-        """Yield the secrets, in so far as the marks say that there may be any."""
-        raw = self._flat.encode("latin-1")
-        for rule in self._rules.likely(marks):
-            yield from self._shaped(raw, rule)
-        if Mark.NAME in marks:
-            yield from self._given_by_sign(raw)
-            yield from self._given_beside(raw)
-            yield from self._given_in_rows(raw)
+    def finds(self) -> Iterator[Find]:
+        """Yield the secrets that match shapes, and those that names tell."""
+        # Patterns of tables don't count this character as a space, as JSON doesn't.
+        searched = self._flat.replace("\v", "\1")
+        for rule in self._rules.likely(searched):
+            yield from self._shaped(searched, rule)
+        if self._rules.may_name(searched):
+            yield from self._given_by_sign(searched)
+            yield from self._given_beside(searched)
+            yield from self._given_in_rows(searched)
 
-    def _shaped(self, raw: bytes, rule: Rule) -> Iterator[Find]:
-        for start, end in rule.spans(raw):
+    def _shaped(self, searched: str, rule: Rule) -> Iterator[Find]:
+        for start, end in rule.spans(searched):
             self._shapes.setdefault((start, end), rule.name)
             outer = _END_OF_JSON.search(self._flat, start, end)
             stop = end if outer is None else outer.start()
@@ -239,13 +238,12 @@ class JudgedText:
 
     # A name, a sign and a value
 
-    def _given_by_sign(self, raw: bytes) -> Iterator[Find]:
+    def _given_by_sign(self, searched: str) -> Iterator[Find]:
         flat = self._flat
         at = 0
-        for match in self._rules.named.finditer(raw):
-            start, end = match.span(1)
-            closing = flat[slice(*match.span(2))]
-            name, start = self._name_at(start, end, has_spaces=bool(closing))
+        for stem, end, quote_end, value_at in self._rules.named_in(searched):
+            closing = flat[end:quote_end]
+            name, start = self._name_at(stem, end, has_spaces=bool(closing))
             if start < at or name is None:
                 continue
             quoted_at = start - len(closing)
@@ -255,9 +253,9 @@ class JudgedText:
             is_member = closing[-1:] == '"' and opening == closing
             is_escaped = flat[quoted_at - 1 : quoted_at] == "\\"
             if is_member and not is_escaped:
-                found = self._member(name, start, match.end(), len(closing) - 1)
+                found = self._member(name, start, value_at, len(closing) - 1)
             else:
-                found = self._assigned(name, start, end, match.end(), closing)
+                found = self._assigned(name, start, end, value_at, closing)
             for find in found:
                 yield find
                 at = max(at, find.end)
@@ -541,9 +539,9 @@ class JudgedText:
 
     # A name and a value side by side
 
-    def _given_beside(self, raw: bytes) -> Iterator[Find]:
+    def _given_beside(self, searched: str) -> Iterator[Find]:
         self._bare_end = 0
-        for span, at, depth in self._rules.beside_in(raw):
+        for span, at, depth in self._rules.beside_in(searched):
             name, start = self._name_at(*span, has_spaces=False)
             if name is None or abs(at - start) > _WINDOW + _LONGEST_NAME:
                 continue
@@ -554,9 +552,9 @@ class JudgedText:
             if value is not None:
                 yield from self._decided(name, value, start)
 
-    def _given_in_rows(self, raw: bytes) -> Iterator[Find]:
+    def _given_in_rows(self, searched: str) -> Iterator[Find]:
         """Yield the secrets in the rows of SQL, whose columns have the names."""
-        for start, end, rows_at in self._rules.inserts_in(raw):
+        for start, end, rows_at in self._rules.inserts_in(searched):
             columns = []
             for column in self._flat[start:end].split(","):
                 columns.append(column.strip(_AROUND_COLUMN))

@@ -18,6 +18,7 @@ from mrtr_cassette.core.secrets.decode import (
     Decoded,
     as_text,
     decoded_base64,
+    flattened,
     long_words,
     spell_in_url,
     undo_json,
@@ -31,12 +32,15 @@ from mrtr_cassette.core.secrets.judged import Find, JudgedText, Kind, in_named
 from mrtr_cassette.core.secrets.names import placeholder, ref_spans, secrets_in
 from mrtr_cassette.core.secrets.rules import (
     CUSTOM_KEY,
+    ESCAPED,
+    ESCAPED_IN_URL,
+    PLACEHOLDER_MARKER,
     ActiveRules,
-    Mark,
     RedactionRules,
     by_ending,
     rule_of_kind,
 )
+from mrtr_cassette.core.secrets.shapes import filter_of
 from mrtr_cassette.core.wire.http import (
     EVENT_STREAM,
     Headers,
@@ -283,21 +287,21 @@ class Redactor:
 
         `depth` is how many more layers of URL escapes and base64 are undone.
         """
-        marks = self._rules.marks(text.encode("latin-1"))
-        if Mark.ESCAPE in marks:
+        if filter_of(ESCAPED)(text):
             decoded = without_ascii_escapes(text)
             if decoded.text != text:
                 inner = self._in_layer(decoded.text, kind, depth)
                 yield from _moved(inner, decoded.source)
                 return
-        if marks and max(marks) >= Mark.NAME:
-            found = JudgedText(self._rules, text, kind).finds(marks)
-            if Mark.PLACEHOLDER in marks:
+        flat = flattened(text)
+        if self._rules.may_find(flat):
+            found = JudgedText(self._rules, text, flat, kind).finds()
+            if filter_of(PLACEHOLDER_MARKER)(text):
                 found = _beside_placeholders(text, found)
             yield from found
-        if depth and Mark.BASE64 in marks:
-            yield from self._in_base64(text, depth)
-        if depth and Mark.PERCENT in marks:
+            if depth:
+                yield from self._in_base64(text, depth)
+        if depth and filter_of(ESCAPED_IN_URL)(text):
             yield from self._in_percent(text, kind, depth)
 
     def _in_percent(self, text: str, kind: Kind, depth: int) -> Iterator[Find]:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any, Final, Literal, NamedTuple, get_args
 
-import re2
-
-from mrtr_cassette.core.secrets.shapes import RULES, Rule, compiled, quiet_options
-from mrtr_cassette.errors import shorten
+from mrtr_cassette.core.secrets.shapes import RULES, Rules, compiled, filter_of
+from mrtr_cassette.errors import UsageError, shorten
 
 # Names
 
@@ -356,11 +355,16 @@ CUSTOM_KEY: Final = "custom-key"
 
 SharedKind = Literal["email", "host", "ip", "text", "user"]
 
-_SLASH: Final = r"(?:[\\/]+|%2[Ff]|%5[Cc])"
-_HOME: Final = rf"(?:(?:home|Users){_SLASH}|[A-Za-z](?::|%3[Aa]){_SLASH}users{_SLASH})"
+_SLASH: Final = r"(?:[\\/]|%2[Ff]|%5[Cc])"
+_SLASHES: Final = r"(?:[\\/]+|%2[Ff]|%5[Cc])"
+_HOME: Final = (
+    rf"(?:home|Users){_SLASHES}|[A-Za-z](?::|%3[Aa]){_SLASHES}users{_SLASHES}"
+)
 _BYTE: Final = "(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])"
 _HEX: Final = "[0-9A-Fa-f]{1,4}"
 _LONG_IP: Final = rf"(?:{_HEX}:){{7}}{_HEX}|(?:{_HEX}:){{1,6}}:(?:{_HEX}:){{0,5}}{_HEX}"
+_LETTER: Final = r"[^\W\d_]"
+_LETTER_OR_DIGIT: Final = r"[^\W_]"
 
 
 def rule_of_kind(kind: SharedKind) -> str:
@@ -368,23 +372,58 @@ def rule_of_kind(kind: SharedKind) -> str:
     return f"shared-{kind}"
 
 
-def _rule(kind: SharedKind, pattern: str, needs: bytes = b"") -> Rule:
-    return Rule(rule_of_kind(kind), pattern, needs, is_custom=True)
+class SharedRule(NamedTuple):
+    """A kind of text that could identify somebody."""
+
+    name: str
+    pattern: str
+    """For `re`; group 1 is the text, or all of the match."""
+    first: str = ""
+    """Precedes the pattern where no match ends, so that a long word is read once."""
+    needs: str = ""
+
+    def spans(self, raw: bytes) -> Iterator[tuple[int, int]]:
+        """Yield the places of such texts, in order."""
+        text = raw.decode("utf-8", "surrogateescape")
+        begins = re.compile(self.first + self.pattern)
+        goes_on = re.compile(self.pattern)
+        end = 0
+        end_of_raw = 0
+        at = 0
+        while match := goes_on.match(text, at) or begins.search(text, at):
+            at = max(match.end(), at + 1)
+            first, last = match.span(match.lastindex or 0)
+            if not re.match(self.needs, text[first:last]):
+                continue
+            start = end_of_raw + _bytes_of(text[end:first])
+            end_of_raw = start + _bytes_of(text[first:last])
+            end = last
+            yield start, end_of_raw
 
 
-SHARED_RULES: Final[Mapping[SharedKind, Rule]] = {
-    "email": _rule(
-        "email",
-        r"[\pL\pN._%+-]+(?:@|%40)(?:[\pL\pN-]+\.)+\pL[\pL\pN-]+",
+def _bytes_of(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogateescape"))
+
+
+SHARED_RULES: Final[Mapping[SharedKind, SharedRule]] = {
+    "email": SharedRule(
+        rule_of_kind("email"),
+        rf"[\w.%+-]+(?:@|%40)(?:(?:{_LETTER_OR_DIGIT}|-)++\.){{1,127}}"
+        rf"{_LETTER}(?:{_LETTER_OR_DIGIT}|-)+",
+        first=r"(?<![\w.%+-])",
     ),
-    "ip": _rule(
-        "ip",
-        rf"\b(?:{_BYTE}(?:\.{_BYTE}){{3}}|{_LONG_IP})\b",
+    "ip": SharedRule(
+        rule_of_kind("ip"),
+        rf"(?a)\b(?:{_BYTE}(?:\.{_BYTE}){{3}}|{_LONG_IP})\b",
         # The addresses of each machine itself say nothing.
-        rb"(?!127\.|0\.0\.0\.0)(?=.*[0-9])",
+        needs=r"(?!127\.|0\.0\.0\.0)(?=.*[0-9])",
     ),
-    "text": _rule("text", r"(?s)\A(?:\s*\S+\s.*|.*[^\x00-\x7F].*)\z"),
-    "user": _rule("user", rf"{_SLASH}{_HOME}([^\\/\s\"'<>:%?#]+)"),
+    "text": SharedRule(
+        rule_of_kind("text"), r"(?as)\A(?:\s*+\S++\s|.*[^\x00-\x7F]).*\Z"
+    ),
+    "user": SharedRule(
+        rule_of_kind("user"), rf"(?a){_SLASH}(?:{_HOME})([^\\/\s\"'<>:%?#]+)"
+    ),
 }
 """By kind. In JSON each finds its texts in strings; `text` is a whole string of several words.
 
@@ -408,10 +447,11 @@ def example_of(rule: str, token: str) -> bytes | None:
     return example.format(token).encode()
 
 
-_ESCAPED = r"\\(?:/|u00[2-7])"
+ESCAPED: Final = r"\\(?:/|u00[2-7])"
 """An escape of a character of names and secrets, or of a quote in JSON."""
-_BASE64 = r"(?:^|[^A-Za-z0-9+/_-])[C-Za-fw-z0-9][A-Za-z0-9+/_-]{10}"
+_BASE64 = "(?:^|[^A-Za-z0-9+/_-])[C-Za-fw-z0-9][A-Za-z0-9+/_-]{10}"
 """Text in base64 begins with ASCII or the first byte of a character; PNG and JPEG don't."""
+ESCAPED_IN_URL: Final = "%[0-7][0-9A-Fa-f]"
 PLACEHOLDER_MARKER = r"(?:<|%3[cC]|u003[cC])[a-z0-9-]+(?::|%3[aA])"
 _QUOTE = r"\\{0,15}[\"']"
 RULE_NAMES: Final = {rule.name for rule in RULES} | set(NAMES.values()) | {CUSTOM_KEY}
@@ -419,15 +459,51 @@ PLACED_NAMES: Final = RULE_NAMES | SHARED_NAMES
 """The names that placeholders have, besides those of a user's patterns."""
 
 
-def refusal_of(pattern: str) -> str:
-    """Return why a user's pattern is not a regular expression, or an empty string."""
+@lru_cache(maxsize=512)
+def user_pattern(pattern: str) -> Any:
+    """Compile a pattern of a user by RE2, which searches in linear time whatever it is.
+
+    Raises:
+        ValueError: RE2 refuses it.
+        UsageError: RE2 is not installed.
+    """
     try:
-        compiled(pattern, is_text=True)
+        import re2
+    except ImportError:
+        raise UsageError(
+            f"the pattern {shorten(repr(pattern))} needs the package google-re2, "
+            "which is not installed",
+            hint="install it with: pip install 'mrtr-cassette[re2]'",
+        ) from None
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(pattern.encode(), options)
     except UnicodeEncodeError:
-        return "it has half of a surrogate pair"
+        raise ValueError("it has half of a surrogate pair") from None
     except re2.error as error:
-        return str(error.args[0].decode("utf-8", "replace"))
-    return ""
+        raise ValueError(error.args[0].decode("utf-8", "replace")) from None
+
+
+class UserRule(NamedTuple):
+    """A pattern of a user; group 1 is the secret, if there is one."""
+
+    name: str
+    pattern: str
+
+    def spans(self, raw: bytes) -> Iterator[tuple[int, int]]:
+        """Yield the places of secrets, in order."""
+        pattern = user_pattern(self.pattern)
+        at = 0
+        while at < len(raw):
+            match = pattern.search(raw, at)
+            if match is None:
+                return
+            # If a user's first group took no part, nothing is secret.
+            start, end = match.span(min(pattern.groups, 1))
+            if 0 <= start < end:
+                yield start, end
+            at = max(match.end(), at + 1)
 
 
 _MOST_PATTERNS = 100
@@ -446,7 +522,7 @@ def _too_large(patterns: Sequence[str]) -> str:
         shown = _shown(pattern)
         if len(pattern) > _LONGEST_PATTERN:
             return f"{shown} has {len(pattern):,} characters, and {_LONGEST_PATTERN:,} at most"
-        program = compiled(pattern, is_text=True)
+        program = user_pattern(pattern)
         groups += program.groups
         size += program.programsize
         if groups > _MOST_GROUPS:
@@ -458,12 +534,6 @@ def _too_large(patterns: Sequence[str]) -> str:
 
 def _shown(pattern: str) -> str:
     return f"redaction pattern {shorten(repr(pattern))}"
-
-
-def matches_whole(pattern: str, text: str) -> bool:
-    """Tell whether a user's pattern matches the whole of a text."""
-    raw = text.encode("utf-8", "replace")
-    return compiled(pattern, is_text=True).fullmatch(raw) is not None
 
 
 @dataclass(frozen=True)
@@ -487,12 +557,12 @@ class RedactionRules:
         for pattern in self.patterns[:_MOST_PATTERNS]:
             if len(pattern) > _LONGEST_PATTERN:
                 break
-            reason = refusal_of(pattern)
-            if reason:
-                raise ValueError(
-                    f"{_shown(pattern)} is not a regular expression: {reason}"
-                )
-            if matches_whole(pattern, ""):
+            try:
+                searched = user_pattern(pattern)
+            except ValueError as error:
+                message = f"{_shown(pattern)} is not a regular expression: {error}"
+                raise ValueError(message) from None
+            if searched.fullmatch(b""):
                 raise ValueError(f"{_shown(pattern)} matches the empty text")
         reason = _too_large(self.patterns)
         if reason:
@@ -512,19 +582,6 @@ BUILT_IN: Final = RedactionRules()
 """The rules that nobody has changed."""
 
 
-class Mark:
-    """Signs in a text besides the shapes of the table, as numbers beside theirs.
-
-    From `NAME` on they may be secrets; the others say where to look.
-    """
-
-    NAME = -1
-    ESCAPE = -2
-    PERCENT = -3
-    PLACEHOLDER = -4
-    BASE64 = -5
-
-
 class NameBeside(NamedTuple):
     """A name that is a value itself, and where the value that it names begins."""
 
@@ -534,11 +591,71 @@ class NameBeside(NamedTuple):
     """How many backslashes are before the quotes of a value of JSON; None in other text."""
 
 
+_FARTHEST = 1088
+"""Characters between a name that is a value itself and the value that it names."""
+_KEY_BEFORE = rf"({_QUOTE})?\s{{0,8}}([:=])\s{{0,8}}({_QUOTE})?"
+_WORD = r"((?:[\w.\x80-\xff-]|\\+u[0-9a-fA-F]{4})*+)"
+_NAME_AS_VALUE = rf"(?:n(?<!\wn)ame|i(?<!\wi)d|k(?<!\wk)ey){_KEY_BEFORE}{_WORD}"
+_DESCRIPTION = (
+    rf"e(?<!\we)lement({_QUOTE})\s{{0,8}}(:)\s{{0,8}}({_QUOTE})([\w .'\x80-\xff-]*+)"
+)
+_MEMBER = r"\\{0,15}\"\s{0,8}:"
+"""What comes after the name of a member of JSON."""
+_VALUE_AFTER = (
+    rf"\\{{0,15}}\"[^{{}}]{{0,{_FARTHEST}}}?(\")value{_MEMBER}"
+    r"|[\"']?[ \t\r]*+\n\s{0,64}value[ \t]*+[:=][ \t]*+"
+)
+_TEXT_AFTER = rf"\\{{0,15}}\"[^{{}}]{{0,{_FARTHEST}}}?(\")text{_MEMBER}"
+_LONGEST_DESCRIPTION = 64
+_TYPED = (
+    r"\)\.(?:fill|type|pressSequentially|press_sequentially|send_keys|sendKeys"
+    r"|setValue)\(\s{0,4}"
+)
+"""Code of a browser that types a text into a field."""
+_BEFORE_TYPED = rf"[\"'](?=([^\r\n;]{{0,48}}?{_TYPED}))"
+_LONGEST_QUOTE = 16
+_MEMBER_BEFORE = re.compile(rf"\w+{_MEMBER}\s{{0,8}}{_QUOTE}", re.ASCII)
+_END_OF_STRING = re.compile(r"\\{0,15}\"")
+_OPENED = re.compile(r"\\{0,15}[\"']\Z")
+_BRACE = re.compile("[{}]")
+_KIND_OF_FIELD = re.compile(r"(?i) (?:field|input|textbox|box)\Z")
 _INSERT = (
-    r"(?i)\binsert\s+(?:or\s+\w+\s+|ignore\s+)?into\s+[\w.\"'`\[\]\\]{1,128}\s{0,8}"
-    r"\(([^()]{1,1000})\)\s{0,8}values"
+    r"[Ii](?<!\w[Ii])(?i:nsert\s++(?:or\s++\w++\s++|ignore\s++)?into)\s++[\w.\"'`\[\]\\]{1,128}+"
+    r"\s{0,8}\(([^()]{1,1000})\)\s{0,8}(?i:values)"
 )
 """A statement of SQL up to its rows; group 1 has the names of the columns."""
+
+
+class _NameAsValue(NamedTuple):
+    at: int
+    span: tuple[int, int]
+    stop: int
+    """Where the text ends that ends with the name."""
+    depth: int
+
+
+def _after_values(
+    text: str, member: str, names: Sequence[_NameAsValue]
+) -> Iterator[NameBeside]:
+    """Yield names in JSON whose values come first."""
+    named = []
+    for name in names:
+        is_member = _MEMBER_BEFORE.match(text, name.at)
+        if is_member and _END_OF_STRING.match(text, name.stop):
+            named.append(name)
+    starts = [name.at for name in named]
+    end = 0
+    for value in compiled(member + _MEMBER).finditer(text):
+        opened = _OPENED.search(text, max(end, value.start() - 16), value.start())
+        index = bisect_left(starts, value.end())
+        if opened is None or index == len(named):
+            continue
+        name = named[index]
+        if name.at - value.end() > _FARTHEST:
+            continue
+        if _BRACE.search(text, value.end(), name.at) is None:
+            end = name.stop
+            yield NameBeside(name.span, value.end(), _backslashes(opened.span()))
 
 
 def _backslashes(quote: tuple[int, int]) -> int:
@@ -550,13 +667,12 @@ class ActiveRules:
 
     def __init__(self, rules: RedactionRules) -> None:
         self.disabled = set(rules.disabled) & RULE_NAMES
-        self.shapes = tuple([rule for rule in RULES if rule.name not in self.disabled])
-        self._with_literals = {
-            row for row, rule in enumerate(self.shapes) if not rule.marker
-        }
-        custom = []
+        shapes = [rule for rule in RULES if rule.name not in self.disabled]
+        self._shapes = Rules(shapes)
+        self.likely = self._shapes.likely
+        custom: list[UserRule | SharedRule] = []
         for number, pattern in enumerate(rules.patterns, start=1):
-            custom.append(Rule(f"custom-{number}", pattern, is_custom=True))
+            custom.append(UserRule(f"custom-{number}", pattern))
         for kind, rule in SHARED_RULES.items():
             if kind in rules.shared:
                 custom.append(rule)
@@ -568,118 +684,137 @@ class ActiveRules:
         # Most names occur many times.
         self.name = lru_cache(maxsize=1024)(self._name)
 
-    def marks(self, raw: bytes) -> set[int]:
-        """Return the rows of the table and the marks that a text may contain."""
-        meanings, patterns, literals = self._markers
-        matched = patterns.Match(raw) or ()
-        candidates = literals.Match(raw, potential=True) or ()
-        return {
-            meanings[number] for number in matched
-        } | self._with_literals.intersection(candidates)
-
-    def likely(self, marks: Collection[int]) -> list[Rule]:
-        """Return the shapes that a text may contain."""
-        return [self.shapes[row] for row in sorted(marks) if row >= 0]
+    @cached_property
+    def may_find(self) -> Callable[[str], bool]:
+        """Tells whether a text may have a shape, a name beside a value, or base64."""
+        return filter_of(f"{self._shapes.pattern}|{self._named}|{_BASE64}")
 
     @cached_property
-    def named(self) -> Any:
-        """Finds the end of a name (group 1), the quote after it, and the sign before its value."""
-        return compiled(rf"(?i)({self._stems})({_QUOTE})?\s{{0,64}}(=>|[:=])")
+    def may_name(self) -> Callable[[str], bool]:
+        """Tells whether a text may have a name beside a value."""
+        return filter_of(self._named)
 
-    def beside_in(self, raw: bytes) -> Iterator[NameBeside]:
+    @cached_property
+    def _named(self) -> str:
+        ends, whole = self._stems
+        first = r"(?:^|[^A-Za-z0-9]|\\[nrt])"
+        stems = f"{_any_of(ends)}|{first}(?:{_any_of(whole)})"
+        after = r"(?:\\*[\"'`\]])?(?:[ \t\n\f\r]|\\+[nrt]|[:=,}|;)])"
+        return f"(?i:{stems}){after}"
+
+    def named_in(self, text: str) -> Iterator[tuple[int, int, int, int]]:
+        """Yield the offsets of names, of the ends of quotes after them, and of their values."""
+        for match in self._signed.finditer(text.lower()):
+            end = match.end()
+            start = self._stem_before(text, end)
+            if start is not None:
+                yield start, end, max(end, match.end(1)), match.end(2)
+
+    def beside_in(self, text: str) -> Iterator[NameBeside]:
         """Yield names beside their values, and descriptions beside the typed text."""
-        for pattern in (self._beside, self._typed):
-            for match in pattern.finditer(raw):
-                depth = _backslashes(match.span(1)) if match.end(3) >= 0 else None
-                yield NameBeside(match.span(2), match.end(), depth)
-        for pattern in self._value_first:
-            for match in pattern.finditer(raw):
-                yield NameBeside(
-                    match.span(3), match.end(2), _backslashes(match.span(1))
-                )
-        for match in self._filled.finditer(raw):
-            yield NameBeside(match.span(1), match.end(), None)
+        for member, head, tail in (
+            ("value", _NAME_AS_VALUE, _VALUE_AFTER),
+            ("text", _DESCRIPTION, _TEXT_AFTER),
+        ):
+            if member not in text:
+                continue
+            names = list(self._names_as_values(text, head))
+            at = 0
+            for name in names:
+                after = compiled(tail).match(text, name.stop)
+                if name.at < at or after is None:
+                    continue
+                at = after.end()
+                depth = name.depth if after.end(1) >= 0 else None
+                yield NameBeside(name.span, at, depth)
+            yield from _after_values(text, member, names)
+        yield from self._filled_in(text)
 
-    def inserts_in(self, raw: bytes) -> Iterator[tuple[int, int, int]]:
+    def inserts_in(self, text: str) -> Iterator[tuple[int, int, int]]:
         """Yield the place of the column names in statements of SQL, and where their rows begin."""
-        for match in compiled(_INSERT).finditer(raw):
-            yield (*match.span(1), match.end())
+        if filter_of("(?i)insert")(text):
+            for match in compiled(_INSERT).finditer(text):
+                yield (*match.span(1), match.end())
+
+    def _names_as_values(self, text: str, head: str) -> Iterator[_NameAsValue]:
+        at = 0
+        while match := compiled(head).search(text, at):
+            # It may be before another one: `id="name: …"`.
+            at = match.start() + 1
+            word_at, stop = match.span(4)
+            if head == _DESCRIPTION:
+                span = self._described_at(text, stop)
+                is_far = span is not None and span[0] - word_at > _LONGEST_DESCRIPTION
+            else:
+                start = self._stem_before(text, stop)
+                span = None if start is None else (start, stop)
+                is_far = False
+            if span is None or is_far:
+                continue
+            depth = _backslashes(match.span(3))
+            yield _NameAsValue(match.start(), span, stop, depth)
+
+    def _filled_in(self, text: str) -> Iterator[NameBeside]:
+        """Yield the names of fields in code of a browser, up to the text typed into them."""
+        if not filter_of(_TYPED)(text):
+            return
+        at = 0
+        for quote in compiled(_BEFORE_TYPED).finditer(text):
+            before = text[max(0, quote.start() - _LONGEST_QUOTE) : quote.start()]
+            end = quote.start() - len(before) + len(before.rstrip("\\"))
+            span = self._described_at(text, end)
+            if span is not None and span[0] >= at:
+                at = quote.end(1)
+                yield NameBeside(span, at, None)
+
+    def _described_at(self, text: str, end: int) -> tuple[int, int] | None:
+        """Return the place of the name in the description that ends at an offset."""
+        kind = _KIND_OF_FIELD.search(text[max(0, end - len(" textbox")) : end])
+        ends = [end] if kind is None else [end - len(kind[0]), end]
+        for name_end in ends:
+            start = self._stem_before(text, name_end)
+            if start is not None:
+                return start, name_end
+        return None
+
+    def _stem_before(self, text: str, end: int) -> int | None:
+        """Return where the longest name begins that ends at an offset."""
+        pattern, longest = self._backwards
+        match = pattern.match(text[max(0, end - longest) : end].lower()[::-1])
+        return None if match is None else end - match.end()
 
     @cached_property
-    def _beside(self) -> Any:
-        """Finds a name (group 2) that is a value, up to where another value begins (3: of JSON)."""
-        return compiled(
-            rf"\b(?:name|id|key)(?:{_QUOTE})?\s{{0,8}}[:=]\s{{0,8}}({_QUOTE})?[\w.-]*"
-            rf"((?i:{self._stems}))"
-            r"(?:\\{0,15}\"[^{}]*?(\")value\\{0,15}\"\s{0,8}:"
-            r"|[\"']?[ \t\r]*\n\s{0,64}value[ \t]*[:=][ \t]*)"
-        )
-
-    @cached_property
-    def _typed(self) -> Any:
-        """Finds the description of a field of a page up to the text typed into it, as `_beside`."""
-        return compiled(
-            rf"\belement{_QUOTE}\s{{0,8}}:\s{{0,8}}({_QUOTE}){self._described}"
-            rf"\\{{0,15}}\"[^{{}}]*?(\")text\\{{0,15}}\"\s{{0,8}}:"
-        )
-
-    @cached_property
-    def _value_first(self) -> tuple[Any, Any]:
-        """Find both if the value comes first (group 2 is its place, and 3 the name)."""
-        colon = r"\\{0,15}\"\s{0,8}:"
-        named = rf"\b(?:name|id|key){colon}\s{{0,8}}{_QUOTE}[\w.-]*((?i:{self._stems}))"
-        typed = rf"\belement{colon}\s{{0,8}}{_QUOTE}{self._described}"
-        end = r"\\{0,15}\""
-        return (
-            compiled(rf"({_QUOTE})value{colon}()[^{{}}]*?{named}{end}"),
-            compiled(rf"({_QUOTE})text{colon}()[^{{}}]*?{typed}{end}"),
-        )
-
-    @cached_property
-    def _filled(self) -> Any:
-        """Finds the name of a field in code of a browser, up to the text typed into it."""
-        typing = (
-            "fill|type|pressSequentially|press_sequentially|send_keys|sendKeys|setValue"
-        )
-        return compiled(
-            rf"{self._described}{_QUOTE}[^\r\n;]{{0,48}}?\)\.(?:{typing})\(\s{{0,4}}"
-        )
-
-    @property
-    def _described(self) -> str:
-        name = rf"((?i:{self._stems}))"
-        return rf"[\w .'-]{{0,64}}?{name}(?: (?i:field|input|textbox|box))?"
-
-    @property
-    def _stems(self) -> str:
+    def _stems(self) -> tuple[set[str], set[str]]:
+        """The names that longer names may end with, and those that count only as a whole."""
         ends = {*ENDINGS, *self.keys}
-        # These count only as whole names: `progressToken` is harmless.
-        whole = {*NAMES, *AMBIGUOUS, "pw"}.difference(ENDINGS)
-        return rf"{_any_of(ends)}|(?:\b|[_-]|\\[nrt])(?:{_any_of(whole)})"
+        # `progressToken` is harmless.
+        return ends, {*NAMES, *AMBIGUOUS, "pw"}.difference(ENDINGS)
 
     @cached_property
-    def _markers(self) -> tuple[list[int], Any, Any]:
-        """The meanings of a set of patterns, the set, and a filter by the literals of shapes."""
-        named = rf"(?i)(?:{self._stems})(?:\\*[\"'`\]])?(?:\s|\\+[nrt]|[:=,}}|;)])"
-        markers = [
-            (named, Mark.NAME),
-            (_ESCAPED, Mark.ESCAPE),
-            ("%[0-7][0-9A-Fa-f]", Mark.PERCENT),
-            (PLACEHOLDER_MARKER, Mark.PLACEHOLDER),
-            (_BASE64, Mark.BASE64),
-        ]
-        for row, rule in enumerate(self.shapes):
-            if rule.marker:
-                markers.append((rule.marker, row))
-        patterns = re2.Set.SearchSet(quiet_options())
-        for marker, _ in markers:
-            patterns.Add(marker.encode())
-        patterns.Compile()
-        literals = re2.Filter()
-        for rule in self.shapes:
-            literals.Add(rule.pattern.encode(), quiet_options())
-        literals.Compile()
-        return [meaning for _, meaning in markers], patterns, literals
+    def _signed(self) -> re.Pattern[str]:
+        """Finds the end of a name in lower case, with a quote (group 1) and a sign after it."""
+        last = "(?s:.)"
+        before = ""
+        ends = {name[-2:] for name in set().union(*self._stems)}
+        if all(end.isascii() and len(end) == 2 for end in ends):
+            # What most characters are not is asked first.
+            last = f"[{re.escape(''.join({end[1] for end in ends}))}]"
+            pairs = "|".join(map(re.escape, sorted(ends)))
+            before = rf"(?![a-z0-9,.;)_-])(?<=(?:{pairs})|[_-].)"
+        return compiled(rf"(?:{last}){before}(?=({_QUOTE})?\s{{0,64}}(=>|[:=]))")
+
+    @cached_property
+    def _backwards(self) -> tuple[re.Pattern[str], int]:
+        """Matches a name in lower case from its end to its beginning, of so many characters."""
+        ends, whole = self._stems
+        names = sorted(ends | whole, key=len, reverse=True)
+        patterns = []
+        for name in names:
+            pattern = "[_-]?".join([_spelled(char, -1) for char in reversed(name)])
+            if name in whole:
+                pattern += r"(?:[nrt]\\|[_-]|(?![a-z0-9_]))"
+            patterns.append(pattern)
+        return compiled("|".join(patterns)), len(names[0]) * _LONGEST_SPELLING
 
     def _name(self, name: str) -> Name | None:
         folded = fold(name)
@@ -693,16 +828,21 @@ class ActiveRules:
         return known._replace(folded=folded)
 
 
+_LONGEST_SPELLING = 24
+
+
 def _any_of(names: Collection[str]) -> str:
     return "|".join("[_-]?".join(map(_spelled, name)) for name in sorted(names))
 
 
-def _spelled(char: str) -> str:
+def _spelled(char: str, step: int = 1) -> str:
+    """Return a pattern for a character as it may be spelled, read backwards if `step` is -1."""
     if char.isascii():
-        return str(re2.escape(char))
+        return re.escape(char)
     spellings = []
     for case in {char.lower(), char.upper()}:
-        spellings.append("".join(f"\\x{byte:02x}" for byte in case.encode()))
+        spellings.append(case.encode().decode("latin-1").lower()[::step])
         if len(case) == 1:
-            spellings.append(rf"\\+u(?i:{ord(case):04x})")
+            digits = f"{ord(case):04x}"[::step]
+            spellings.append(rf"\\+u{digits}" if step > 0 else rf"{digits}u\\+")
     return f"(?:{'|'.join(spellings)})"

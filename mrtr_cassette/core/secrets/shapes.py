@@ -1,35 +1,95 @@
-"""The shapes of secrets, such as tokens of providers: a table of patterns of RE2."""
+"""The shapes of secrets, such as tokens of providers: a table of regular expressions.
+
+Text that nobody chose is searched in linear time. Filters of Rust's `regex`, which comes with
+pydantic, tell which rows a text may match; they never backtrack. Where a row matches, `re` tells,
+so rows are written for it: what follows a repetition without a limit can't match what it repeats,
+or there is a limit.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Final
+from functools import cached_property, lru_cache
+from typing import Final
 
-import re2
+from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 
 @lru_cache(maxsize=512)
-def compiled(pattern: str, *, is_text: bool = False) -> Any:
-    """Compile a pattern by RE2.
+def compiled(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern of the package's own, for text decoded as Latin-1."""
+    return re.compile(pattern, re.ASCII)
+
+
+@lru_cache(maxsize=512)
+def filter_of(pattern: str) -> Callable[[str], bool]:
+    """Return what tells in linear time whether a pattern of Rust's `regex` is in a text."""
+    schema = core_schema.str_schema(pattern=pattern, regex_engine="rust-regex")
+    return SchemaValidator(schema).isinstance_python
+
+
+@lru_cache(maxsize=512)
+def whole_matcher(pattern: str) -> Callable[[str], bool]:
+    """Return what tells in linear time whether a user's pattern matches the whole of a text.
 
     Raises:
-        re2.error: RE2 refuses it.
-        UnicodeEncodeError: it has a lone surrogate.
+        ValueError: it is not a regular expression of Rust's `regex`.
     """
-    return re2.compile(pattern.encode(), quiet_options(is_text=is_text))
+    try:
+        pattern.encode()
+        return filter_of(rf"\A(?:{pattern})\z")
+    except UnicodeEncodeError:
+        raise ValueError("it has half of a surrogate pair") from None
+    except SchemaError as error:
+        raise ValueError(str(error).strip().rpartition("error: ")[2]) from None
 
 
-def quiet_options(*, is_text: bool = False) -> Any:
-    """Return options of RE2: nothing is logged, and automata have room for all our rules."""
-    options = re2.Options()
-    options.log_errors = False
-    if not is_text:
-        options.encoding = re2.Options.Encoding.LATIN1
-        options.max_mem = 64 << 20
-    return options
+_COUNTED = 3
+"""Repetitions that a filter of some patterns counts, so that its automaton fits into a cache.
+
+One of more patterns counts none, and one of a single pattern all.
+"""
+_MOST_COUNTED = 1000
+_ESCAPES: Final = {
+    "w": "[A-Za-z0-9_]",
+    "d": "[0-9]",
+    "s": r"[\t\n\f\r ]",
+    "S": r"[^\t\n\f\r ]",
+    "b": "",
+}
+_PARTS = re.compile(
+    r"(?P<set>\[(?:\\.|[^\]\\])+\])|\\(?P<escaped>.)"
+    r"|\(\?<?[=!](?:\\.|\[[^\]]+\]|[^()\[\\])*\)"
+    r"|\{(?P<least>\d+)(?:,\d*)?\}\+?|(?P<repeated>[*+?])\+"
+)
+
+
+def widened(pattern: str, counted: int = _COUNTED) -> str:
+    """Return a pattern for a filter that is wherever one for `re` matches, and elsewhere too.
+
+    It counts so many repetitions, and looks at nothing around a match.
+    """
+    return _PARTS.sub(lambda part: _widened(part, counted), pattern)
+
+
+def _widened(part: re.Match[str], counted: int) -> str:
+    if part["set"] is not None:
+        chars = part["set"]
+        for name in "wds":
+            chars = chars.replace(f"\\{name}", _ESCAPES[name][1:-1])
+        return chars
+    if part["escaped"] is not None:
+        return _ESCAPES.get(part["escaped"], part[0])
+    if part["least"] is not None:
+        return f"{{{min(int(part['least']), counted)},}}"
+    # Nothing, if it looks around.
+    return part["repeated"] or ""
+
+
+_LEAD = re.compile(r"(?:\[[^\]]+\]|\\?[^\\(\[])(?![{*+?])")
+"""The first character of a pattern."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,45 +98,85 @@ class Rule:
 
     name: str
     pattern: str
-    """For RE2; the secret is the group that took part, or all of the match."""
-    needs: bytes = b""
-    """A pattern for `re` that the beginning of a secret must match too."""
-    marker: str = ""
-    """A pattern in each text with a match, for a pattern without a literal to look for."""
-    is_custom: bool = False
+    """The secret is the group that took part, or all of the match."""
+    needs: str = ""
+    """A pattern that the beginning of a secret must match too."""
+    after: str = ""
+    """A set of characters, as in brackets, of which none is before a match."""
+    within: str = ""
+    """A pattern for the parts of a text that are searched, if not all of it."""
 
-    def spans(self, raw: bytes) -> Iterator[tuple[int, int]]:
+    def widened(self, counted: int) -> str:
+        """Return a pattern for a filter that is in each text with a match."""
+        pattern = widened(self.within or self.pattern, counted)
+        if not self.after:
+            return f"(?:{pattern})"
+        before = self.after[1:] if self.after[0] == "^" else f"^{self.after}"
+        return f"(?:(?:^|{widened(f'[{before}]')})(?:{pattern}))"
+
+    def spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Yield the places of secrets in a text, in order."""
-        pattern = compiled(self.pattern, is_text=self.is_custom)
-        at = 0
-        while at < len(raw):
-            match = pattern.search(raw, at)
-            if match is None:
-                return
-            if self.is_custom:
-                # If a user's first group took no part, nothing is secret.
-                start, end = match.span(min(pattern.groups, 1))
-                passed = match.end()
-            else:
+        pattern = _compiled_after(self.pattern, self.after)
+        for part in compiled(self.within or r"(?s:.+)").finditer(text):
+            at = part.start()
+            while match := pattern.search(text, at, part.end()):
                 start, end = match.span(match.lastindex or 0)
-                # The end of one match may begin the next, so only the secret itself is passed.
-                passed = max(end - 1, match.start() + 1)
-            if 0 <= start < end and re.match(self.needs, raw[start:end], re.DOTALL):
-                yield start, end
-            at = max(passed, at + 1)
+                # The last character of a secret may be the first of another match.
+                at = max(end - 1, match.start() + 1)
+                if re.match(self.needs, text[start:end], re.ASCII | re.DOTALL):
+                    yield start, end
+
+
+@lru_cache(maxsize=512)
+def _compiled_after(pattern: str, after: str) -> re.Pattern[str]:
+    """Compile a pattern for places that certain characters don't precede.
+
+    A search for a first character is fast, so it comes before what is asked about the one before.
+    """
+    if not after:
+        return compiled(pattern)
+    lead = _LEAD.match(pattern)
+    first = "" if lead is None else lead[0]
+    return compiled(f"{first}(?<![{after}]{first})(?:{pattern[len(first) :]})")
+
+
+_GROUPS = 6
+
+
+class Rules:
+    """Rules, in groups of groups, of which few filters tell which ones a text may match."""
+
+    def __init__(self, rules: Sequence[Rule], counted: int = 1) -> None:
+        self._rules = rules
+        self.pattern = "|".join([rule.widened(counted) for rule in rules])
+        """A pattern for a filter that is in each text that may match."""
+
+    def likely(self, text: str) -> list[Rule]:
+        """Return the rules that a text may match, and hardly others."""
+        if not self._rules or not filter_of(self.pattern)(text):
+            return []
+        if len(self._rules) == 1:
+            return [*self._rules]
+        return [rule for group in self._groups for rule in group.likely(text)]
+
+    @cached_property
+    def _groups(self) -> list[Rules]:
+        size = -(-len(self._rules) // _GROUPS)
+        counted = _COUNTED if size > 1 else _MOST_COUNTED
+        groups = []
+        for first in range(0, len(self._rules), size):
+            groups.append(Rules(self._rules[first : first + size], counted))
+        return groups
 
 
 _WORD = "A-Za-z0-9"
 
 
-def _token(
-    name: str, pattern: str, needs: bytes = b"", *, ends: str = "", marker: str = ""
-) -> Rule:
-    # After a letter or a digit it is the inside of a word: `task-…` contains no `sk-…`.
-    end = ""
+def _token(name: str, pattern: str, needs: str = "", *, ends: str = "") -> Rule:
     if ends:
-        end = rf"(?:[^{ends}]|$)"
-    return Rule(name, rf"(?:^|[^{_WORD}])({pattern}){end}", needs, marker)
+        pattern += f"(?![{ends}])"
+    # After a letter or a digit it is the inside of a word: `task-…` contains no `sk-…`.
+    return Rule(name, pattern, needs, _WORD)
 
 
 def _tokens(table: str) -> Iterator[Rule]:
@@ -86,45 +186,48 @@ def _tokens(table: str) -> Iterator[Rule]:
     """
     for row in table.strip().splitlines():
         name, pattern, *facts = row.split()
-        needs = _DIGIT if "digit" in facts else b""
+        needs = _DIGIT if "digit" in facts else ""
         ends = _WORD if "whole" in facts else ""
         yield _token(name, pattern, needs, ends=ends)
 
 
 def _named(name: str, names: str) -> tuple[Rule, ...]:
     names = f"(?i:{names})"
+    needs = r"\s*+(?![$%]?\{)\S"
     field = rf"(?:name|key|id)=(?:\\*[\"'])?{names}(?:\\*[\"'])?"
     tag = r"<(?:input|meta|add|property|param|entry|setting)\s(?:[^<>]*\s)?"
-    value = r"(?:value|content)=\\*[\"']([^\"'<>\\]+)"
+    value = r"\s(?:value|content)=\\*[\"']([^\"'<>\\]+)"
     element = rf"<(?:[\w.-]{{1,64}}:)?{names}(?:\s[^<>]{{0,256}})?>"
     text = r"(?:<!\[CDATA\[)?([^<>]{1,512}?)(?:\]\]>)?</"
-    lines = r"(?:[ \r]*\n[^\r\n]{1,200}){0,3}[ \r]*\n[ \r]*\n {0,4}((?:[^\r\n\\]|\\[^\r\n]){1,512})"
-    patterns = (
-        element + text,
-        rf"(?:^|[\s;]){field}{lines}",
-        rf"{tag}{field}\s(?:[^<>]*\s)?{value}",
-        rf"{tag}{value}\\*[\"']\s(?:[^<>]*\s)?{field}[\s/>]",
+    lines = (
+        r"(?:[ \r]*+\n[^\r\n]{1,200}+){0,3}[ \r]*+\n[ \r]*+\n {0,4}"
+        r"((?:[^\r\n\\]|\\[^\r\n]){1,512})"
     )
-    return tuple(Rule(name, pattern, rb"\s*+(?![$%]?\{)\S") for pattern in patterns)
+    return (
+        Rule(name, element + text, needs),
+        Rule(name, field + lines, needs, after=r"^\s;"),
+        Rule(name, value, needs, within=rf"{tag}{field}(?=[\s/>])[^<>]*+"),
+    )
 
 
-_NO_TEMPLATE = rb"(?![$%]?\{|\$|<|[?:%*]|\W*$)"
+_NO_TEMPLATE = r"(?![$%]?\{|\$|<|[?:%*]|\W*$)"
 
 
 def _argument(
-    name: str, option: str, needs: bytes = _NO_TEMPLATE, *, of: str = ""
+    name: str, option: str, needs: str = _NO_TEMPLATE, *, of: str = ""
 ) -> Rule:
     command = ""
     if of:
-        command = rf"(?i:{of})\b(?:[^\r\n;|&<>]{{0,256}}?)[ \t]"
+        command = rf"(?i:{of})\b[^\r\n;|&<>]{{0,256}}?[ \t]"
     quoted = r"\\{0,8}[\"']([^\s\"'\\,:}\]][^\"'\r\n\\]{2,255})"
     bare = r"([^\s\"'<>$|;&\\,:}\]-][^\s\"'<>\\;|&]{2,255})"
-    return Rule(name, rf"(?:^|[^\w[-]){command}(?:{option})(?:{quoted}|{bare})", needs)
+    pattern = f"{command}{option}(?:{quoted}|{bare})"
+    return Rule(name, pattern, needs, after=r"\w\[-")
 
 
-_DIGIT = rb"[^0-9]*+[0-9]"
+_DIGIT = r"[^0-9]*+[0-9]"
 _LONG_AND_MIXED = (
-    rb"(?=.{16})[^0-9]*+[0-9].*[A-Za-z]|(?=.{16})[^A-Za-z]*+[A-Za-z].*[0-9]"
+    r"(?=.{16})[^0-9]*+[0-9].*[A-Za-z]|(?=.{16})[^A-Za-z]*+[A-Za-z].*[0-9]"
 )
 _ANY = r"[\w.-]{0,64}?"
 """The beginning of longer names that are known by their end."""
@@ -136,15 +239,19 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "private-key",
         # The words alone are prose. A key that is cut off has no end, but lines of base64.
-        r"(?s)-----BEGIN (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----"
-        r"(?:(?:-{0,4}[^-]){32,}-----END (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----"
+        r"-----BEGIN (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----"
+        r"(?:(?:-{0,4}+[^-]){32}(?:[^-]++|-{1,4}+[^-])*+"
+        r"-----END (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----"
         r"|[A-Za-z0-9+/=\s\\]{48,})",
     ),
     _token("private-key", r"AGE-SECRET-KEY-1[A-Z0-9]{50,}"),
     _token(
         "jwt",
         # Three parts, or five when encrypted (RFC 7516); then the second may be empty.
-        r"eyJ[\w-]{10,}\.(?:[\w-]{10,}\.[\w-]{10,}|[\w-]*\.[\w-]+\.[\w-]+\.[\w-]{10,})",
+        r"eyJ[\w-]*+"
+        r"(?:\.(?:[\w-]{10,}+\.[\w-]{10,}|[\w-]*+\.[\w-]++\.[\w-]++\.[\w-]{10,}))?",
+        # A word without the other parts is passed, so that it isn't read again from its middle.
+        r"eyJ[\w-]{10,}\.",
     ),
     *_tokens(
         r"""
@@ -155,10 +262,10 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "aws",
         # Forty hexadecimal digits are a commit.
-        r"(?i:secret[ _-]?(?:access[ _-]?)?key)\\{0,8}[\"']?\s{0,3}(?:=>|[:=])\s{0,3}"
+        r"[Ss](?i:ecret[ _-]?(?:access[ _-]?)?key)\\{0,8}[\"']?\s{0,3}(?:=>|[:=])\s{0,3}"
         r"(?:\\{0,8}[\"'])?"
-        r"([A-Za-z0-9/+]{40})(?:[^A-Za-z0-9/+=]|$)",
-        rb"[0-9a-f]*+[^0-9a-f]",
+        r"([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])",
+        r"[0-9a-f]*+[^0-9a-f]",
     ),
     *_tokens(
         r"""
@@ -172,11 +279,11 @@ RULES: Final[tuple[Rule, ...]] = (
         "aws",
         r"SignedHeaders=[\w;-]{1,512}[,&]\s{0,3}(?:X-Amz-)?Signature=([0-9a-f]{64})",
     ),
-    Rule("azure", r"(?:^|[^A-Za-z0-9])sig=([\w+/%-]{30,}=*)"),
-    Rule("azure", r"(?:^|[^\w~.-])([\w~.-]{3}\dQ~[\w~.-]{31,34})(?:[^\w~.-]|$)"),
+    Rule("azure", r"sig=([\w+/%-]{30,}=*)", after=_WORD),
+    Rule("azure", r"[\w~.-]{3}\dQ~[\w~.-]{31,34}(?![\w~.-])", after=r"\w~.-"),
     *_tokens(
         r"""
-        github  gh[oprsu]_[A-Za-z0-9_]{30,}|github_pat_\w{30,}
+        github  g(?:h[oprsu]_[A-Za-z0-9_]{30,}|ithub_pat_\w{30,})
         gitlab  gl(?:pat|dt|rt|cbt|ptt|ft|soat|imt|agent|oas)-[\w.-]{20,}
         slack   (?:xox[a-eprs][.-]|xapp-)[\w%.-]{16,}  digit
         """
@@ -201,13 +308,13 @@ RULES: Final[tuple[Rule, ...]] = (
     _token(
         "openai",
         r"sk-[A-Za-z0-9]{20,}",
-        rb"sk-(?:[A-Za-z]*+\d|(?=[A-Za-z]{40})[A-Za-z]*?[a-z][A-Z])",
+        r"sk-(?:[A-Za-z]*+\d|(?=[A-Za-z]{40})[A-Za-z]*?[a-z][A-Z])",
     ),
-    _token("openai", r"sess-[A-Za-z0-9]{40}", rb"sess-.*[0-9]"),
+    _token("openai", r"sess-[A-Za-z0-9]{40}", r"sess-.*[0-9]"),
     _token(
         "hugging-face",
         r"(?:hf|api_org)_[A-Za-z0-9]{30,}",
-        rb"(?:hf|api_org)_[a-z]*+[A-Z0-9]",
+        r"(?:hf|api_org)_[a-z]*+[A-Z0-9]",
     ),
     *_tokens(
         r"""
@@ -223,7 +330,7 @@ RULES: Final[tuple[Rule, ...]] = (
         langsmith   lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}
         """
     ),
-    _token("tavily", r"tvly-[\w-]{20,}", rb"[A-Za-z-]*+[0-9]"),
+    _token("tavily", r"tvly-[\w-]{20,}", r"[A-Za-z-]*+[0-9]"),
     *_tokens(
         r"""
         firecrawl     fc-[0-9a-f]{32}  whole
@@ -233,7 +340,7 @@ RULES: Final[tuple[Rule, ...]] = (
         tencent       AKID[A-Za-z0-9]{32}  whole
         digitalocean  do[opr]_v1_[0-9a-f]{40,}
         heroku        HRKU-[\w-]{36,}
-        fly           fo1_[\w-]{40,}|fm[12]_[A-Za-z0-9+/]{40,}=*
+        fly           f(?:o1_[\w-]{40,}|m[12]_[A-Za-z0-9+/]{40,}=*)
         supabase      sbp_[0-9a-f]{40,}
         supabase      sb_secret_[\w-]{20,}
         netlify       nfp_[A-Za-z0-9]{36,}
@@ -251,15 +358,14 @@ RULES: Final[tuple[Rule, ...]] = (
         resend    re_[A-Za-z0-9]{8}_[A-Za-z0-9]{20,}
         """
     ),
-    Rule("twilio", r"(?i:twilio)[\w .:=\"'-]{0,39}?[_ .:=\"'-](SK[0-9a-f]{32})"),
-    Rule("telegram", r"(?:^|\D)(\d{8,10}:AA[\w-]{33})(?:[^\w-]|$)"),
+    Rule("twilio", r"[Tt](?i:wilio)[\w .:=\"'-]{0,39}?[_ .:=\"'-](SK[0-9a-f]{32})"),
+    Rule("telegram", r"\d{8,10}:AA[\w-]{33}(?![\w-])", after=r"\d"),
     Rule("telegram", r"/bot(\d{6,12}:[\w-]{30,})"),
     _token(
         "discord",
         r"[MNO][\w-]{22,27}\.[\w-]{6}\.[\w-]{27,40}",
-        rb"[\w-]*[0-9]",
+        r"[\w-]*[0-9]",
         ends=r"\w.-",
-        marker=r"\.[\w-]{6}\.[\w-]{27}",
     ),
     _token("notion", r"ntn_[A-Za-z0-9]{40,}"),
     _token("notion", r"secret_[A-Za-z0-9]{43}", ends=r"\w"),
@@ -279,7 +385,7 @@ RULES: Final[tuple[Rule, ...]] = (
         docker     dckr_[po]at_[\w-]{24,}
         """
     ),
-    _token("npm", r"npm_[A-Za-z0-9]{36}", rb"npm_[a-z]*+[A-Z0-9]", ends=r"\w"),
+    _token("npm", r"npm_[A-Za-z0-9]{36}", r"npm_[a-z]*+[A-Z0-9]", ends=r"\w"),
     *_tokens(
         r"""
         pypi       pypi-AgE[\w-]{40,}
@@ -293,13 +399,14 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     # Other data in base64 has other characters too, or begins with many of this letter.
     _token(
-        "facebook", r"EAA[A-Za-z0-9]{60,}", rb"(?!.{0,12}AAAA).*[0-9]", ends=r"\w+/=-"
+        "facebook", r"EAA[A-Za-z0-9]{60,}", r"(?!.{0,12}AAAA).*[0-9]", ends=r"\w+/=-"
     ),
     _token("dropbox", r"sl\.[\w.=-]{100,}", _DIGIT),
     Rule(
         "dropbox",
-        r"(?:^|[^\w+/=-])([A-Za-z0-9]{11}A{10}[\w-]{43})(?:[^\w+/=-]|$)",
+        r"[A-Za-z0-9]{11}A{10}[\w-]{43}(?![\w+/=-])",
         needs=_DIGIT,
+        after=r"\w+/=-",
     ),
     *_tokens(
         r"""
@@ -333,7 +440,7 @@ RULES: Final[tuple[Rule, ...]] = (
     _argument(
         "password",
         rf"{_OPTION}(?:password|passwd|passphrase)[ \t]{{1,4}}",
-        rb"[a-z]*+[^a-z.,:;)]",
+        r"[a-z]*+[^a-z.,:;)]",
     ),
     _argument("token", rf"{_OPTION}token[ \t]{{1,4}}", _LONG_AND_MIXED),
     _argument(
@@ -345,23 +452,22 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "password",
         # As in a netrc file, on one line or several.
-        r"(?:^|\s)login\s{1,8}\S{1,128}\s{1,16}password\s{1,8}([^\s\"'<$][^\s\"'\\]{1,255})",
-        needs=rb"[a-z]*+[^a-z.,:;)]",
+        r"login\s{1,8}\S{1,128}\s{1,16}password\s{1,8}([^\s\"'<$][^\s\"'\\]{1,255})",
+        needs=r"[a-z]*+[^a-z.,:;)]",
+        after=r"^\s",
     ),
     Rule(
         "password",
-        r"(?i:curl)(?:[ \t](?:[^\r\n]{0,128}\\\r?\n){0,4}[^\r\n<>]{0,400}?)??"
+        r"[Cc](?i:url)(?:[ \t](?:[^\r\n]{0,128}\\\r?\n){0,4}[^\r\n<>]{0,400}?)??"
         r"[ \t](?:-u|--user)[ \t=]{0,2}"
         r"(?:\\{0,8}[\"'])?[^\s:\"'<>]{0,128}:([^\s\"'<>\\\[{][^\s\"'<>\\]{0,254})",
-        rb"(?![$%]?\{|\$)",
+        r"(?![$%]?\{|\$)",
     ),
     _argument("password", "-p[ \t]{0,4}", of="sshpass"),
     _argument("password", "-p", of=r"(?:mysql|mariadb)\w{0,12}"),
     _argument("password", r"(?:-a|--pass)[ \t]{1,4}", of="redis-cli"),
     _argument("password", r"-p[ \t]{1,4}", of=r"(?:docker|podman|helm registry) login"),
-    _argument(
-        "cookie", r"(?:-b|--cookie)[ \t]{0,4}", rb"[^=\s]+=.*[0-9A-Z]", of="curl"
-    ),
+    _argument("cookie", r"(?:-b|--cookie)[ \t]{0,4}", r"[^=\s]+=.*[0-9A-Z]", of="curl"),
     _argument(
         "secret",
         r"aws_(?:secret_access_key|session_token)[ \t]{1,4}",
@@ -379,22 +485,22 @@ RULES: Final[tuple[Rule, ...]] = (
         rf"(?i:{_DATABASES})://[^\s/:@\"'<>\\]*:"
         r"(?:([^\s?,\"'<>\\]{1,512})@|([^\s\"'<>\\]{1,512})@)",
         # A port is none, nor is a template.
-        rb"(?![$%]?\{|[0-9]{1,5}/[^?]*\?)",
+        r"(?![$%]?\{|[0-9]{1,5}/[^?]*\?)",
     ),
     Rule(
         "url-password",
-        r"://[^\s/?#:@\"'<>\\]*:([^\s/?#\"'<>\\]{1,512})@"
-        r"(?:\[|[\w.-]+(?:$|[^\w.:-]|:[0-9]{1,5}(?:$|[^0-9a-f])))",
-        rb"(?![$%]?\{|x-oauth-basic$)",
+        r"://[^\s/?#:@\"'<>\\]*+:([^\s/?#\"'<>\\]{1,512})@"
+        r"(?:\[|[\w.-]++(?::[0-9]{1,5}(?![0-9a-f])|(?!:)))",
+        r"(?![$%]?\{|x-oauth-basic$)",
     ),
     # Tokens in their place: long, or with digits and letters in turns.
     Rule(
         "url-password",
         r"://([\w-]{10,512})(?::|:x-oauth-basic)?@",
-        rb"[A-Za-z0-9]{24,}$|(?=.{20})(?=.*[0-9]).*[A-Za-z]"
-        rb"|(?:[A-Za-z]*[0-9]+(?=[A-Za-z])){2}[A-Za-z0-9]*$",
+        r"[A-Za-z0-9]{24,}$|(?=.{20})(?=.*[0-9]).*[A-Za-z]"
+        r"|(?:[A-Za-z]*[0-9]+(?=[A-Za-z])){2}[A-Za-z0-9]*$",
     ),
-    Rule("authorization", r"(?:^|[^\w-])(?i:ssws) {1,4}([\w-]{20,})"),
+    Rule("authorization", r"[Ss](?i:sws) {1,4}([\w-]{20,})", after=r"\w-"),
     *_named("password", rf"{_ANY}(?:password|passwd|passphrase)|pwd"),
     *_named("secret", rf"secret|{_ANY}(?:client|app|consumer)[_-]?secret"),
     *_named("api-key", rf"{_ANY}api[_-]?key"),
@@ -406,24 +512,26 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "basic",
         # Base64 of a text with a colon, which has three spellings; so "Basic authentication" stays.
-        r"(?:^|[^\w-])(?i:basic)[ \t]{1,4}([A-Za-z0-9+/]{7,}={0,2})(?:[^\w+/=-]|$)",
-        rb"(?:[A-Za-z0-9+/]{4})*?"
-        rb"(?:O[g-v]|[A-Za-z0-9+/][DTjz][o-r]|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]6)",
+        r"[Bb](?i:asic)[ \t]{1,4}([A-Za-z0-9+/]{7,}+={0,2}+)(?![\w+/=-])",
+        r"(?:[A-Za-z0-9+/]{4})*?"
+        r"(?:O[g-v]|[A-Za-z0-9+/][DTjz][o-r]|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]6)",
+        after=r"\w-",
     ),
     Rule(
         "bearer",
         # A challenge goes on with parameters (`Bearer resource_metadata="…"`), prose with words.
-        r"(?:^|[^\w-])(?i:bearer)[ \t]{1,4}(?:([\w.~+/-]{16,}={1,2})"
-        r"(?:[^\w/\"']|[\"'](?:[^\w/]|$)|$)|([\w.~+/-]{16,})(?:[^\w.~+/=-]|$))",
-        rb"[^=]*?[0-9]|(?=[^=]{24})[^=]*?[a-z][A-Z]",
+        r"[Bb](?i:earer)[ \t]{1,4}(?:([\w.~+/-]{16,}+={1,2})(?![\w/]|[\"'][\w/])"
+        r"|([\w.~+/-]{16,}+)(?!=))",
+        r"[^=]*?[0-9]|(?=[^=]{24})[^=]*?[a-z][A-Z]",
+        after=r"\w-",
     ),
     Rule(
         "bearer",
         # After the header's name anything but a plain word is a credential.
-        r"(?i:authorization)\\{0,8}[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\{0,8}[\"']?"
+        r"[Aa](?i:uthorization)\\{0,8}[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\{0,8}[\"']?"
         r"(?i:bearer|token|apikey|api-key|key)[ \t]{1,4}"
         r"([\w.~+/=:-]{8,})",
-        rb"[a-z]*+[^a-z]",
+        r"[a-z]*+[^a-z]",
     ),
 )
 """The shapes; where two rows find the same text, the first names it."""

@@ -312,7 +312,7 @@ def test_file_says_which_kinds_it_can_answer() -> None:
         ),
         (
             f'[[rule]]\npattern = "("\n{ACCEPT}',
-            "rule 1: pattern is not a regular expression: miss",
+            "rule 1: pattern is not a regular expression: uncl",
         ),
         (
             '[[rule]]\naction = "accept"\ncontent = { day = 2026-07-28 }',
