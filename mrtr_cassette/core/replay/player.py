@@ -29,6 +29,7 @@ from mrtr_cassette.core.cassette.lookup import (
 )
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.sessions import (
+    PingIds,
     endpoint_elsewhere,
     ping_ids,
     redirected_elsewhere,
@@ -222,7 +223,6 @@ class Player:
         self.interactions = found.by_interaction
         self._by_arrival = found.by_arrival
         self._answered_by_proxy = found.answered_by_proxy
-        self._pings = ping_ids([entry.exchange for entry in found.by_arrival])
         self._tasks = RecordedTasks(found)
         self._deliveries = Deliveries(
             found.by_arrival,
@@ -382,6 +382,10 @@ class Player:
             return self.before_record.kept(recorded) or recorded, ""
         except HookError as error:
             return recorded, str(error)
+
+    @cached_property
+    def _pings(self) -> PingIds:
+        return ping_ids([entry.exchange for entry in self._by_arrival])
 
     @cached_property
     def _lookups(self) -> set[LookupKey]:
