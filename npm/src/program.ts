@@ -137,8 +137,10 @@ function addressIn(line: string): string | undefined {
 function countsIn(line: string): string | undefined {
   const event = eventIn(line);
   if (event?.["event"] !== "concluded") return undefined;
-  const plays = Object.entries(event["plays"] as Record<string, number>);
-  return plays.map(([outcome, count]) => `${count} ${outcome}`).join(", ");
+  const counts = Object.entries(event["plays"] as Record<string, number>);
+  const failed = event["failed"] as number;
+  if (failed > 0) counts.push(["failed", failed]);
+  return counts.map(([outcome, count]) => `${count} ${outcome}`).join(", ");
 }
 
 /** Return a line of stderr for people, or undefined for an event that no person reads. */

@@ -157,7 +157,7 @@ async def test_a_server_is_held_to_a_cassette_in_another_folder(tmp_path: Path) 
         assert verification.is_good is is_good, verification
         assert files.paths == [f"{THERE}/one.txt"] * 3
     async with upstream(Files()) as server:
-        with pytest.raises(UsageError, match="nothing says its text in this run"):
+        with pytest.raises(UsageError, match="needs this run's text for its value"):
             await verify_cassette(cassette, server.url, VerifyOptions())
 
 
@@ -185,7 +185,7 @@ async def test_a_name_that_is_unknown_is_an_error_with_the_known_ones(
     with pytest.raises(UsageError, match=r"has no value 'rot'; it has root"):
         async with playing(cassette, values={"rot": THERE}):
             pass
-    with pytest.raises(UsageError, match="nothing says its text"):
+    with pytest.raises(UsageError, match="needs this run's text"):
         async with playing(cassette, stateless=True):
             pass
     with pytest.raises(UsageError, match=r"'root'.*give it|'root'.*say it"):

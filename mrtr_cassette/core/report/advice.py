@@ -45,8 +45,12 @@ def _acceptance(verifications: Sequence[Verification], terms: Terms) -> list[str
     if not taken:
         return []
     words = in_terms("<<accept_verdicts>>", terms, {"verdicts": sorted(accepted)})
-    taking = f"take the server's new responses into the cassette with {words}: {_names_of(taken)}"
-    if heaviest != "refused":
+    if len(verifications) == 1:
+        names = _names_of(taken)
+    else:
+        names = counted(len(taken), "response")
+    taking = f"take the server's new responses into the cassette with {words}: {names}"
+    if heaviest not in ("refused", "rounds-changed"):
         return [taking]
     # Earlier calls may be why: what they wrote may outlive the server's process.
     return [_RESET, taking]

@@ -313,13 +313,14 @@ def values_of(
         if name not in known:
             hint = "record it again with this value"
             if known:
-                hint = f"it has {', '.join(known)}"
+                hint = f"it has {', '.join(known)}; another one needs it recorded again"
             raise UsageError(f"<<values>>: {path} has no value {name!r}", hint=hint)
     values = Values(known, given)
     if needs_all and values.unknown:
+        name = values.unknown[0]
         raise UsageError(
-            f"{path} has the value {values.unknown[0]!r}, and nothing says its text in this run",
-            hint="say it with <<give_value>>",
+            f"{path} needs this run's text for its value {name!r}",
+            hint="give it with <<give_value>>",
         )
     return values
 

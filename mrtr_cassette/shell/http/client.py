@@ -383,13 +383,15 @@ def upstream_url(text: str, redacted: Callable[[str], str] = str) -> URL:
         port = None
     is_http = url.scheme in {"http", "https"} and url.host and port is not None
     if not is_http or re.search(r"\s", text):
-        is_meant = lacks_scheme(text)
+        hint = (
+            "give one like http://localhost:8000/mcp; the command of a server goes after --, "
+            "or in Python into a list"
+        )
         shown = text if _NO_USER.fullmatch(text) else _NO_URL.sub(r"\1…", text)
+        if lacks_scheme(text):
+            hint = f"write http://{shown}"
         raise UsageError(
-            f"the upstream {redacted(shown)!r} is not an HTTP URL",
-            hint=f"write http://{shown}"
-            if is_meant
-            else "give one like http://localhost:8000/mcp",
+            f"the upstream {redacted(shown)!r} is not an HTTP URL", hint=hint
         )
     return url
 
