@@ -33,8 +33,8 @@ from pathlib import Path
 
 import cost
 import orjson
-import piped
 import plays
+import round_trips
 import speed
 import stall
 import trials
@@ -46,7 +46,7 @@ from results import Results
 RUNS = {
     "replay": speed.replay,
     "record": speed.record,
-    "pipes": piped.round_trips,
+    "pipes": round_trips.round_trips,
     "growth": cost.growth,
     "sizes": cost.sizes,
     "idle": cost.idle,

@@ -69,7 +69,7 @@ async def test_each_fault_is_told() -> None:
             "it answered HTTP 307",
         ),
         (answering(cut), "the connection failed (the connection was closed)"),
-        (answering(b"nonsense\r\n\r\n"), "the connection failed (no http response"),
+        (answering(b"nonsense\r\n\r\n"), "the connection failed (no HTTP response"),
     ):
         async with upstream(script) as server:
             assert (await outcome(server.url)).startswith(reason)
