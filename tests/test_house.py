@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from words import count_habits
 
 PACKAGE = Path(__file__).resolve().parent.parent / "mrtr_cassette"
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -32,7 +33,7 @@ SIZES = {
     "tokens of the package": 325_000,
     "modules of the package": 152,
     "functions with more than 10 branches": 27,
-    "words of README and docs": 26_500,
+    "words of README and docs": 21_000,
     "lines of README": 150,
 }
 """Upper limits, a few percent above what is there, so that nobody packs a statement to stay below one."""
@@ -177,8 +178,9 @@ def test_the_package_keeps_its_size_and_density() -> None:
         # A folder's own file has nothing but its docstring.
         "modules of the package": sum(path.name != "__init__.py" for path in MODULES),
         "functions with more than 10 branches": package["branchy functions"],
+        # Blocks of code are examples, which tests run.
         "words of README and docs": sum(
-            len(page.read_text("utf-8").split()) for page in pages
+            count_habits(page.read_text("utf-8"))["words"] for page in pages
         ),
         "lines of README": README.read_bytes().count(b"\n"),
         "tokens in a line of the package": package["tokens"] / package["lines"],

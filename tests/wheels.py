@@ -33,12 +33,15 @@ ACCEPT = "application/vnd.pypi.simple.v1+json"
 PYTHONS = [(3, 11), (3, 12), (3, 13), (3, 14), (3, 15)]
 GLIBC = 34
 """The newest minor version of glibc 2 that may be asked for."""
+GLIBC_OF_NEWEST = 39
+"""The same for the newest Python, which comes with distributions that have it."""
 MACOS = 14
 
 
-def linux(machine: str) -> list[str]:
+def linux(machine: str, python: tuple[int, int]) -> list[str]:
     """Return the tags of glibc's platforms, the old names included."""
-    tags = [f"manylinux_2_{minor}_{machine}" for minor in range(GLIBC, 4, -1)]
+    newest = GLIBC_OF_NEWEST if python == PYTHONS[-1] else GLIBC
+    tags = [f"manylinux_2_{minor}_{machine}" for minor in range(newest, 4, -1)]
     old = [f"{name}_{machine}" for name in ("manylinux2014", "manylinux1")]
     return [*tags, *old]
 
@@ -59,14 +62,23 @@ def macos(machine: str) -> list[str]:
     ]
 
 
+def platform_tags(platform: str, python: tuple[int, int]) -> list[str]:
+    """Return the tags of a platform, by its name in the table."""
+    kind, machine = PLATFORMS[platform]
+    if kind == "glibc":
+        return linux(machine, python)
+    return musl(machine) if kind == "musl" else macos(machine)
+
+
 PLATFORMS = {
-    "glibc x86-64": linux("x86_64"),
-    "glibc Arm": linux("aarch64"),
-    "musl x86-64": musl("x86_64"),
-    "musl Arm": musl("aarch64"),
-    "macOS x86-64": macos("x86_64"),
-    "macOS Arm": macos("arm64"),
+    "glibc x86-64": ("glibc", "x86_64"),
+    "glibc Arm": ("glibc", "aarch64"),
+    "musl x86-64": ("musl", "x86_64"),
+    "musl Arm": ("musl", "aarch64"),
+    "macOS x86-64": ("macOS", "x86_64"),
+    "macOS Arm": ("macOS", "arm64"),
 }
+"""The kind and the machine of each platform."""
 MARKERS = {
     "glibc x86-64": ("linux", "Linux", "x86_64"),
     "glibc Arm": ("linux", "Linux", "aarch64"),
@@ -80,7 +92,7 @@ MARKERS = {
 
 def tags_of(python: tuple[int, int], platform: str) -> frozenset[Tag]:
     """Return all tags of wheels that an interpreter installs."""
-    names = PLATFORMS[platform]
+    names = platform_tags(platform, python)
     found = set(cpython_tags(python, platforms=names))
     interpreter = f"cp{python[0]}{python[1]}"
     found.update(compatible_tags(python, interpreter, names))
