@@ -37,8 +37,8 @@ _INI_OPTIONS = (
 )
 """The options that an ini file can set: what holds for a whole suite, whatever its tests are."""
 _COUNTS = "mrtr_cassette_counts"
-_REDACTED = "mrtr_cassette_redacted"
-_READS = "mrtr_cassette_reads"
+_NOTES = "mrtr_cassette_notes"
+_OPTION_MATCHES = "mrtr_cassette_option_matches"
 _ANSWERS = "mrtr_cassette_answers"
 
 
@@ -125,8 +125,8 @@ class SuiteRun:
         self.config = config
         self.mode, self.is_mode_given = _mode(config)
         self.counts: Counter[str] = Counter()
-        self._redacted: list[str] = []
-        self.reads: Counter[str] = Counter()
+        self._notes: list[str] = []
+        self.option_matches: Counter[str] = Counter()
         self._answers: list[Any] = []
         self._problems: list[str] = []
         self._uses: Uses | None = None
@@ -145,7 +145,7 @@ class SuiteRun:
                 self.config,
                 self.mode,
                 self.counts,
-                self.reads,
+                self.option_matches,
                 ini,
                 is_mode_given=self.is_mode_given,
             )
@@ -170,23 +170,23 @@ class SuiteRun:
         """Add up what a worker of pytest-xdist counted and noted."""
         output = getattr(node, "workeroutput", {})
         self.counts.update(output.get(_COUNTS, {}))
-        self._redacted += output.get(_REDACTED, [])
-        self.reads.update(output.get(_READS, {}))
+        self._notes += output.get(_NOTES, [])
+        self.option_matches.update(output.get(_OPTION_MATCHES, {}))
         self._answers += output.get(_ANSWERS, [])
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Publish what tests share; a worker of pytest-xdist hands on what it counted."""
         if self._uses is not None:
             self._problems = self._uses.publish_shared()
-            self._redacted += self._uses.redacted
+            self._notes += self._uses.notes
             self._answers += map(list, self._uses.answers)
         if self._problems and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         output = getattr(self.config, "workeroutput", None)
         if output is not None:
             output[_COUNTS] = dict(self.counts)
-            output[_REDACTED] = self._redacted
-            output[_READS] = dict(self.reads)
+            output[_NOTES] = self._notes
+            output[_OPTION_MATCHES] = dict(self.option_matches)
             output[_ANSWERS] = self._answers
 
     def pytest_terminal_summary(
@@ -198,7 +198,7 @@ class SuiteRun:
                 "mrtr-cassette: cassettes that could not be written", red=True
             )
             terminalreporter.line(problem)
-        for name, times in sorted(self.reads.items()):
+        for name, times in sorted(self.option_matches.items()):
             if not times:
                 line = f"mrtr-cassette: {name} matched nothing in this run"
                 terminalreporter.write_line(line)
@@ -207,7 +207,7 @@ class SuiteRun:
                 f"{count} {outcome}" for outcome, count in sorted(self.counts.items())
             ]
             terminalreporter.write_line(f"mrtr-cassette: {', '.join(counts)}")
-            lines = self._redacted
+            lines = self._notes
             if self._answers:
                 from mrtr_cassette.core.report.coverage import GivenAnswer, untried_line
 

@@ -259,7 +259,7 @@ class Plays:
         self._run = Run(
             Path.cwd(),
             is_worker=False,
-            reads=Counter(),
+            option_matches=Counter(),
             entering=partial(in_loop, loop=loop),
             loaded=LoadedReplays(),
         )

@@ -202,7 +202,7 @@ class Run:
     """Where commands run."""
     is_worker: bool
     """Other processes run tests of the suite too."""
-    reads: Counter[str]
+    option_matches: Counter[str]
     """In how many tests each name in `reads`, and each kind in `match`, matched something."""
     entering: Entering = in_thread
     """Runs what a cassette needs; by default in a thread of its own."""
@@ -398,7 +398,7 @@ class CassetteUse:
             given += [("match", f"{at}={kind}") for at, kind in options.match.items()]
         for option, value in given:
             matched = (option, value) not in unused
-            self.request.run.reads[f"{option} {value!r}"] += matched
+            self.request.run.option_matches[f"{option} {value!r}"] += matched
 
     def unreported_differences(self, *, is_alone: bool) -> str | None:  # noqa: ARG002
         """Return what differs by the end of a test's call in mode verify, once; or None.

@@ -76,7 +76,7 @@ class Uses:
         config: pytest.Config,
         mode: Mode,
         counts: Counter[str],
-        reads: Counter[str],
+        option_matches: Counter[str],
         ini: Mapping[str, Any],
         *,
         is_mode_given: bool,
@@ -84,12 +84,12 @@ class Uses:
         """Begin with none.
 
         `counts` takes what becomes of each cassette, and how often requests matched that were not
-        equal; `reads` in how many tests each name matched.
+        equal; `option_matches` in how many tests each value of an option matched.
         With `is_mode_given` the mode holds whatever a test's settings say.
         """
         self._config = config
         is_worker = hasattr(config, "workerinput")
-        self._run = Run(config.rootpath, is_worker, reads)
+        self._run = Run(config.rootpath, is_worker, option_matches)
         self._mode = mode
         self._is_mode_given = is_mode_given
         self._uses: dict[CassetteUse, _Fixture] = {}
@@ -97,7 +97,7 @@ class Uses:
         self._ini = Place("the ini file", ini)
         self._outcomes: dict[str, TestOutcome] = {}
         self._sharers: dict[Path, list[str]] = {}
-        self.redacted: list[str] = []
+        self.notes: list[str] = []
         """What redaction replaced in the cassettes that were written, and what replays of others
         learned, in lines for people."""
         self.answers: set[GivenAnswer] = set()
@@ -357,11 +357,11 @@ class Uses:
             self._counts[f"matched by {name}"] += times
         shown = _shown_path(use.path, self._config)
         for line in learned_lines(results.learned):
-            self.redacted.append(f"{shown}: {line}")
+            self.notes.append(f"{shown}: {line}")
 
     def _note_redacted(self, path: Path, redacted: tuple[Redaction, ...]) -> None:
         shown = _shown_path(path, self._config)
-        self.redacted += [f"{shown}: {line}" for line in redaction_lines(redacted)]
+        self.notes += [f"{shown}: {line}" for line in redaction_lines(redacted)]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note what a test came to; one that is run again has the outcome of its last attempt."""
