@@ -82,8 +82,9 @@ async function listening(child: ChildProcess, name: string): Promise<Serving> {
   const logged: string[] = [];
   let counts = "";
   createInterface({ input: stderr }).on("line", (line) => {
-    counts = countsIn(line) ?? counts;
-    const text = textOf(line);
+    const event = eventIn(line);
+    counts = countsOf(event) ?? counts;
+    const text = event === undefined ? line : textOf(event);
     if (text !== undefined) logged.push(text);
     if (logged.length > MOST_LINES) logged.shift();
   });
@@ -133,9 +134,10 @@ function addressIn(line: string): string | undefined {
   return found?.[0];
 }
 
+type LoggedEvent = Record<string, unknown>;
+
 /** Return the counts of plays, by outcome, that the last event of a `serve` has. */
-function countsIn(line: string): string | undefined {
-  const event = eventIn(line);
+function countsOf(event: LoggedEvent | undefined): string | undefined {
   if (event?.["event"] !== "concluded") return undefined;
   const counts = Object.entries(event["plays"] as Record<string, number>);
   const failed = event["failed"] as number;
@@ -143,19 +145,17 @@ function countsIn(line: string): string | undefined {
   return counts.map(([outcome, count]) => `${count} ${outcome}`).join(", ");
 }
 
-/** Return a line of stderr for people, or undefined for an event that no person reads. */
-function textOf(line: string): string | undefined {
-  const event = eventIn(line);
-  if (event === undefined) return line;
+/** Return the text of an event for people, or undefined for one that no person reads. */
+function textOf(event: LoggedEvent): string | undefined {
   const text = event["text"] ?? event["error"];
   return typeof text === "string" ? text : undefined;
 }
 
 /** Return the event of a line, or undefined for a line of text. */
-function eventIn(line: string): Record<string, unknown> | undefined {
+function eventIn(line: string): LoggedEvent | undefined {
   if (!line.startsWith("{")) return undefined;
   try {
-    return JSON.parse(line) as Record<string, unknown>;
+    return JSON.parse(line) as LoggedEvent;
   } catch {
     return undefined;
   }
