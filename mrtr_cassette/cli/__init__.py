@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
+from types import ModuleType
 from typing import Final
 
 import click
@@ -46,7 +47,12 @@ def load(words: Sequence[str]) -> None:
     """Import what a command line needs: the module of the command that it begins with."""
     for name in words[:1]:
         if name in COMMANDS:
-            import_module(f"{__name__}.{COMMANDS[name][0]}")
+            _module_of(name)
+
+
+def _module_of(name: str) -> ModuleType:
+    """Import the module in which a command is defined."""
+    return import_module(f"{__name__}.{COMMANDS[name][0]}")
 
 
 class _Program(Group):
@@ -56,8 +62,7 @@ class _Program(Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002
         if name not in COMMANDS:
             return None
-        module = import_module(f"{__name__}.{COMMANDS[name][0]}")
-        command: click.Command = getattr(module, name)
+        command: click.Command = getattr(_module_of(name), name)
         return command
 
     def format_commands(

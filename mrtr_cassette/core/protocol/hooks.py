@@ -129,6 +129,7 @@ class RecordHook(Hook):
 
     def kept(self, request: Request) -> Request | None:
         """Return a request as a cassette has it; None if it leaves out its call."""
+        # The function may change what it is given.
         given = seen(request)
         before = seen(request)
         if given is None or before is None:
