@@ -30,10 +30,12 @@ atexit.register(lambda: print(*sys.modules, file=sys.stderr))
 
 AT_READY = """
 import sys
-def ready(event, _):
-    if event == "subprocess.Popen":
+write = sys.stdout.write
+def writing(text):
+    if "listening on" in text:
         print(*sys.modules, file=sys.stderr)
-sys.addaudithook(ready)
+    return write(text)
+sys.stdout.write = writing
 """
 
 INTERRUPTED = """
