@@ -266,7 +266,10 @@ def test_a_play_that_is_being_begun_does_not_hold_up_the_end(tmp_path: Path) -> 
         assert process.stdout is not None
         address = process.stdout.readline().rpartition("//")[2].strip()
         client = http.client.HTTPConnection(address)
-        wanted = json.dumps({"cassette": "deploy", "upstream": upstream})
+        # Named, since where CI is set a play without a mode does not record.
+        wanted = json.dumps(
+            {"cassette": "deploy", "upstream": upstream, "mode": "once"}
+        )
         client.request("POST", "/.mrtr/plays", wanted, dict(JSON))
         server = int(started.read_text())
         client.close()
