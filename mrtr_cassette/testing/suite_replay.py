@@ -62,7 +62,8 @@ class ReplayUse(CassetteUse):
         is_met = any(fault.came for fault in self.shown.faults)
         results = self.shown.results
         is_answered = results.played or results.unknown_tools
-        if not is_answered and not results.misses and not is_met:
+        is_played = is_answered or results.misses or is_met
+        if not is_played and not self.shown.was_probed:
             self.outcome = "not used"
         elif self.shown.problem is not None:
             problems.insert(0, self.shown.problem)

@@ -94,3 +94,15 @@ def test_fixture_probes_the_upstream_with_what_is_recorded(suite: Suite) -> None
     )
     suite.run("--mrtr-mode=once", passed=2, skipped=1)
     suite.run("--mrtr-mode=none", "-k", "deploy", passed=2, deselected=1)
+    suite.write(
+        "test_probe_alone.py",
+        """
+        import pytest
+        from agent import APPLICATION
+
+        @pytest.mark.mrtr_cassette("c-list", upstream=APPLICATION)
+        def test_probe_alone(mrtr_cassette):
+            assert mrtr_cassette.probe(timeout=20).is_good
+        """,
+    )
+    suite.run("--mrtr-mode=none", "-k", "alone", passed=1, deselected=3, warnings=0)

@@ -73,6 +73,8 @@ class MrtrCassette:
         self._answers = answers
         self.live: ProbedServer | None = None
         """The server of a test's cassette; None outside of tests."""
+        self.was_probed = False
+        """A live server was probed with it."""
         self._unused: set[str] = set()
         self._unused_of_all: set[str] | None = None
         self.is_recording = session.is_recording
@@ -244,6 +246,7 @@ class MrtrCassette:
         cassette = self._session.recorded()
         if cassette is None:
             raise UsageError(f"nothing is recorded on {self.path} so far to probe with")
+        self.was_probed = True
         return result_in_thread(probe_recorded(cassette, upstream, checked))
 
 
