@@ -65,7 +65,6 @@ IgnoredFor = Callable[[Call], Collection[str]]
 """Returns the JSON Pointers that don't count in a call: in its request, and in its response."""
 
 _ANSWERS = f"/{INPUT_RESPONSES}"
-_NO_HANDLES = Handles()
 
 
 def ignores_nothing(_call: Call) -> Collection[str]:
@@ -175,7 +174,13 @@ def compared(
     """
     if handles is None:
         handles = handles_between(recorded, received, ignored_for)
-    received = _as_recorded(received, handles)
+    return _compared(recorded, _as_recorded(received, handles), ignored_for)
+
+
+def _compared(
+    recorded: Cassette, received: Cassette, ignored_for: IgnoredFor
+) -> CassetteComparison:
+    """Compare two cassettes with the same handles."""
     old = list(_sides_of(recorded, ignored_for))
     new = list(_sides_of(received, ignored_for))
     partners = _partners(old, new)
@@ -235,7 +240,7 @@ def _interaction_of(
     new = pair.new
     if new is not None and new.interaction.number in namesakes:
         request = _request_differences(namesakes[new.interaction.number], new)
-    side = pair.sides[0]
+    side = pair.shown
     stages = []
     for stage in _stages_of(pair.old, pair.new):
         stages.append(_without_ignored(stage, side.pointers))
@@ -263,23 +268,25 @@ def held_to(
     """
     handles = handles_between(recorded, repeated, ignored_for)
     repeated = _as_recorded(repeated, handles)
-    comparison = compared(recorded, repeated, ignored_for, _NO_HANDLES)
-    same = {pair.recorded for pair in comparison.interactions if pair.mark == "="}
+    comparison = _compared(recorded, repeated, ignored_for)
+    same = set()
+    for pair in comparison.interactions:
+        if pair.mark == "=":
+            same.add(pair.recorded)
     made = {interaction.number: interaction for interaction in repeated.interactions}
     found = []
     for pair in comparison.interactions:
         if pair.mark == "-" and is_part:
             continue
+        told = pair
         candidates = _candidates(pair, recorded, same, is_part=is_part)
-        equal = None
         if candidates and pair.received is not None:
             single = replace(repeated, interactions=(made[pair.received],))
             equal = _equal_pair(recorded, candidates, single, ignored_for)
-        if equal is None:
-            found.append(pair)
-        else:
-            same.add(equal.recorded)
-            found.append(equal)
+            if equal is not None:
+                same.add(equal.recorded)
+                told = equal
+        found.append(told)
     return replace(comparison, interactions=tuple(found))
 
 
@@ -307,7 +314,7 @@ def _equal_pair(
     """Return the comparison of a single call with the first equal one of some recorded ones."""
     for interaction in candidates:
         alone = replace(recorded, interactions=(interaction,))
-        comparison = compared(alone, made, ignored_for, _NO_HANDLES)
+        comparison = _compared(alone, made, ignored_for)
         if comparison.is_same:
             return comparison.interactions[0]
     return None
@@ -335,22 +342,18 @@ class _Side(NamedTuple):
 
 
 class _SidePair(NamedTuple):
-    """Two interactions that belong together, or one without a partner."""
+    """Two interactions that belong together, or one without a partner; the new one is shown."""
 
+    shown: _Side
     old: _Side | None
     new: _Side | None
     is_moved: bool = False
 
     @property
-    def sides(self) -> list[_Side]:
-        """Those that it has, the new one first."""
-        return [side for side in (self.new, self.old) if side is not None]
-
-    @property
     def only_logs(self) -> bool:
         """Whether it is one side alone, on which a server only logs."""
-        sides = self.sides
-        return len(sides) == 1 and only_logs(sides[0].interaction.exchanges[0])
+        is_alone = self.old is None or self.new is None
+        return is_alone and only_logs(self.shown.interaction.exchanges[0])
 
 
 def _sides_of(cassette: Cassette, ignored_for: IgnoredFor) -> Iterator[_Side]:
@@ -363,7 +366,7 @@ def _sides_of(cassette: Cassette, ignored_for: IgnoredFor) -> Iterator[_Side]:
         if issued is not None:
             pages[call.endpoint, call.method, issued] = page + 1
         pointers = ignored_for(call)
-        ignored = [pointer_path(pointer) for pointer in without_masks(pointers)]
+        ignored = _paths_of(pointers)
         turns = list(_turns_of(interaction, ignored))
         answers = [_given(interaction.exchanges[0], ignored)]
         for turn in turns:
@@ -373,6 +376,11 @@ def _sides_of(cassette: Cassette, ignored_for: IgnoredFor) -> Iterator[_Side]:
         key = call.key(tuple(ignored))
         keys = _keys_of(key, page, answers, masks_in(pointers))
         yield _Side(interaction, turns, key, keys, pointers)
+
+
+def _paths_of(pointers: Collection[str]) -> list[MemberPath]:
+    """Return the paths of the places that don't count, but for masks."""
+    return list(map(pointer_path, without_masks(pointers)))
 
 
 def _keys_of(
@@ -394,7 +402,10 @@ def _keys_of(
 def _texts_of(answers: Iterable[Any], masks: Sequence[str]) -> tuple[str, ...]:
     texts = []
     for value in answers:
-        texts.append("" if value is ABSENT else canonical(masked(value, masks)))
+        text = ""
+        if value is not ABSENT:
+            text = canonical(masked(value, masks))
+        texts.append(text)
     return tuple(texts)
 
 
@@ -407,17 +418,17 @@ def _turns_of(
             pushed = _pushed_turn(turn.pushed, ignored)
             if pushed.question:
                 yield pushed
-        elif turn.ask is not None:
-            answers = ABSENT
+            continue
+        answers: Any = ABSENT
+        if turn.ask is not None:
             if turn.answering:
                 answers = _given(turn.answering[0], ignored)
             yield _Turn(asked_question(turn.asking), answers, turn.asking)
-        else:
-            answers = ABSENT
-            if turn.given:
-                answers = _without_null(comparable_by_key(turn.given, turn.names))
-            question = task_question(turn.requests, interaction.task_id)
-            yield _Turn(question, answers or ABSENT, None)
+            continue
+        if turn.given:
+            answers = _without_null(comparable_by_key(turn.given, turn.names))
+        question = task_question(turn.requests, interaction.task_id)
+        yield _Turn(question, answers or ABSENT, None)
 
 
 def _pushed_turn(turn: PushedTurn, ignored: Collection[MemberPath]) -> _Turn:
@@ -464,14 +475,22 @@ def _partners(old: Sequence[_Side], new: Sequence[_Side]) -> dict[int, int]:
     """Return the index of the old interaction by the index of the new one."""
     partners: dict[int, int] = {}
     for level in range(3):
-        taken = set(partners.values())
-        old_left = [index for index in range(len(old)) if index not in taken]
-        new_left = [index for index in range(len(new)) if index not in partners]
-        old_keys = [old[index].keys[level] for index in old_left]
-        new_keys = [new[index].keys[level] for index in new_left]
-        for old_place, new_place in matches(old_keys, new_keys):
-            partners[new_left[new_place]] = old_left[old_place]
+        old_left = _keys_left(old, set(partners.values()), level)
+        new_left = _keys_left(new, partners, level)
+        for old_index, new_index in matches(old_left, new_left):
+            partners[new_index] = old_index
     return partners
+
+
+def _keys_left(
+    sides: Sequence[_Side], taken: Collection[int], level: int
+) -> list[tuple[int, object]]:
+    """Return the keys of the interactions without a partner, with their indices."""
+    keys = []
+    for index, side in enumerate(sides):
+        if index not in taken:
+            keys.append((index, side.keys[level]))
+    return keys
 
 
 def _namesakes(
@@ -493,7 +512,7 @@ def _namesakes(
 
 def _request_differences(old: _Side, new: _Side) -> tuple[Difference, ...]:
     """Return where the arguments of two calls of the same name differ."""
-    ignored = [pointer_path(pointer) for pointer in without_masks(new.pointers)]
+    ignored = _paths_of(new.pointers)
     before = without_paths(old.interaction.exchanges[0].call.arguments, ignored)
     after = without_paths(new.interaction.exchanges[0].call.arguments, ignored)
     if isinstance(before, bytes) or isinstance(after, bytes):
@@ -506,21 +525,21 @@ def _aligned(
 ) -> Iterator[_SidePair]:
     """Yield the sides that belong together, in the order of both cassettes."""
     with_partner = set(partners.values())
-    kept = in_order(sorted((at_old, at_new) for at_new, at_old in partners.items()))
+    pairs = sorted(zip(partners.values(), partners.keys(), strict=True))
+    kept = in_order(pairs)
     next_old = 0
     next_new = 0
     for at_old, at_new in [*kept, (len(old), len(new))]:
         for index in range(next_old, at_old):
             if index not in with_partner:
-                yield _SidePair(old[index], None)
+                yield _SidePair(old[index], old[index], None)
         for index in range(next_new, at_new):
             partner = partners.get(index)
-            if partner is None:
-                yield _SidePair(None, new[index])
-            else:
-                yield _SidePair(old[partner], new[index], is_moved=True)
+            moved = None if partner is None else old[partner]
+            is_moved = moved is not None
+            yield _SidePair(new[index], moved, new[index], is_moved)
         if at_new < len(new):
-            yield _SidePair(old[at_old], new[at_new])
+            yield _SidePair(new[at_new], old[at_old], new[at_new])
         next_old = at_old + 1
         next_new = at_new + 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Any, Final
 
 from mrtr_cassette.core.secrets.rules import user_pattern
@@ -31,13 +32,11 @@ def masked(value: Any, masks: Sequence[str], *, in_text: bool = False) -> Any:
     """
     if isinstance(value, str):
         return _masked_text(value, masks)
+    mask_within = partial(masked, masks=masks, in_text=in_text)
     if isinstance(value, list):
-        return [masked(item, masks, in_text=in_text) for item in value]
+        return list(map(mask_within, value))
     if isinstance(value, dict):
-        members = {}
-        for name, member in value.items():
-            members[name] = masked(member, masks, in_text=in_text)
-        return members
+        return {name: mask_within(member) for name, member in value.items()}
     if in_text and (type(value) is int or isinstance(value, Number)):
         spelled = canonical(value)
         text = _masked_text(spelled, masks)

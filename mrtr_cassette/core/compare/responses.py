@@ -7,6 +7,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import filterfalse
 from typing import Any, Final
 
 from mrtr_cassette.core.cassette.recorded import (
@@ -85,33 +86,25 @@ NO_STATES: Final[Mapping[str, str]] = {}
 TRACE_MEMBERS: Final = ("baggage", "traceparent", "tracestate")
 """Members of `_meta` that name a trace, which differs in every run."""
 
-_VOLATILE: Final[frozenset[MemberPath]] = frozenset(
-    {
-        ("ttlMs",),
-        ("nextCursor",),
-        (REQUEST_STATE,),
-        ("_meta", SUBSCRIPTION_ID),
-        ("_meta", "io.modelcontextprotocol/related-task", "taskId"),
-        *(("_meta", name) for name in TRACE_MEMBERS),
-    }
+
+def _members(outer: MemberPath, *names: str) -> set[MemberPath]:
+    """Return the paths of some members of one object."""
+    return {(*outer, name) for name in names}
+
+
+_VOLATILE: Final = frozenset(
+    {("_meta", "io.modelcontextprotocol/related-task", "taskId")}
+    | _members((), "ttlMs", "nextCursor", REQUEST_STATE)
+    | _members(("_meta",), SUBSCRIPTION_ID, *TRACE_MEMBERS)
 )
 """Places in any result whose values vary from run to run."""
-_VOLATILE_OF_MESSAGES: Final[frozenset[MemberPath]] = frozenset(
-    {
-        ("params", "elicitationId"),
-        ("params", "requestId"),
-        *(
-            ("params", "_meta", name)
-            for name in (SUBSCRIPTION_ID, "progressToken", *TRACE_MEMBERS)
-        ),
-        *(("params", name) for name in TASK_VALUES),
-    }
+_VOLATILE_OF_MESSAGES: Final = frozenset(
+    _members(("params",), "elicitationId", "requestId", *TASK_VALUES)
+    | _members(("params", "_meta"), SUBSCRIPTION_ID, "progressToken", *TRACE_MEMBERS)
 )
-_VOLATILE_OF_ASKS: Final[frozenset[MemberPath]] = frozenset(
-    {
-        (ANY, "params", "elicitationId"),
-        *((ANY, "params", "_meta", name) for name in ("progressToken", *TRACE_MEMBERS)),
-    }
+_VOLATILE_OF_ASKS: Final = frozenset(
+    _members((ANY, "params"), "elicitationId")
+    | _members((ANY, "params", "_meta"), "progressToken", *TRACE_MEMBERS)
 )
 _VALUE_IS_VOLATILE: Final = frozenset({SESSION_HEADER, "retry-after"})
 _NOT_COMPARED: Final = VALIDATING_HEADERS | {
@@ -298,21 +291,20 @@ def renamed_keys(recorded: Any, received: Any) -> dict[str, str]:
     """
     old = _by_key(pinned_question(recorded))
     new = _by_key(pinned_question(received))
-    gone = sorted(old.keys() - new.keys())
-    added = sorted(new.keys() - old.keys())
-    gone_questions = [old[key] for key in gone]
-    added_questions = [new[key] for key in added]
-    names = {}
-    for old_index, new_index in matches(gone_questions, added_questions):
-        names[gone[old_index]] = added[new_index]
-    return names
+    for key in old.keys() & new.keys():
+        del old[key]
+        del new[key]
+    return dict(matches(sorted(old.items()), sorted(new.items())))
 
 
 def _by_key(question: Any) -> dict[str, str]:
     """Return the JSON of each question by its key."""
     if isinstance(question, dict):
         return {key: canonical(request) for key, request in question.items()}
-    return {item["id"]: canonical({**item, "id": ""}) for item in question}
+    found = {}
+    for item in question:
+        found[item["id"]] = canonical({**item, "id": ""})
+    return found
 
 
 def changed_keys(changes: Iterable[Change]) -> dict[str, str]:
@@ -334,12 +326,17 @@ def with_recorded_keys(value: Any, names: Mapping[str, str]) -> Any:
         return value
     recorded = {new: old for old, new in names.items()}
     if isinstance(value, dict):
-        return {recorded.get(key, key): member for key, member in value.items()}
+        return _with_keys(value, recorded)
     items = []
     for item in value:
         key = item["id"]
         items.append({**item, "id": recorded.get(key, key)})
     return items
+
+
+def _with_keys(members: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Return members under other keys, as far as these have others."""
+    return {names.get(key, key): member for key, member in members.items()}
 
 
 def round_change(recorded: Any, received: Any) -> Change:
@@ -395,8 +392,8 @@ def comparable_by_key(
     values: Mapping[str, Any], names: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return values by the names of the questions in place of their keys."""
-    renamed = {names.get(key, key): value for key, value in values.items()}
-    tree: dict[str, Any] = comparable_tree(canonical(renamed).encode())
+    renamed = canonical(_with_keys(values, names))
+    tree: dict[str, Any] = comparable_tree(renamed.encode())
     return tree
 
 
@@ -582,9 +579,10 @@ def _message(
     tree: dict[str, Any], token: str | None, message: Message
 ) -> dict[str, Any]:
     """Return the members of a message that are compared."""
-    kept = {key: value for key, value in tree.items() if key not in ("id", "jsonrpc")}
-    params = pinned(kept, _VOLATILE_OF_MESSAGES).get("params")
-    kept["params"] = params
+    kept = pinned(tree, _VOLATILE_OF_MESSAGES)
+    kept.pop("id", None)
+    kept.pop("jsonrpc", None)
+    params = kept.get("params")
     if isinstance(params, dict) and "progressToken" in params:
         received = canonical(params["progressToken"])
         params["progressToken"] = "another request's"
@@ -672,19 +670,23 @@ def drop_strays(
 def _at_recorded_places(recorded: Sequence[Any], live: Sequence[Any]) -> list[Any]:
     """Return live messages with the strays where equal ones were recorded, or else in order."""
     others = [message for message in live if not _is_stray(message)]
-    waiting = [message for message in live if _is_stray(message)]
-    partners = []
+    waiting = list(filter(_is_stray, live))
+    equal = []
     for message in filter(_is_stray, recorded):
         partner = None
         if message in waiting:
             partner = waiting.pop(waiting.index(message))
-        partners.append(partner)
-    strays = [waiting.pop(0) if partner is None else partner for partner in partners]
+        equal.append(partner)
     placed = []
     for message in recorded:
-        messages = strays if _is_stray(message) else others
-        placed += messages[:1]
-        del messages[:1]
+        if not _is_stray(message):
+            placed += others[:1]
+            del others[:1]
+            continue
+        partner = equal.pop(0)
+        if partner is None:
+            partner = waiting.pop(0)
+        placed.append(partner)
     return placed + others
 
 
@@ -700,7 +702,7 @@ def calls_at_start(interactions: Sequence[RecordedInteraction]) -> set[int]:
 
 
 def _drop(messages: list[Any], is_dropped: Callable[[Mapping[str, Any]], bool]) -> None:
-    messages[:] = [message for message in messages if not is_dropped(message)]
+    messages[:] = filterfalse(is_dropped, messages)
 
 
 def _is_log(message: Mapping[str, Any]) -> bool:

@@ -22,20 +22,20 @@ _ONLY_DESCRIBES: Final = frozenset(
 )
 """Keywords of JSON Schema that refuse no value."""
 _ALTERNATIVES: Final = frozenset(
-    (name,)
-    for name in ("$defs", "anyOf", "definitions", "enum", "oneOf", "properties", "type")
+    {"$defs", "anyOf", "definitions", "enum", "oneOf", "properties", "type"}
 )
 """Keywords of JSON Schema below which an addition allows more values."""
 
 
 def by_name(recorded: list[Any], received: list[Any]) -> list[Pair]:
     """Pair the items of two lists by their names, or without names by their places."""
-    old = [_name_of(item) for item in recorded]
-    new = [_name_of(item) for item in received]
+    old = list(map(_name_of, recorded))
+    new = list(map(_name_of, received))
     if None in old or None in new:
         return by_place(recorded, received)
-    partners = dict(matches(old, new))
-    pairs: list[Pair] = [(index, partners.get(index)) for index in range(len(old))]
+    partners = dict(matches(enumerate(old), enumerate(new)))
+    places = range(len(old))
+    pairs: list[Pair] = list(zip(places, map(partners.get, places), strict=True))
     taken = set(partners.values())
     for index, name in enumerate(new):
         if index in taken:
@@ -88,4 +88,4 @@ def _allows_more(steps: tuple[str, ...]) -> bool:
     schema = steps[steps.index(_INPUT) + 1 :]
     if not schema or schema[-1] in _ONLY_DESCRIBES:
         return True
-    return schema[-2:-1] in _ALTERNATIVES
+    return len(schema) > 1 and schema[-2] in _ALTERNATIVES

@@ -8,7 +8,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from functools import partial
 from itertools import zip_longest
-from typing import Any, Final, Literal, NamedTuple, get_args
+from typing import Any, Final, Literal, NamedTuple, TypeVar, get_args
 
 from mrtr_cassette.core.compare.masks import MASK, has_masked, masked_json, masks_in
 from mrtr_cassette.core.secrets.rules import user_pattern
@@ -110,8 +110,11 @@ class Change(NamedTuple):
 
 def heaviest(changes: Iterable[Change]) -> Verdict:
     """Return the heaviest verdict of some changes; information doesn't count."""
-    verdicts = [change.verdict for change in changes if not change.is_information]
-    return max(verdicts, key=VERDICTS.index, default="same")
+    verdict: Verdict = "same"
+    for change in changes:
+        if not change.is_information:
+            verdict = max(verdict, change.verdict, key=VERDICTS.index)
+    return verdict
 
 
 def without_ignored(
@@ -124,12 +127,19 @@ def without_ignored(
     masks = masks_in(ignored)
     kept = []
     for change in changes:
-        is_left_out = any(is_below(change.pointer, pointer) for pointer in ignored)
-        if is_left_out or _only_words_differ(change, ignored):
+        if _is_below_any(change.pointer, ignored):
             continue
-        if not _only_masked_differs(change, masks):
-            kept.append(change)
+        if _only_words_differ(change, ignored) or _only_masked_differs(change, masks):
+            continue
+        kept.append(change)
     return kept
+
+
+def _is_below_any(pointer: str, outer: Iterable[str]) -> bool:
+    for place in outer:
+        if is_below(pointer, place):
+            return True
+    return False
 
 
 def _only_masked_differs(change: Change, masks: Sequence[str]) -> bool:
@@ -207,7 +217,10 @@ def changed_words(change: Change) -> list[int]:
     new = texts[1].split()
     if len(old) != len(new):
         return []
-    differing = [place for place, word in enumerate(old) if word != new[place]]
+    differing = []
+    for place, word in enumerate(old):
+        if word != new[place]:
+            differing.append(place)
     if len(differing) == len(old):
         return []
     return differing
@@ -241,7 +254,7 @@ def unused_pointers(pointers: Iterable[str], left_out: Iterable[Change]) -> list
     unused = []
     for pointer in pointers:
         outer, _, _ = without_side(pointer, "params", "result").partition(WORD)
-        if not any(is_below(place, outer) for place in places):
+        if not any(map(partial(is_below, outer=outer), places)):
             unused.append(pointer)
     return unused
 
@@ -296,7 +309,8 @@ def paired(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Pair]:
     pairs: list[Pair] = []
     next_old = 0
     next_new = 0
-    for at_old, at_new in [*in_order(matches(old, new)), (len(old), len(new))]:
+    equal = matches(enumerate(old), enumerate(new))
+    for at_old, at_new in [*in_order(equal), (len(old), len(new))]:
         pairs += zip_longest(range(next_old, at_old), range(next_new, at_new))
         pairs.append((at_old, at_new))
         next_old = at_old + 1
@@ -304,15 +318,21 @@ def paired(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Pair]:
     return pairs[:-1]
 
 
-def matches(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[tuple[int, int]]:
-    """Return the indices of equal items, the first with the first and so on."""
-    waiting: dict[Hashable, deque[int]] = defaultdict(deque)
-    for index, key in enumerate(new):
-        waiting[key].append(index)
+OldPlace = TypeVar("OldPlace")
+NewPlace = TypeVar("NewPlace")
+
+
+def matches(
+    old: Iterable[tuple[OldPlace, Hashable]], new: Iterable[tuple[NewPlace, Hashable]]
+) -> list[tuple[OldPlace, NewPlace]]:
+    """Return the places of equal items, the first with the first and so on."""
+    waiting: dict[Hashable, deque[NewPlace]] = defaultdict(deque)
+    for new_place, item in new:
+        waiting[item].append(new_place)
     pairs = []
-    for index, key in enumerate(old):
-        if waiting.get(key):
-            pairs.append((index, waiting[key].popleft()))
+    for old_place, item in old:
+        if waiting[item]:
+            pairs.append((old_place, waiting[item].popleft()))
     return pairs
 
 
@@ -342,7 +362,8 @@ PairItems = Callable[[list[Any], list[Any]], list[Pair]]
 def by_place(recorded: list[Any], received: list[Any]) -> list[Pair]:
     """Pair items by their index; in arrays of different lengths equal ones first."""
     if len(recorded) == len(received):
-        return [(index, index) for index in range(len(recorded))]
+        places = range(len(recorded))
+        return list(zip(places, places, strict=True))
     return paired(list(map(canonical, recorded)), list(map(canonical, received)))
 
 
@@ -354,7 +375,7 @@ def value_changes(
     A list whose items are only in another order has one change; with `pair_items`, none.
     """
     found = differences(recorded, received, pointer, partial(_places_in, pair_items))
-    return [_change(difference) for difference in found]
+    return list(map(_change, found))
 
 
 def _change(difference: Difference) -> Change:
@@ -430,14 +451,18 @@ def _item_at(items: list[Any], index: int | None) -> Any:
 
 def _shuffled(pointer: str, old: list[Any], new: list[Any]) -> list[ValuesAt]:
     """Return the places in two lists whose items differ in numbers and are in another order."""
-    before = [_MADE_UP.sub("#", canonical(item)) for item in old]
-    after = [_MADE_UP.sub("#", canonical(item)) for item in new]
+    before = list(map(_without_numbers, old))
+    after = list(map(_without_numbers, new))
     if before == after or sorted(before) != sorted(after):
         return []
     places = [ValuesAt(f"{pointer}{ORDER}", old, new)]
-    for at_old, at_new in matches(before, after):
+    for at_old, at_new in matches(enumerate(before), enumerate(after)):
         places.append(ValuesAt(f"{pointer}/{at_old}", old[at_old], new[at_new]))
     return places
+
+
+def _without_numbers(item: Any) -> str:
+    return _MADE_UP.sub("#", canonical(item))
 
 
 def json_in(text: str) -> Any:
@@ -460,9 +485,10 @@ def pinned(value: Any, places: Collection[MemberPath]) -> Any:
     if not places or not isinstance(value, dict | list):
         return value
 
-    def below(key: str) -> set[MemberPath]:
-        return {place[1:] for place in places if place[0] in (key, ANY)}
+    def pinned_at(key: str, item: Any) -> Any:
+        below = {place[1:] for place in places if place[0] in (key, ANY)}
+        return pinned(item, below)
 
     if isinstance(value, list):
-        return [pinned(item, below(str(index))) for index, item in enumerate(value)]
-    return {key: pinned(item, below(key)) for key, item in value.items()}
+        return [pinned_at(str(index), item) for index, item in enumerate(value)]
+    return {key: pinned_at(key, item) for key, item in value.items()}
