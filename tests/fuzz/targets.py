@@ -40,9 +40,10 @@ from mrtr_cassette.core.cassette.model import CassetteModel
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind
-from mrtr_cassette.core.replay.diagnosis import Harmless, Miss
+from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.order import Repeat
 from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.replay.unrecorded import Harmless
 from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.report.events import harmless_event, missed_event, played_events
 from mrtr_cassette.core.report.runs import (

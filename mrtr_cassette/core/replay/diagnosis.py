@@ -20,22 +20,10 @@ from mrtr_cassette.core.protocol.calls import (
     session_of,
 )
 from mrtr_cassette.core.protocol.dialect import INPUT_RESPONSES
-from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message
-from mrtr_cassette.core.protocol.methods import (
-    DISCOVER,
-    INITIALIZE,
-    PING,
-    TASK_ID,
-    method_of,
-)
+from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
+from mrtr_cassette.core.protocol.methods import TASK_ID, method_of
 from mrtr_cassette.core.secrets.values import Values
 from mrtr_cassette.core.wire.codings import why_unread
-from mrtr_cassette.core.wire.http import (
-    EVENT_STREAM,
-    JSON_HEADERS,
-    SESSION_HEADER,
-    Headers,
-)
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical
 from mrtr_cassette.core.wire.pointers import Difference, differences, without_paths
 from mrtr_cassette.errors import SHOWN_CHARS, counted, printable, shorten
@@ -571,79 +559,59 @@ def _is_orphan(entry: ReplayEntry, state: str) -> bool:
     return entry.parent is None and state in states
 
 
-# Harmless requests
-
-_NO_METHOD: Final = b'"error":{"code":-32601,"message":"Method not found"}'
-"""A refusal of `server/discover` that clients take for a server of the 2025 era."""
+# Recordings that a play has left
 
 
-class Harmless(NamedTuple):
-    """A request that was not recorded, and the HTTP answer of any server, also in a few words."""
+class Divergence(NamedTuple):
+    """The first request of a play that a recording doesn't have where the play is.
 
-    call: Call
-    status: int
-    headers: Headers
-    body: bytes
-    answer: str
-
-
-def answer_of_any_server(
-    call: Call, recorded: Collection[tuple[str, str]], *, lacks_session: bool
-) -> Harmless | None:
-    """Return what every server answers to a request that was not recorded, or None.
-
-    To one that lacks the session which the server wants, most of this is no answer.
-
-    Args:
-        recorded: the endpoints and the methods of the calls that were recorded.
+    Attributes:
+        recording: the place of the recording among those that are played.
+        after: how many requests had got a recorded reply.
+        entry: what the request got from another recording, if it is no miss.
     """
-    message = call.message
-    endpoints = {endpoint for endpoint, _ in recorded}
-    if message is None:
-        path = call.endpoint.partition(" ")[2].partition("?")[0]
-        if call.request.method == "GET" and "/.well-known/" in path:
-            return Harmless(call, 404, (), b"", "404")
-        if lacks_session:
+
+    recording: int
+    after: int
+    entry: ReplayEntry | None = None
+    miss: Miss | None = None
+
+
+class Divergences:
+    """Follows all recordings that are played together, each until a play leaves it.
+
+    Attributes:
+        recordings: how many; 1 where calls are not held to them.
+    """
+
+    def __init__(self, recordings: int) -> None:
+        self.recordings = recordings
+        self.found: list[Divergence] = []
+        """The first one from each recording that the play has left, in that order."""
+        self.followed = set(range(recordings))
+        """The recordings that alone would have answered all requests."""
+
+    def played(
+        self, entry: ReplayEntry, recordings: Collection[int], after: int
+    ) -> None:
+        """Take note that a request was played that only these recordings have there."""
+        for recording in sorted(self.followed.difference(recordings)):
+            self.followed.discard(recording)
+            self.found.append(Divergence(recording, after, entry=entry))
+
+    def missed(self, miss: Miss, after: int) -> None:
+        """Take note that no recording has a request there."""
+        for recording in sorted(self.followed):
+            self.found.append(Divergence(recording, after, miss=miss))
+        self.followed.clear()
+
+    @property
+    def nearest(self) -> Divergence | None:
+        """The divergence from the recording that was followed longest; None where one still is."""
+        if self.followed or not self.found:
             return None
-        return _answer_to_no_message(call, endpoints)
-    if call.endpoint not in endpoints:
+        latest = self.found[-1].after
+        for divergence in self.found:
+            if divergence.after == latest:
+                return divergence
         return None
-    if lacks_session and message.method != DISCOVER:
-        return None
-    initializes = (call.endpoint, INITIALIZE) in recorded
-    return _answer_to_message(call, message, initializes=initializes)
-
-
-def _answer_to_no_message(call: Call, endpoints: Collection[str]) -> Harmless | None:
-    http_method, _, path = call.endpoint.partition(" ")
-    if f"POST {path}" not in endpoints:
-        return None
-    if http_method == "DELETE" and call.request.header(SESSION_HEADER):
-        return Harmless(call, 204, (), b"", "204")
-    wants_stream = EVENT_STREAM in call.request.header("accept")
-    is_new = call.endpoint not in endpoints and not resumed_event(call.request)
-    if http_method == "GET" and wants_stream and is_new:
-        return Harmless(call, 405, (("Allow", "POST, DELETE"),), b"", "405")
-    return None
-
-
-def _answer_to_message(
-    call: Call, message: Message, *, initializes: bool
-) -> Harmless | None:
-    if message.kind is Kind.NOTIFICATION:
-        if message.method.startswith("notifications/"):
-            return Harmless(call, 202, (), b"", "202")
-        return None
-    if message.kind is not Kind.REQUEST:
-        return None
-    if message.method == PING:
-        outcome = b'"result":{}'
-        answer = "{}"
-    elif message.method == DISCOVER and initializes:
-        outcome = _NO_METHOD
-        answer = "Method not found"
-    else:
-        return None
-    identity = message.spelled(ID_PATH) or b"null"
-    body = b'{"jsonrpc":"2.0","id":%b,%b}' % (identity, outcome)
-    return Harmless(call, 200, JSON_HEADERS, body, answer)

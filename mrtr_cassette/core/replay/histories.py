@@ -31,7 +31,7 @@ from mrtr_cassette.core.protocol.methods import (
     LIST_TOOLS,
     method_of,
 )
-from mrtr_cassette.core.replay.trials import UnknownTools, listed_tools
+from mrtr_cassette.core.replay.unrecorded import UnknownTools, listed_tools
 from mrtr_cassette.core.secrets.names import with_refs
 from mrtr_cassette.core.wire.http import REFUSED
 
@@ -588,9 +588,11 @@ class WriteHistories:
 
     # Recordings that are played together
 
-    @cached_property
-    def recordings(self) -> int:
-        """How many recordings are played together."""
+    @property
+    def recordings_held(self) -> int:
+        """How many recordings are played together; 1 where calls are not all held to them."""
+        if self._mode != "strict":
+            return 1
         places = [_recording_of(recorder.id) for recorder in self._recorders]
         return 1 + max(places, default=0)
 

@@ -13,6 +13,7 @@ from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.cassette.texts import request_with
 from mrtr_cassette.core.protocol.calls import Call, CallKey, read_call
 from mrtr_cassette.core.protocol.hooks import MatchHook
+from mrtr_cassette.core.protocol.jsonrpc import Located
 from mrtr_cassette.core.replay.matchers import Matchers
 from mrtr_cassette.core.secrets.credentials import (
     Credentials,
@@ -57,8 +58,10 @@ from mrtr_cassette.core.wire.http import (
     Response,
     named_by_user,
 )
-from mrtr_cassette.core.wire.jsonbytes import MemberPath
+from mrtr_cassette.core.wire.jsonbytes import MemberPath, Span
 
+Matching = Matchers | MatchHook
+"""By what requests match that are not equal: kinds of values, or a user's function."""
 _MOST_PLACED: Final = 64
 """Placeholders of one member that a client's text is held to, of all the calls of a tool."""
 _STAND_IN: Final = "Kq7x9Zw4vT8m"
@@ -91,7 +94,7 @@ class MatchedForm:
         ignored: Collection[MemberPath],
         *,
         remembers: bool = True,
-        matchers: Matchers | MatchHook | None = None,
+        matchers: Matching | None = None,
     ) -> None:
         """Read a cassette; what `remembers` knows the secrets that requests before had."""
         self.values = Values(cassette.values)
@@ -132,6 +135,13 @@ class MatchedForm:
     def add_settings(self, given: UserSettings) -> None:
         """Take credentials, to be looked for in what clients send from now on."""
         self._credentials.add_settings(given)
+
+    @property
+    def repeated(self) -> Callable[[Request, Located], list[tuple[Span, str]]] | None:
+        """Finds what responses repeat of a recorded request; None where they stay as recorded."""
+        if self.matchers is None or not self.matchers.echo:
+            return None
+        return self.matchers.echo_spans
 
     @cached_property
     def issued(self) -> frozenset[str]:

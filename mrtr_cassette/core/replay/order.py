@@ -15,7 +15,6 @@ from typing import Final, NamedTuple
 
 from mrtr_cassette.core.cassette.entries import (
     Entries,
-    Lifetime,
     MatchedRequest,
     OpenedSessions,
     ReplayEntry,
@@ -38,7 +37,13 @@ from mrtr_cassette.core.protocol.methods import INITIALIZE, INITIALIZED
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.histories import EqualCalls, PlayedWrites, WriteHistories
 from mrtr_cassette.core.replay.stateless import StatelessGroups
-from mrtr_cassette.core.replay.tasks import LiveTask, StepChoice
+from mrtr_cassette.core.replay.tasks import (
+    LiveTask,
+    RecordedTask,
+    RecordedTasks,
+    StepChoice,
+)
+from mrtr_cassette.core.replay.timelines import Timelines
 from mrtr_cassette.core.secrets.names import (
     Ref,
     renaming,
@@ -73,6 +78,14 @@ class Repeat(Enum):
 
 
 # Live sessions
+
+
+class Refusal(NamedTuple):
+    """A call gets, under its own id, the miss of an answer in the place of its response."""
+
+    miss: Miss
+    id: bytes | None
+    is_last: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -148,6 +161,12 @@ class LiveSession:
         self.tasks[recorded.id] = task
         for cause in recorded.causes:
             self.arrived.pop(recorded.steps[cause].numbers.lookup, None)
+
+    def refuse(
+        self, call: ReplayEntry, identity: bytes | None, *, is_last: bool
+    ) -> Refusal:
+        """Return what a call gets whose question was answered wrongly, once."""
+        return Refusal(self.refused.pop(call), identity, is_last)
 
     def waive(self, entry: ReplayEntry) -> None:
         """Let nothing wait any more for a request like a recorded one."""
@@ -283,6 +302,7 @@ class Chosen(NamedTuple):
         line: the line from which it is, and how many calls of this are used before it.
         by_function: the name of the user's function that says that it matches; or empty.
         failure: what went wrong in that function, or in another one.
+        step: the step of a recorded task that it gets, if it is about one.
     """
 
     entry: ReplayEntry | None
@@ -292,32 +312,16 @@ class Chosen(NamedTuple):
     line: tuple[EqualCalls, int] | None = None
     by_function: str = ""
     failure: str = ""
-
-
-class PlayFacts(NamedTuple):
-    """A recording, as far as the order of its plays depends on it.
-
-    Attributes:
-        issued: gives the hashes and placeholders that a client can have from a response.
-        lifetime_of: tells when a request arrived, and when it had its response.
-        answers_during: gives what was posted while a call was in flight.
-        changing: the calls whose tasks depend on what was answered or cancelled.
-        depends_on_later: tells whether a stream says what other requests caused.
-    """
-
-    cassette: Cassette
-    entries: Entries
-    issued: Callable[[], Collection[str]]
-    lifetime_of: Callable[[ReplayEntry], Lifetime]
-    answers_during: Callable[[ReplayEntry], Sequence[ReplayEntry]]
-    changing: Sequence[ReplayEntry]
-    depends_on_later: Callable[[ReplayEntry], bool]
+    step: StepChoice | None = None
 
 
 class PlayOrder:
     """Chooses among the recordings that have the key of a request.
 
     Attributes:
+        timelines: what the clients of each recorded session sent.
+        tasks: the tasks that recorded calls created.
+        poll_interval: the milliseconds between polls of a task, for clients; None as recorded.
         stand_ins: the equal exchanges that are played in the place of others.
         hook: a user's function that tells whether two requests match, or None.
 
@@ -326,41 +330,48 @@ class PlayOrder:
     """
 
     hook: MatchHook | None = None
+    poll_interval: int | None = None
 
     def __init__(
         self,
-        facts: PlayFacts,
+        cassette: Cassette,
+        entries: Entries,
         repeat: Repeat,
         history: History,
         reads: Collection[str],
-        *,
-        stateless: bool,
+        issued: Collection[str] | None,
     ) -> None:
-        entries = facts.entries
-        if history is History.AUTO and (stateless or repeat is Repeat.ALWAYS):
+        """Read a recording.
+
+        Args:
+            issued: the hashes and placeholders that a client can have from a response, where no
+                reply may depend on what has been played; else None.
+        """
+        is_stateless = issued is not None
+        if history is History.AUTO and (is_stateless or repeat is Repeat.ALWAYS):
             history = History.ORDER
+        self.timelines = Timelines(entries.by_arrival)
+        self.tasks = RecordedTasks(entries)
         self.histories = WriteHistories(
             entries,
-            facts.cassette.recorders,
+            cassette.recorders,
             history.value,
             reads,
-            facts.lifetime_of,
-            facts.answers_during,
+            self.timelines.lifetime_of,
+            self.timelines.answers_during,
         )
-        groups = None
-        if stateless:
-            groups = StatelessGroups(
-                facts.cassette,
-                entries,
-                facts.issued(),
-                facts.changing,
-                facts.depends_on_later,
-            )
         self.stand_ins: Mapping[ReplayEntry, ReplayEntry] = {}
-        if groups is not None:
-            self.stand_ins = groups.stand_ins
+        self._groups: StatelessGroups | None = None
+        if issued is not None:
+            self._groups = StatelessGroups(
+                cassette,
+                entries,
+                issued,
+                self.tasks.changing,
+                self.timelines.depends_on_later,
+            )
+            self.stand_ins = self._groups.stand_ins
         self._repeat = repeat
-        self._groups = groups
         self._by_lookup: dict[LookupKey, list[ReplayEntry]] = {}
         self._exact: dict[tuple[LookupKey, Traits], list[ReplayEntry]] = {}
         self._candidates: dict[tuple[LookupKey, Traits], Candidates] = {}
@@ -464,8 +475,27 @@ class PlayOrder:
 
     # Choosing
 
-    def choose(self, matched: MatchedRequest, session: LiveSession) -> Chosen:
-        """Return the recording that a request gets in a session, or why there is none."""
+    def choose(
+        self, matched: MatchedRequest, session: LiveSession, now: float | None
+    ) -> Chosen:
+        """Return what a request gets in a session, or why it gets nothing."""
+        task = self.tasks.about(matched.lookup)
+        if task is None:
+            return self._choose_call(matched, session)
+        plays: Mapping[str, LiveTask] = session.tasks
+        has_memory = self._groups is None
+        if not has_memory:
+            plays = {task.id: self._begun(task, now)}
+        step = self.tasks.choose(task, matched.lookup, plays, has_branches=has_memory)
+        return Chosen(None, step=step)
+
+    def _begun(self, task: RecordedTask, now: float | None) -> LiveTask:
+        """Begin a play of a task, whose times are moved to now."""
+        is_over = self._groups is not None
+        return LiveTask(task, now, poll_interval=self.poll_interval, is_over=is_over)
+
+    def _choose_call(self, matched: MatchedRequest, session: LiveSession) -> Chosen:
+        """Return the recording that a request gets which is not about a task."""
         chosen = self._choose_equal(matched, session)
         entry = chosen.entry
         hook = self.hook
@@ -873,12 +903,20 @@ class PlayOrder:
             asked = asked.parent
         session.used.clear()
 
-    def step_played(self, choice: StepChoice, session: LiveSession) -> None:
+    def begin_task(
+        self, creating: ReplayEntry, session: LiveSession, now: float | None
+    ) -> None:
+        """Begin the task that a call creates, if it does."""
+        task = self.tasks.created_by.get(creating)
+        if task is not None:
+            session.begin(self._begun(task, now))
+
+    def step_played(self, step: StepChoice, session: LiveSession) -> None:
         """Take note of the plays of tasks in a session after a request about one of them."""
-        session.tasks = dict(choice.plays)
-        if choice.exchanged is None:
+        session.tasks = dict(step.plays)
+        if step.exchanged is None:
             return
-        task, branch = choice.exchanged
+        task, branch = step.exchanged
         session.exchange_tasks(task.id, branch.id)
         first = task.creating
         second = branch.creating

@@ -43,12 +43,12 @@ from mrtr_cassette.core.protocol.calls import (
     session_of,
     traits_of_headers,
 )
-from mrtr_cassette.core.protocol.hooks import MatchHook, RecordHook
+from mrtr_cassette.core.protocol.hooks import RecordHook
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message, hides_response
 from mrtr_cassette.core.protocol.methods import CANCELLED, DISCOVER
 from mrtr_cassette.core.protocol.origins import ServerOrigin
 from mrtr_cassette.core.replay.diagnosis import (
-    Harmless,
+    Divergences,
     Miss,
     NoStep,
     Reason,
@@ -56,7 +56,6 @@ from mrtr_cassette.core.replay.diagnosis import (
     after_other_writes,
     after_placeholders,
     ambiguous,
-    answer_of_any_server,
     led_elsewhere,
     no_match,
     no_step,
@@ -65,24 +64,25 @@ from mrtr_cassette.core.replay.diagnosis import (
     unlearned,
 )
 from mrtr_cassette.core.replay.faults import Fault, Faults
-from mrtr_cassette.core.replay.matchers import Matchers
-from mrtr_cassette.core.replay.matching import MatchedForm, learnable, placeholders_in
+from mrtr_cassette.core.replay.matching import (
+    MatchedForm,
+    Matching,
+    learnable,
+    placeholders_in,
+)
 from mrtr_cassette.core.replay.order import (
     Chosen,
     History,
     LiveSession,
-    PlayFacts,
     PlayOrder,
     Repeat,
 )
 from mrtr_cassette.core.replay.reply import Deliveries, Delivery
-from mrtr_cassette.core.replay.tasks import (
-    LiveTask,
-    RecordedTask,
-    RecordedTasks,
-    StepChoice,
+from mrtr_cassette.core.replay.unrecorded import (
+    Harmless,
+    answer_of_any_server,
+    only_status,
 )
-from mrtr_cassette.core.replay.trials import Divergences
 from mrtr_cassette.core.secrets.rules import SHARED_NAMES
 from mrtr_cassette.core.secrets.values import Values
 from mrtr_cassette.core.wire.codings import readable
@@ -103,7 +103,6 @@ class Choice:
         recorded: the request as it would have been recorded.
         wall_s: the seconds since 1970, to which times of tasks are moved; without it they stay.
         chosen: the recording that it gets, or why there is none.
-        step: the step of a recorded task that it gets, if it is about one.
         texts: the values with what it teaches, if it is a recorded one only so.
         teachers: the same where it may teach several texts, and none is taken.
     """
@@ -115,9 +114,18 @@ class Choice:
     values: CallerValues
     wall_s: float | None
     chosen: Chosen
-    step: StepChoice | None = None
     texts: Values | None = None
     teachers: Sequence[Values] = ()
+
+    @property
+    def entry(self) -> ReplayEntry | None:
+        """The recorded exchange that the request gets, if any."""
+        step = self.chosen.step
+        if step is None:
+            return self.chosen.entry
+        if isinstance(step.found, NoStep):
+            return None
+        return step.found.entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +172,6 @@ class Player:
         by_kind: how many values of clients matched others, by what their kind is: those of a
             matcher, or of what was taken out to share the cassette; and how many requests did as
             a user's function says, by its name.
-        poll_interval: the milliseconds between polls of a task, for clients; None as recorded.
         is_write: tells whether an exchange ends a call that may have changed something.
         add_settings: takes credentials, to be looked for in what clients send from now on.
         redacted: gives a text for the terminal, without known secrets.
@@ -180,7 +187,6 @@ class Player:
     was_probed = False
     before_record: RecordHook | None = None
     faults: Faults | None = None
-    poll_interval: int | None = None
     stops = False
 
     def __init__(
@@ -193,7 +199,7 @@ class Player:
         reads: Collection[str] = (),
         strict: bool = False,
         stateless: bool = False,
-        matchers: Matchers | MatchHook | None = None,
+        matchers: Matching | None = None,
     ) -> None:
         """Prepare a replay.
 
@@ -214,7 +220,6 @@ class Player:
         self.paths: tuple[str, ...] = (cassette.path,)
         self.recording = cassette
         self._strict = strict
-        self._stateless = stateless
         self._value_names = cassette.values
         self._form = MatchedForm(
             cassette, self._ignored, remembers=not stateless, matchers=matchers
@@ -223,25 +228,17 @@ class Player:
         self.interactions = found.by_interaction
         self._by_arrival = found.by_arrival
         self._answered_by_proxy = found.answered_by_proxy
-        self._tasks = RecordedTasks(found)
+        self.played_as = (f"history_{history.value}", f"repeat_{repeat.value}")
+        issued = self._form.issued if stateless else None
+        self._order = PlayOrder(cassette, found, repeat, history, reads, issued)
+        self._timelines = self._order.timelines
         self._deliveries = Deliveries(
             found.by_arrival,
-            self._tasks.by_id,
+            self._timelines,
+            self._order.tasks.by_id,
             stateless=stateless,
-            matchers=self._form.matchers,
+            repeated=self._form.repeated,
         )
-        self._timelines = self._deliveries.timelines
-        facts = PlayFacts(
-            cassette,
-            found,
-            lambda: self._form.issued,
-            self._timelines.lifetime_of,
-            self._timelines.answers_during,
-            self._tasks.changing,
-            self._timelines.depends_on_later,
-        )
-        self.played_as = (f"history_{history.value}", f"repeat_{repeat.value}")
-        self._order = PlayOrder(facts, repeat, history, reads, stateless=stateless)
         self._hidden: dict[ReplayEntry, bool] = {}
         """Whether responses can't be given another caller's id, of those that were asked for."""
         self.begin()
@@ -265,18 +262,19 @@ class Player:
         self.by_kind: Counter[str] = Counter()
         self._unseen = list(self._ignored)
         histories = self._order.histories
-        recordings = 1
-        if histories.unknown_tools is not None:
-            recordings = histories.recordings
-        self.divergences = Divergences(recordings)
+        self.divergences = Divergences(histories.recordings_held)
         self.times = self._order.plays
-        self.is_write = self._order.histories.is_write
+        self.is_write = histories.is_write
         self.add_settings = self._form.add_settings
         self.redacted = self._form.shown
 
     def keep_pieces(self) -> None:
         """Send the pieces of a stream one by one, as the shell keeps the recorded rhythm."""
         self._deliveries.paced = True
+
+    def tell_poll_interval(self, milliseconds: int | None) -> None:
+        """Tell clients how often to poll tasks; None tells them what was recorded."""
+        self._order.poll_interval = milliseconds
 
     def anew(self) -> Player:
         """Return a player of the same cassette that has played nothing, and has no settings."""
@@ -356,8 +354,7 @@ class Player:
         """Return what a request gets; nothing counts as played or missed before it is committed."""
         session = self._order.session_of(request)
         recorded, failure = self._as_recorded(request, session)
-        recognised = self._recognised(recorded)
-        matched, values = recognised or self._read(recorded)
+        matched, values = self._recognised(recorded) or self._read(recorded)
         chosen = Chosen(None, failure=failure)
         choice = Choice(request, recorded, session, matched, values, now, chosen)
         if failure:
@@ -365,10 +362,8 @@ class Player:
         is_new = bool(self._value_names) and matched.lookup not in self._lookups
         if is_new and self.values.unknown:
             choice = self._learning(choice)
-        task = self._tasks.about(choice.matched.lookup)
-        if task is not None:
-            return replace(choice, step=self._step(choice, task))
-        return replace(choice, chosen=self._order.choose(choice.matched, session))
+        chosen = self._order.choose(choice.matched, session, now)
+        return replace(choice, chosen=chosen)
 
     def _as_recorded(
         self, request: Request, session: LiveSession
@@ -422,7 +417,7 @@ class Player:
     def _unlearned_in(self, choice: Choice) -> Miss | None:
         """Return why a recorded response can't be played yet, whose values nobody knows."""
         unknown = self.values.unknown
-        entry = _entry_of(choice)
+        entry = choice.entry
         if not unknown or entry is None or entry.exchange.response is None:
             return None
         response = entry.exchange.response
@@ -460,19 +455,6 @@ class Player:
             call = read_call(request)
         return matched, values_in(call)
 
-    def _step(self, choice: Choice, task: RecordedTask) -> StepChoice:
-        """Return the step of a recorded task that a request about it gets."""
-        plays = choice.session.tasks
-        if self._stateless:
-            plays = {task.id: self._begun(task, choice.wall_s)}
-        lookup = choice.matched.lookup
-        return self._tasks.choose(task, lookup, plays, has_branches=not self._stateless)
-
-    def _begun(self, task: RecordedTask, now: float | None) -> LiveTask:
-        return LiveTask(
-            task, now, poll_interval=self.poll_interval, is_over=self._stateless
-        )
-
     # Faults
 
     def fault_of(self, choice: Choice) -> Fault | None:
@@ -481,11 +463,11 @@ class Player:
             return None
         lookup = choice.matched.lookup
         session = session_of(choice.request)
-        return self.faults.meet(lookup, _entry_of(choice), session)
+        return self.faults.meet(lookup, choice.entry, session)
 
     def unplayed_response(self, choice: Choice) -> Delivery | None:
         """Return the response to a request that is not played; None where none was recorded."""
-        entry = _entry_of(choice)
+        entry = choice.entry
         if entry is None:
             return None
         while entry in self._answered_by_proxy:
@@ -497,9 +479,8 @@ class Player:
 
     def starts_over(self, choice: Choice) -> None:
         """Let a client that has lost a response make its call again, from the beginning."""
-        entry = _entry_of(choice)
-        if entry is not None:
-            self._order.unask(entry, choice.session)
+        if choice.entry is not None:
+            self._order.unask(choice.entry, choice.session)
 
     # Playing
 
@@ -514,8 +495,9 @@ class Player:
             self._see(read_call(choice.matched.request))
         if choice.matched.lookup.call.method == CANCELLED:
             _cancel(choice.recorded, session)
-        if choice.step is not None:
-            return self._play_step(choice, choice.step)
+        step_played = self._play_step(choice)
+        if step_played is not None:
+            return step_played
         self._order.take_for(session, choice.chosen)
         if choice.chosen.recorded is not None:
             for stream in self._deliveries.follow(session):
@@ -563,8 +545,7 @@ class Player:
             if entry not in self._answered_by_proxy:
                 break
             entry = self._answered_by_proxy[entry]
-        if entry in self._tasks.created_by:
-            session.begin(self._begun(self._tasks.created_by[entry], choice.wall_s))
+        self._order.begin_task(entry, session, choice.wall_s)
         session.arrive(entry, choice.values)
         delivery = self._deliveries.play(entry, session, choice.values)
         return self._played(choice.request, entry, session, delivery)
@@ -592,21 +573,23 @@ class Player:
         patience = self._patience(entry)
         return Play(request, entry, session, delivery, self.times[entry], patience)
 
-    def _play_step(self, choice: Choice, step: StepChoice) -> Play | Miss:
-        """Play what a request about a task gets that a recorded call created."""
+    def _play_step(self, choice: Choice) -> Play | Miss | None:
+        """Play what a request about a recorded task gets; None if it is about none."""
         session = choice.session
+        step = choice.chosen.step
+        if step is None:
+            return None
         self._order.step_played(step, session)
-        found = step.found
-        if isinstance(found, NoStep):
-            return self._missed(
-                no_step(self._told(choice.recorded), found, self._ignored)
-            )
-        for entry in dict.fromkeys(found.came):
-            self._order.played(entry, (), session)
-            session.arrive(entry, choice.values)
+        if isinstance(step.found, NoStep):
+            call = self._told(choice.recorded)
+            return self._missed(no_step(call, step.found, self._ignored))
+        for came in dict.fromkeys(step.found.came):
+            self._order.played(came, (), session)
+            session.arrive(came, choice.values)
         self.plays += 1
-        delivery = self._deliveries.deliver(found.entry, session, choice.values)
-        return self._played(choice.request, found.entry, session, delivery)
+        entry = step.found.entry
+        delivery = self._deliveries.deliver(entry, session, choice.values)
+        return self._played(choice.request, entry, session, delivery)
 
     def _may_get(self, entry: ReplayEntry, identity: bytes | None) -> bool:
         """Tell whether a response can be played to a caller with an id, as it is spelled."""
@@ -666,19 +649,15 @@ class Player:
             told = self._told(choice.recorded)
             return self._missed(Miss(told, Reason.HOOK_FAILED, failure))
         if is_pong(session.recorded, call.message, self._pings):
-            return Harmless(call, ACCEPTED, (), b"", "202")
+            return only_status(call, ACCEPTED)
         event = resumed_event(choice.request)
         rest = self._deliveries.rest((session.recorded, event), session)
         if rest is not None:
             self.plays += 1
             return self._played(choice.request, rest.entry, session, rest)
-        unknown = self._unknown_tool(call)
-        if unknown is not None:
-            return unknown
-        if not self._strict and not choice.chosen.nearest:
-            harmless = self._harmless_answer(call)
+        if not self._strict:
+            harmless = self._unrecorded_answer(call, choice.chosen)
             if harmless is not None:
-                self.harmless.append(harmless)
                 return harmless
         miss = self._why_not(self._told(choice.recorded), choice)
         if miss.call.message is not None and miss.call.message.kind is Kind.RESPONSE:
@@ -686,27 +665,26 @@ class Player:
             miss = replace(miss, is_refused=is_refused)
         return self._missed(miss)
 
-    def _unknown_tool(self, call: Call) -> Harmless | None:
-        """Answer a call of a tool that the recorded server doesn't have, in a strict replay."""
+    def _unrecorded_answer(self, call: Call, chosen: Chosen) -> Harmless | None:
+        """Answer a call of a tool that the server doesn't have, or what any server answers."""
+        session = session_of(call.request)
+        lacks_session = self._order.opened.is_outside(session, call.endpoint)
         tools = self._order.histories.unknown_tools
-        lacks_session = self._order.opened.is_outside(
-            session_of(call.request), call.endpoint
-        )
-        if tools is None or self._strict or lacks_session:
+        if tools is not None and not lacks_session:
+            answer = tools.answer(call)
+            if answer is not None:
+                self.unknown_tools[call.name] += 1
+                return answer
+        if chosen.nearest:
             return None
-        answer = tools.answer(call)
-        if answer is not None:
-            self.unknown_tools[call.name] += 1
-        return answer
-
-    def _harmless_answer(self, call: Call) -> Harmless | None:
         recorded = set()
         for entry in self._by_arrival:
             if not resumed_event(entry.matched.request):
                 recorded.add((entry.key.endpoint, entry.key.method))
-        session = session_of(call.request)
-        lacks_session = self._order.opened.is_outside(session, call.endpoint)
-        return answer_of_any_server(call, recorded, lacks_session=lacks_session)
+        answer = answer_of_any_server(call, recorded, lacks_session=lacks_session)
+        if answer is not None:
+            self.harmless.append(answer)
+        return answer
 
     def _why_not(self, call: Call, choice: Choice) -> Miss:
         """Explain why a request gets no recording."""
@@ -933,16 +911,6 @@ class Player:
         # A faster replay repeats these less often.
         is_repeat = entry.numbers.lookup in played
         return not (is_repeat and histories.repeats_with_time(entry))
-
-
-def _entry_of(choice: Choice) -> ReplayEntry | None:
-    """Return the recorded exchange that a request gets, if any."""
-    step = choice.step
-    if step is None:
-        return choice.chosen.entry
-    if isinstance(step.found, NoStep):
-        return None
-    return step.found.entry
 
 
 def _leading_elsewhere(

@@ -28,9 +28,7 @@ from mrtr_cassette.core.protocol.tasks import (
     notified_state,
     polled_state,
 )
-from mrtr_cassette.core.replay.diagnosis import Miss
-from mrtr_cassette.core.replay.matchers import Matchers
-from mrtr_cassette.core.replay.order import LiveSession
+from mrtr_cassette.core.replay.order import LiveSession, Refusal
 from mrtr_cassette.core.replay.timelines import (
     NO_WAITS,
     OPEN,
@@ -45,6 +43,7 @@ from mrtr_cassette.core.wire.http import (
     End,
     Headers,
     Piece,
+    Request,
     Response,
     kept_response_headers,
 )
@@ -202,8 +201,10 @@ def _parts(
 
 
 def _came(piece: Piece, ended: Came) -> Came:
-    # Of a whole body only its end is known.
-    return Came(piece.after, piece.at_ms) if piece.after else ended
+    """Return when a piece came; of a whole body only its end is known."""
+    if not piece.after:
+        return ended
+    return Came(piece.after, piece.at_ms)
 
 
 _Place = tuple[Span, str, ReplayEntry | str | None]
@@ -293,10 +294,13 @@ def _echo_places(
     """Return where a message repeats values of the caller, or else of the request it is about."""
     places: list[_Place] = []
     if caller is not None:
-        places = [(*echo, None) for echo in echoes(message, caller)]
+        for echo in echoes(message, caller):
+            places.append((echo.span, echo.value, None))
     if places or about is None or about.asker is None:
         return places
-    return [(*echo, about) for echo in echoes(message, about.asker)]
+    for echo in echoes(message, about.asker):
+        places.append((echo.span, echo.value, about))
+    return places
 
 
 # Replies on their way
@@ -310,14 +314,6 @@ class Sending(NamedTuple):
     is_last: bool
     pieces: range
     responds: bool = False
-
-
-class Refusal(NamedTuple):
-    """A call gets, under its own id, the miss of an answer in the place of its response."""
-
-    miss: Miss
-    id: bytes | None
-    is_last: bool
 
 
 @dataclass(slots=True)
@@ -400,8 +396,11 @@ class Delivery:
         # Without the recording block nobody knows what came first.
         if self.reply.responds_at not in part.pieces or not part.came.after:
             return []
-        call = self.entry.stream
-        return [stream for stream in self.listening if stream.owes(call, part.came)]
+        owing = []
+        for stream in self.listening:
+            if stream.owes(self.entry.stream, part.came):
+                owing.append(stream)
+        return owing
 
     def owes(self, call: ReplayEntry, came: Came) -> bool:
         """Tell whether what it sends next came before the response to a call, which came then.
@@ -451,7 +450,7 @@ class Delivery:
             self.sent = 0
             self._set_aside = []
             self.reply = self.reply._replace(parts=(), end=End.COMPLETE, waits=NO_WAITS)
-            return Refusal(session.refused.pop(call), self.values.id, is_last=True)
+            return session.refuse(call, self.values.id, is_last=True)
         if session.unrecorded and self.entry.is_listening:
             raw = session.unrecorded.popleft()
             return Sending(raw, 0, is_last=False, pieces=range(0))
@@ -473,8 +472,8 @@ class Delivery:
         responds = part.gate.responds
         request = part.gate.request
         if responds and request is not None and request in session.refused:
-            miss = session.refused.pop(request)
-            return Refusal(miss, session.values_of(request).id, is_last)
+            identity = session.values_of(request).id
+            return session.refuse(request, identity, is_last=is_last)
         self._tell_tasks(part)
         return Sending(raw, part.at_ms, is_last, part.pieces, responds)
 
@@ -482,7 +481,7 @@ class Delivery:
         """Return the bytes of a part with live values and ids."""
         filled = []
         for segment in part.segments:
-            if not isinstance(segment, bytes):
+            if isinstance(segment, Gap):
                 filled.append(self._value_of(segment))
             elif self.texts is None:
                 filled.append(segment)
@@ -511,11 +510,15 @@ class Delivery:
         """Return how the response ends now, or None while more of it may come."""
         end = self.reply.end
         if end is End.COMPLETE:
-            waits = self._missing(self.reply.waits.end) is not None
-            return None if waits or self._has_lines_to_come() else end
-        # On a stream that has all responses, what was not recorded may still come.
-        may_come = self._set_aside or self.session.unrecorded is not None
-        return None if end is End.OPEN and may_come else end
+            is_missing = self._missing(self.reply.waits.end) is not None
+            may_come = is_missing or self._has_lines_to_come()
+        else:
+            # On a stream that has all responses, what was not recorded may still come.
+            is_shared = self.session.unrecorded is not None
+            may_come = end is End.OPEN and (is_shared or bool(self._set_aside))
+        if may_come:
+            return None
+        return end
 
     def _value_of(self, gap: Gap) -> bytes:
         """Return the live value for a gap, or the recorded one."""
@@ -600,20 +603,27 @@ class Deliveries:
     """Sends the recorded responses of one replay on their way.
 
     Attributes:
-        timelines: what the parts of responses wait for.
         paced: pieces of streams are sent one by one.
     """
 
     def __init__(
         self,
         by_arrival: Sequence[ReplayEntry],
+        timelines: Timelines,
         tasks: Collection[str],
         *,
         stateless: bool,
-        matchers: Matchers | None = None,
+        repeated: Callable[[Request, Located], list[tuple[Span, str]]] | None = None,
     ) -> None:
-        self._matchers = matchers
-        self.timelines = Timelines(by_arrival)
+        """Prepare to send.
+
+        Args:
+            timelines: what the parts of responses wait for.
+            tasks: the ids of recorded tasks.
+            repeated: finds what messages of a response repeat of a recorded request.
+        """
+        self._repeated = repeated
+        self._timelines = timelines
         self._by_arrival = by_arrival
         self._tasks = tasks
         self.paced = False
@@ -637,7 +647,7 @@ class Deliveries:
         streams: Sequence[Delivery] = ()
         if entry.session and not entry.is_listening and not self._stateless:
             streams = self._listening.setdefault(session, [])
-        lifetime_of = self.timelines.lifetime_of
+        lifetime_of = self._timelines.lifetime_of
         return Delivery(
             entry, reply, session, values, lifetime_of, self._texts, streams
         )
@@ -689,8 +699,10 @@ class Deliveries:
         """Let a client listen to the session that it has turned out to have; yield the streams."""
         for delivery in self._listening.get(session, ()):
             entry = self._stream_like(delivery.entry, session.recorded)
-            reply = None if entry is None else self._reply(entry)
-            if entry is not None and reply is not None:
+            if entry is None:
+                continue
+            reply = self._reply(entry)
+            if reply is not None:
                 delivery.follow(entry, reply)
                 yield entry
 
@@ -721,34 +733,36 @@ class Deliveries:
     def _reply(self, entry: ReplayEntry) -> Reply | None:
         """Return what to send for a recorded response, which is built once; None without one."""
         response = entry.exchange.response
-        if response is None or entry in self._replies:
-            return self._replies.get(entry)
+        if response is not None and entry not in self._replies:
+            self._replies[entry] = self._built(entry, response)
+        return self._replies.get(entry)
+
+    def _built(self, entry: ReplayEntry, response: Response) -> Reply:
+        """Return what to send for a recorded response."""
         exchange = entry.exchange
-        waits = self.timelines.waits_of(entry)
+        waits = self._timelines.waits_of(entry)
+        waited_for = waits
+        if self._stateless:
+            waited_for = NO_WAITS
+        repeated = None
+        if self._repeated is not None:
+            repeated = partial(self._repeated, entry.stream.exchange.request)
         # A stream may be resumed at any event that has an id.
         may_be_resumed = entry.session != NO_SESSION or any(event_ids(response))
         reply = build_reply(
             entry.stream.asker,
             response,
-            NO_WAITS if self._stateless else waits,
+            waited_for,
             tasks=self._tasks,
             started_ms=exchange.started_ms,
             ended=Came(exchange.ended_after or 0, exchange.ended_ms),
             piecewise=self.paced or may_be_resumed,
-            caller=Caller(read_call(entry.matched.request).batch, self._finder(entry)),
+            caller=Caller(read_call(entry.matched.request).batch, repeated),
         )
-        if self._stateless and entry.is_listening:
-            gates = (*waits.pieces, waits.end)
-            if any(gate.depends_on_later(entry) for gate in gates):
-                reply = reply._replace(end=End.OPEN)
-        self._replies[entry] = reply
+        is_cut = self._stateless and entry.is_listening
+        if is_cut and waits.depend_on_later(entry):
+            reply = reply._replace(end=End.OPEN)
         return reply
-
-    def _finder(self, entry: ReplayEntry) -> FindRepeated | None:
-        """Return what finds values of a recorded request in its response; None without `echo`."""
-        if self._matchers is None or not self._matchers.echo:
-            return None
-        return partial(self._matchers.echo_spans, entry.stream.exchange.request)
 
 
 def _has_all(response: Response | None) -> bool:

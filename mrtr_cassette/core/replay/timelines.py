@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import filterfalse
 from operator import itemgetter
 from typing import Final, NamedTuple
 
@@ -77,14 +78,9 @@ def _is_step(entry: ReplayEntry) -> bool:
     return entry.session != NO_SESSION and is_first and not is_poll
 
 
-def _not_polled(calls: Sequence[ReplayEntry]) -> tuple[ReplayEntry, ...]:
-    """Return those that are not about a task, whose polls depend on the pace."""
-    return tuple([call for call in calls if call.created_by is None])
-
-
 def _causing(causes: Sequence[ReplayEntry]) -> tuple[ReplayEntry, ...]:
     """Return those that may have caused something."""
-    return tuple([cause for cause in causes if not only_asks(cause)])
+    return tuple(filterfalse(only_asks, causes))
 
 
 OPEN: Final = Gate()
@@ -96,6 +92,13 @@ class Waits(NamedTuple):
 
     pieces: tuple[Gate, ...] = ()
     end: Gate = OPEN
+
+    def depend_on_later(self, entry: ReplayEntry) -> bool:
+        """Tell whether something waits for another request than the one of its stream."""
+        for gate in (*self.pieces, self.end):
+            if gate.depends_on_later(entry):
+                return True
+        return False
 
 
 NO_WAITS: Final = Waits()
@@ -214,12 +217,13 @@ class Timelines:
     def depends_on_later(self, entry: ReplayEntry) -> bool:
         """Tell whether a message of a listening stream depends on other requests."""
         response = entry.exchange.response
-        messages = [] if response is None else messages_in(response)
+        if response is None:
+            return False
+        messages = messages_in(response)
         if not messages:
             return False
         gates = self.waits_of(entry).pieces
-        told = gates[: messages[-1].piece + 1]
-        return any(gate.depends_on_later(entry) for gate in told)
+        return Waits(gates[: messages[-1].piece + 1]).depend_on_later(entry)
 
     def _about_requests(
         self, entry: ReplayEntry, response: Response, gates: Sequence[Gate]
@@ -229,12 +233,10 @@ class Timelines:
         One that is about none waits for all requests before it, as a client takes them in order.
         """
         waiting = []
-        located_at = {
-            located.piece: located.message for located in messages_in(response)
-        }
+        messages = _messages_by_piece(response)
         asked: list[ReplayEntry] = []
         for index, gate in enumerate(gates):
-            message = located_at.get(index)
+            message = messages.get(index)
             after = response.pieces[index].after
             request = None
             if message is not None:
@@ -257,7 +259,7 @@ class Timelines:
         A line that is no message, such as a log, is about the last one.
         """
         responses = self._responses.get(entry.session, [])
-        messages = {located.piece for located in messages_in(response)}
+        messages = _messages_by_piece(response)
         waiting = list(gates)
         # Its client had these before it began to listen.
         passed = bisect_left(
@@ -274,8 +276,12 @@ class Timelines:
             elif gate.request is None and entry.session != NO_SESSION:
                 # What came in the same millisecond may have come later.
                 before = bisect_left(responses, came, key=itemgetter(0))
-                behind = [call for _, call in responses[passed:before]]
-                waiting[index] = gate._replace(behind=_not_polled(behind))
+                behind = []
+                for _, call in responses[passed:before]:
+                    # How often a task is polled depends on the pace.
+                    if call.created_by is None:
+                        behind.append(call)
+                waiting[index] = gate._replace(behind=tuple(behind))
                 passed = max(passed, before)
         return waiting
 
@@ -303,7 +309,9 @@ class Timelines:
     ) -> ReplayEntry | None:
         """Return the latest request that a message of the server is about, or None."""
         responds = message.kind is Kind.RESPONSE
-        name = message.same_id if responds else same_name(repeated_token(message))
+        name = message.same_id
+        if not responds:
+            name = same_name(repeated_token(message))
         if name is None:
             return None
         named = self._named.get((session, responds, name), [])
@@ -333,13 +341,16 @@ class Timelines:
         is_cut = response.is_event_stream and not is_answered(response)
         causes = []
         for message in messages or self.answers_during(begun):
+            waits = message.answered_call in (None, begun)
             if message.kind is None:
                 waits = is_cut
-            else:
-                waits = message.answered_call in (None, begun)
             if waits:
                 causes.append(message)
         return causes
+
+
+def _messages_by_piece(response: Response) -> dict[int, Message]:
+    return {located.piece: located.message for located in messages_in(response)}
 
 
 def _is_cause(entry: ReplayEntry) -> bool:
@@ -360,7 +371,9 @@ def _ended_after(exchange: RecordedExchange, response: Response) -> int:
     """Return how many requests had arrived when a response ended, or had its last piece."""
     if exchange.ended_after is not None:
         return exchange.ended_after
-    return response.pieces[-1].after if response.pieces else 0
+    if not response.pieces:
+        return 0
+    return response.pieces[-1].after
 
 
 def _end_of(entry: ReplayEntry) -> int | None:
@@ -372,7 +385,9 @@ def _end_of(entry: ReplayEntry) -> int | None:
     if response is None or response.only_accepts:
         return None
     if not response.is_framed:
-        return exchange.ended_after if response.end is End.COMPLETE else None
+        if response.end is not End.COMPLETE:
+            return None
+        return exchange.ended_after
     after = None
     located = exchange.located_response
     if located is not None:

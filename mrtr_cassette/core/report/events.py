@@ -14,8 +14,9 @@ from mrtr_cassette.core.protocol.jsonrpc import Via, ask_in
 from mrtr_cassette.core.protocol.tasks import TASK, TaskState, named_task
 from mrtr_cassette.core.record.pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Unread
-from mrtr_cassette.core.replay.diagnosis import Harmless, Miss
+from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.player import Play
+from mrtr_cassette.core.replay.unrecorded import Harmless
 from mrtr_cassette.core.report.details import final_of, task_words
 from mrtr_cassette.core.report.runs import (
     CallResult,

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
+from mrtr_cassette.core.replay.diagnosis import Divergence
 from mrtr_cassette.core.replay.player import Player
-from mrtr_cassette.core.replay.trials import Divergence
 from mrtr_cassette.core.report.runs import MissReport, Nearest
 from mrtr_cassette.core.report.text import as_data
 from mrtr_cassette.errors import counted, printable, shorten

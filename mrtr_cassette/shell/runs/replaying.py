@@ -24,11 +24,12 @@ from mrtr_cassette.core.cassette.recorded import (
 from mrtr_cassette.core.cassette.texts import combine_cassettes
 from mrtr_cassette.core.cassette.transports import over_http
 from mrtr_cassette.core.protocol.calls import read_call
-from mrtr_cassette.core.replay.diagnosis import Harmless, Miss
+from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.faults import EXPIRED_STATE, Fault, Faults, read_faults
-from mrtr_cassette.core.replay.order import History, Repeat
+from mrtr_cassette.core.replay.order import History, Refusal, Repeat
 from mrtr_cassette.core.replay.player import Choice, Play, Player
-from mrtr_cassette.core.replay.reply import Delivery, Refusal, Sending
+from mrtr_cassette.core.replay.reply import Delivery, Sending
+from mrtr_cassette.core.replay.unrecorded import Harmless
 from mrtr_cassette.core.report.events import (
     asked_by_push_event,
     fault_said,
@@ -160,7 +161,7 @@ def _loaded(
             player.recording = replace(cassette, command=recorded.server)
     if options.pace == "recorded":
         player.keep_pieces()
-    player.poll_interval = options.poll_interval
+    player.tell_poll_interval(options.poll_interval)
     player.stops = options.on_miss == "stop"
     player.paths = tuple([cassette.path for cassette in loaded])
     player.adds_to = str(path)

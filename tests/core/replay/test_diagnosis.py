@@ -29,8 +29,9 @@ from messages import NO, YES, asks, text
 from pushing import asked_once, cassette_with, elicit, in_sealed_session, posted
 
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.replay.diagnosis import Harmless, Miss, Reason
+from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.replay.unrecorded import Harmless
 from mrtr_cassette.core.report.runs import miss_report
 from mrtr_cassette.core.wire.http import EVENT_STREAM, NO_METHOD, NO_STATUS, Request
 

@@ -32,7 +32,7 @@ from mrtr_cassette.core.cassette.recorded import pushed_asks
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.record.recorder import Unread
-from mrtr_cassette.core.replay.diagnosis import Harmless
+from mrtr_cassette.core.replay.unrecorded import Harmless
 from mrtr_cassette.core.report import events
 from mrtr_cassette.core.report.events import Event, Said
 from mrtr_cassette.core.report.runs import CallResult, RecordingReport, report_of_replay

@@ -1,6 +1,6 @@
-"""Trials of an agent: calls of tools that the server doesn't have, and the nearest recording.
+"""Answers to requests that were not recorded: of any server, and to calls of unknown tools.
 
-docs/agents.md, "Trials", says what a trial is.
+docs/agents.md, "Trials", says when tools are unknown.
 """
 
 from __future__ import annotations
@@ -12,28 +12,123 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.cassette.entries import ReplayEntry
-from mrtr_cassette.core.protocol.calls import Call
-from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind
-from mrtr_cassette.core.protocol.methods import CALL_TOOL, LIST_TOOLS
-from mrtr_cassette.core.replay.diagnosis import Harmless, Miss
-from mrtr_cassette.core.wire.http import JSON_HEADERS
+from mrtr_cassette.core.protocol.calls import Call, resumed_event
+from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message
+from mrtr_cassette.core.protocol.methods import (
+    CALL_TOOL,
+    DISCOVER,
+    INITIALIZE,
+    LIST_TOOLS,
+    PING,
+)
+from mrtr_cassette.core.wire.http import (
+    ACCEPTED,
+    EVENT_STREAM,
+    JSON_HEADERS,
+    SESSION_HEADER,
+    Headers,
+)
 
+_NO_METHOD: Final = b'"error":{"code":-32601,"message":"Method not found"}'
+"""A refusal of `server/discover` that clients take for a server of the 2025 era."""
 _CODES: Final = (-32601, -32602)
 """The codes with which servers refuse a tool that they don't have."""
+
+
+class Harmless(NamedTuple):
+    """A request that was not recorded, and the HTTP answer of any server, also in a few words."""
+
+    call: Call
+    status: int
+    headers: Headers
+    body: bytes
+    answer: str
+
+
+def only_status(call: Call, status: int, headers: Headers = ()) -> Harmless:
+    """Return an answer without a body."""
+    return Harmless(call, status, headers, b"", str(status))
+
+
+def _json_answer(call: Call, outcome: bytes, answer: str) -> Harmless:
+    """Return a JSON-RPC response with the id of a request."""
+    identity = b"null"
+    if call.message is not None:
+        identity = call.message.spelled(ID_PATH) or identity
+    body = b'{"jsonrpc":"2.0","id":%b,%b}' % (identity, outcome)
+    return Harmless(call, 200, JSON_HEADERS, body, answer)
+
+
+def answer_of_any_server(
+    call: Call, recorded: Collection[tuple[str, str]], *, lacks_session: bool
+) -> Harmless | None:
+    """Return what every server answers to a request that was not recorded, or None.
+
+    To one that lacks the session which the server wants, most of this is no answer.
+
+    Args:
+        recorded: the endpoints and the methods of the calls that were recorded.
+    """
+    message = call.message
+    endpoints = {endpoint for endpoint, _ in recorded}
+    if message is None:
+        path = call.endpoint.partition(" ")[2].partition("?")[0]
+        if call.request.method == "GET" and "/.well-known/" in path:
+            return only_status(call, 404)
+        if lacks_session:
+            return None
+        return _answer_to_no_message(call, endpoints)
+    if call.endpoint not in endpoints:
+        return None
+    if lacks_session and message.method != DISCOVER:
+        return None
+    initializes = (call.endpoint, INITIALIZE) in recorded
+    return _answer_to_message(call, message, initializes=initializes)
+
+
+def _answer_to_no_message(call: Call, endpoints: Collection[str]) -> Harmless | None:
+    http_method, _, path = call.endpoint.partition(" ")
+    if f"POST {path}" not in endpoints:
+        return None
+    if http_method == "DELETE" and call.request.header(SESSION_HEADER):
+        return only_status(call, 204)
+    wants_stream = EVENT_STREAM in call.request.header("accept")
+    is_new = call.endpoint not in endpoints and not resumed_event(call.request)
+    if http_method == "GET" and wants_stream and is_new:
+        return only_status(call, 405, (("Allow", "POST, DELETE"),))
+    return None
+
+
+def _answer_to_message(
+    call: Call, message: Message, *, initializes: bool
+) -> Harmless | None:
+    if message.kind is Kind.NOTIFICATION:
+        if message.method.startswith("notifications/"):
+            return only_status(call, ACCEPTED)
+        return None
+    if message.kind is not Kind.REQUEST:
+        return None
+    if message.method == PING:
+        return _json_answer(call, b'"result":{}', "{}")
+    if message.method == DISCOVER and initializes:
+        return _json_answer(call, _NO_METHOD, "Method not found")
+    return None
+
+
+# Tools that the server doesn't have
 
 
 def listed_tools(entry: ReplayEntry) -> Iterator[tuple[str, bool]]:
     """Yield the tools in a list, and whether it says that they only read."""
     result = entry.exchange.rpc_members.get("result")
-    tools = result.get("tools") if isinstance(result, dict) else None
-    if not isinstance(tools, list):
+    if not isinstance(result, dict) or not isinstance(result.get("tools"), list):
         return
-    for tool in tools:
-        name = tool.get("name") if isinstance(tool, dict) else None
-        if isinstance(name, str):
-            hints = tool.get("annotations")
-            only_reads = isinstance(hints, dict) and hints.get("readOnlyHint") is True
-            yield name, only_reads
+    for tool in result["tools"]:
+        if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
+            continue
+        hints = tool.get("annotations")
+        only_reads = isinstance(hints, dict) and hints.get("readOnlyHint") is True
+        yield tool["name"], only_reads
 
 
 class UnknownTools:
@@ -43,7 +138,13 @@ class UnknownTools:
     """
 
     def __init__(self, by_arrival: Sequence[ReplayEntry]) -> None:
-        self._by_arrival = by_arrival
+        self._lists: list[ReplayEntry] = []
+        self._calls: list[ReplayEntry] = []
+        for entry in by_arrival:
+            if entry.key.method == LIST_TOOLS:
+                self._lists.append(entry)
+            elif entry.kind is Kind.REQUEST and entry.key.method == CALL_TOOL:
+                self._calls.append(entry)
 
     @cached_property
     def _listed(self) -> frozenset[str] | None:
@@ -51,8 +152,8 @@ class UnknownTools:
         names: set[str] = set()
         issued: set[str] = set()
         asked: set[str] = set()
-        for entry in self._by_arrival:
-            if entry.key.method != LIST_TOOLS or entry.is_refused:
+        for entry in self._lists:
+            if entry.is_refused:
                 continue
             names.update(name for name, _ in listed_tools(entry))
             cursor = entry.exchange.call.arguments
@@ -79,14 +180,8 @@ class UnknownTools:
 
     @cached_property
     def _endpoints(self) -> frozenset[str]:
-        lists = [entry for entry in self._by_arrival if entry.key.method == LIST_TOOLS]
-        return frozenset([entry.key.endpoint for entry in lists])
-
-    @property
-    def _calls(self) -> Iterator[ReplayEntry]:
-        for entry in self._by_arrival:
-            if entry.kind is Kind.REQUEST and entry.key.method == CALL_TOOL:
-                yield entry
+        """Where tools were listed."""
+        return frozenset([entry.key.endpoint for entry in self._lists])
 
     @cached_property
     def _accepted(self) -> frozenset[str]:
@@ -106,9 +201,7 @@ class UnknownTools:
             return None
         if name in self._listed or name in self._accepted:
             return None
-        identity = message.spelled(ID_PATH) or b"null"
-        body = b'{"jsonrpc":"2.0","id":%b,%b}' % (identity, self._outcome(name))
-        return Harmless(call, 200, JSON_HEADERS, body, "unknown tool")
+        return _json_answer(call, self._outcome(name), "unknown tool")
 
     def _outcome(self, name: str) -> bytes:
         """Return the error, or the result, as the server spelled it for another such tool."""
@@ -169,61 +262,3 @@ def _respelled(entry: ReplayEntry, known: str, name: str) -> bytes | None:
     quoted = json.dumps(name, ensure_ascii=False)[1:-1]
     text = pattern.sub(lambda _: quoted, text)
     return f'"{member}":{text}'.encode("utf-8", "surrogatepass")
-
-
-# The nearest recording
-
-
-class Divergence(NamedTuple):
-    """The first request of a play that a recording doesn't have where the play is.
-
-    Attributes:
-        recording: the place of the recording among those that are played.
-        after: how many requests had got a recorded reply.
-        entry: what the request got from another recording, if it is no miss.
-    """
-
-    recording: int
-    after: int
-    entry: ReplayEntry | None = None
-    miss: Miss | None = None
-
-
-class Divergences:
-    """Follows all recordings that are played together, each until a play leaves it.
-
-    Attributes:
-        recordings: how many; 1 where calls are not held to them.
-    """
-
-    def __init__(self, recordings: int) -> None:
-        self.recordings = recordings
-        self.found: list[Divergence] = []
-        """The first one from each recording that the play has left, in that order."""
-        self.followed = set(range(recordings))
-        """The recordings that alone would have answered all requests."""
-
-    def played(
-        self, entry: ReplayEntry, recordings: Collection[int], after: int
-    ) -> None:
-        """Take note that a request was played that only these recordings have there."""
-        for recording in sorted(self.followed.difference(recordings)):
-            self.followed.discard(recording)
-            self.found.append(Divergence(recording, after, entry=entry))
-
-    def missed(self, miss: Miss, after: int) -> None:
-        """Take note that no recording has a request there."""
-        for recording in sorted(self.followed):
-            self.found.append(Divergence(recording, after, miss=miss))
-        self.followed.clear()
-
-    @property
-    def nearest(self) -> Divergence | None:
-        """The divergence from the recording that was followed longest; None where one still is."""
-        if self.followed or not self.found:
-            return None
-        latest = self.found[-1].after
-        for divergence in self.found:
-            if divergence.after == latest:
-                return divergence
-        return None
