@@ -109,11 +109,15 @@ class Numbers(NamedTuple):
     occurrence: int
 
 
+Moment = tuple[float, ...]
+"""A time that is counted in requests: how many had arrived, and what else orders it."""
+
+
 class Lifetime(NamedTuple):
     """When a request arrived, and when it had its response, as requests arrive."""
 
-    start: tuple[float, ...]
-    end: tuple[float, ...]
+    start: Moment
+    end: Moment
 
 
 class AnsweredQuestion(NamedTuple):

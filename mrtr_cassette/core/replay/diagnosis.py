@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
+from itertools import filterfalse
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -80,21 +82,22 @@ class Miss:
 
 def not_now(call: Call, nearest: Sequence[ReplayEntry], reason: Reason) -> Miss:
     """Explain why none of the exchanges with the key of a request can be played now."""
+    entry = nearest[-1]
     if reason is Reason.OUT_OF_ORDER:
         detail = "this retry answers an ask that has not been played yet"
-        return Miss(call, reason, detail, nearest[0])
-    latest = nearest[-1]
-    if reason is Reason.CONDITION_MISSING:
+        entry = nearest[0]
+    elif reason is Reason.CONDITION_MISSING:
         detail = "only the reply to a client with a copy was recorded"
-        return Miss(call, reason, detail, latest)
-    if reason is Reason.ALREADY_PLAYED:
-        times = "once" if len(nearest) == 1 else f"{len(nearest)} times"
+    elif reason is Reason.ALREADY_PLAYED:
+        times = "once"
+        if len(nearest) > 1:
+            times = f"{len(nearest)} times"
         detail = f"this was recorded {times}, and has been played {times} already"
-        return Miss(call, reason, detail, latest)
-    detail = "this was recorded with another secret, and the difference counts here"
-    if call.answers is None:
-        return Miss(call, Reason.ARGUMENTS_DIFFER, detail, latest)
-    return Miss(call, Reason.ANSWERS_DIFFER, detail, latest)
+    else:
+        detail = "this was recorded with another secret, and the difference counts here"
+        if call.answers is not None:
+            reason = Reason.ANSWERS_DIFFER
+    return Miss(call, reason, detail, entry)
 
 
 def led_elsewhere(call: Call, entry: ReplayEntry, origin: str) -> Miss:
@@ -106,12 +109,12 @@ def led_elsewhere(call: Call, entry: ReplayEntry, origin: str) -> Miss:
 def other_id(call: Call, nearest: ReplayEntry) -> Miss:
     """Explain why a recorded response can only be played to a caller with the recorded id."""
     response = nearest.exchange.response
-    reason = ""
+    why = ""
     if response is not None:
-        reason = why_unread(response)
-    if not reason:
-        reason = "it is not readable JSON-RPC"
-    detail = f"the recorded response can't be given this request's id, as {reason}"
+        why = why_unread(response)
+    if not why:
+        why = "it is not readable JSON-RPC"
+    detail = f"the recorded response can't be given this request's id, as {why}"
     return Miss(call, Reason.UNREADABLE, printable(detail), nearest)
 
 
@@ -129,10 +132,8 @@ def ambiguous(call: Call, choices: Sequence[Values], known: Values) -> Miss:
         for name in known.unknown:
             if name in choice.texts:
                 told.append(f"{{{name}}} = {choice.texts[name]}")
-    detail = (
-        f"{counted(len(choices), 'text')} of a value make it a recorded request: "
-        f"{', '.join(told)}"
-    )
+    texts = counted(len(choices), "text")
+    detail = f"{texts} of a value make it a recorded request: {', '.join(told)}"
     return Miss(call, Reason.VALUE_UNKNOWN, detail)
 
 
@@ -164,6 +165,7 @@ def no_step(call: Call, found: NoStep, ignored: Collection[MemberPath]) -> Miss:
     """Explain why a request about a task gets none of its recorded steps."""
 
     def shown(given: Mapping[str, Any]) -> Any:
+        """Return the answers to the keys in question, without what is ignored."""
         answers = {}
         for key in found.recorded:
             if given.get(key) is not None:
@@ -210,9 +212,8 @@ def _differing_call(
 
     What is called again and again, with other answers, is likely to be what only reads.
     """
-    recorded_texts = [write.told for write in recorded]
-    made_texts = [write.told for write in made]
-    begun = _begun_alike(recorded_texts, made_texts)
+    told = attrgetter("told")
+    begun = _begun_alike(list(map(told, recorded)), list(map(told, made)))
     differing = []
     for write in (*made[begun:], *recorded[begun:]):
         if write.key is not None:
@@ -228,23 +229,25 @@ def _told_apart(
     recorded: Sequence[MadeWrite], made: Sequence[MadeWrite]
 ) -> tuple[str, str]:
     """Return two lists of writes in words that differ, by their recordings if by nothing else."""
+    told_plainly = attrgetter("told_plainly")
     before, now = _listed(
-        [write.told_plainly for write in recorded],
-        [write.told_plainly for write in made],
+        list(map(told_plainly, recorded)),
+        list(map(told_plainly, made)),
     )
     if before != now:
         return before, now
+    told_by_number = attrgetter("told_by_number")
     return _listed(
-        [write.told_by_number for write in recorded],
-        [write.told_by_number for write in made],
+        list(map(told_by_number, recorded)),
+        list(map(told_by_number, made)),
     )
 
 
 def _listed(recorded: Sequence[str], made: Sequence[str]) -> tuple[str, str]:
     """Return two lists in words, without what both begin with where they are long."""
     shared = 0
-    longest = max(len(", ".join(recorded)), len(", ".join(made)))
-    if longest > SHOWN_CHARS:
+    is_long = max(len(", ".join(recorded)), len(", ".join(made))) > SHOWN_CHARS
+    if is_long:
         shared = _begun_alike(recorded, made)
     before = _spelled(recorded[shared:], shared)
     now = _spelled(made[shared:], shared)
@@ -294,13 +297,21 @@ def no_match(call: Call, recorded: Recorded) -> Miss:
         return Miss(call, Reason.STATE_UNKNOWN, detail)
     lookup = lookup_key(call, recorded.ignored)
     key = lookup.call
-    # Of a key the endpoint and the method come first.
-    same_method = [entry for entry in recorded.entries if entry.key[:2] == key[:2]]
+    same_method = []
+    same_name = []
+    for entry in recorded.entries:
+        # Of a key the endpoint and the method come first.
+        if entry.key[:2] != key[:2]:
+            continue
+        same_method.append(entry)
+        if entry.key.name == key.name:
+            same_name.append(entry)
     if not same_method:
-        return Miss(call, Reason.UNKNOWN_METHOD, _unknown_method(key, recorded.entries))
-    same_name = [entry for entry in same_method if entry.key.name == key.name]
+        detail = _unknown_method(key, recorded.entries)
+        return Miss(call, Reason.UNKNOWN_METHOD, detail)
     if not same_name:
-        return Miss(call, Reason.UNKNOWN_NAME, _unknown_name(key, same_method))
+        detail = _unknown_name(key, same_method)
+        return Miss(call, Reason.UNKNOWN_NAME, detail)
     if call.contradiction:
         detail = f"the header {call.contradiction} contradicts the body, which a server refuses"
         return Miss(call, Reason.HEADERS_CONTRADICT, printable(detail), same_name[0])
@@ -311,19 +322,22 @@ def _unknown_name(key: CallKey, same_method: Sequence[ReplayEntry]) -> str:
     """Say for which names a method was recorded."""
     if method_of(key.method).named_by == TASK_ID:
         return "no call that was recorded created this task"
-    names = sorted({f'"{entry.key.name}"' for entry in same_method})
-    return printable(f"{key.method} was recorded only for {', '.join(names)}")
+    names = {f'"{entry.key.name}"' for entry in same_method}
+    listed = ", ".join(sorted(names))
+    return printable(f"{key.method} was recorded only for {listed}")
 
 
 def _unknown_method(key: CallKey, entries: Sequence[ReplayEntry]) -> str:
     """Say where a method was recorded, or what was recorded at an endpoint."""
-    if not key.method:
-        if any(entry.key.endpoint == key.endpoint for entry in entries):
-            return f"only JSON-RPC requests were recorded at {key}"
-        return f"{key} was not recorded"
-    same_method = [entry for entry in entries if entry.key.method == key.method]
-    elsewhere = {entry.key.endpoint for entry in same_method}
-    if not elsewhere:
+    elsewhere = set()
+    at_endpoint = False
+    for entry in entries:
+        at_endpoint = at_endpoint or entry.key.endpoint == key.endpoint
+        if entry.key.method == key.method:
+            elsewhere.add(entry.key.endpoint)
+    if not key.method and at_endpoint:
+        return f"only JSON-RPC requests were recorded at {key}"
+    if not key.method or not elsewhere:
         return f"{key} was not recorded"
     listed = ", ".join(sorted(elsewhere))
     return printable(f"{key.method} was recorded at {listed}, not at {key.endpoint}")
@@ -337,8 +351,7 @@ def _other_answer(call: Call, message: Message, recorded: Recorded) -> Miss | No
     posted = _answers_with_id(call, message, recorded.entries)
     if not posted:
         return None
-    unplayed = [entry for entry in posted if not recorded.played.get(entry)]
-    candidates = unplayed or posted
+    candidates = list(filterfalse(recorded.played.get, posted)) or posted
     here = [entry for entry in candidates if entry.key.endpoint == call.endpoint]
     if here:
         detail = "the question was answered in another way"
@@ -364,6 +377,7 @@ def _answers_with_id(
 
 
 def _call_of(entry: ReplayEntry) -> Call:
+    """Return a recorded call as it is matched."""
     return read_call(entry.matched.request)
 
 
@@ -411,7 +425,11 @@ def _beside(
 
 @dataclass(frozen=True)
 class _Search:
-    """The search for the nearest recorded exchange, once the name is known to be recorded."""
+    """The search for the nearest recorded exchange, once the name is known to be recorded.
+
+    Attributes:
+        same_name: the recorded exchanges of the same method and name.
+    """
 
     call: Call
     lookup: LookupKey
@@ -420,6 +438,7 @@ class _Search:
 
     @cached_property
     def _same_call(self) -> list[ReplayEntry]:
+        """Those of the same call, by its key or as a user's function says."""
         same = []
         for entry in self.same_name:
             is_equal = entry.key == self.lookup.call
@@ -431,11 +450,13 @@ class _Search:
         return Miss(self.call, reason, detail, nearest)
 
     def miss(self) -> Miss:
+        """Explain why nothing recorded matches the request."""
         if self.call.answers is None:
             return self._first_request()
         return self._retry()
 
     def _first_request(self) -> Miss:
+        """Explain why no first request of a call matches."""
         if self._same_call:
             # Recorded as a retry only, such as one whose state no recorded ask issued.
             nearest = self._same_call[0]
@@ -447,14 +468,15 @@ class _Search:
         return self._arguments_differ(firsts or self.same_name)
 
     def _retry(self) -> Miss:
+        """Explain why no retry of a call matches."""
         if self.lookup.state is not None:
             return self._retry_with_state(self.lookup.state)
         if not self._same_call:
             return self._arguments_differ(self.same_name)
         asking = self._asking()
-        stateless = [entry for entry in asking if entry.issued_sha256 is None]
-        if stateless:
-            return self._answers_differ(stateless)
+        without_state = [entry for entry in asking if entry.issued_sha256 is None]
+        if without_state:
+            return self._answers_differ(without_state)
         if asking:
             detail = "the ask has a request state, and the retry doesn't echo it"
             return self._miss(Reason.STATE_MISSING, detail, asking[0])
@@ -467,11 +489,18 @@ class _Search:
     def _asking(self) -> list[ReplayEntry]:
         """Return the asks of the same call, preferring those for all that a retry answers."""
         answered = _answers_in(self.call).keys()
-        asks = [entry for entry in self._same_call if entry.asks]
-        asking_for_all = [entry for entry in asks if answered <= entry.asked.keys()]
+        asks = []
+        asking_for_all = []
+        for entry in self._same_call:
+            if not entry.asks:
+                continue
+            asks.append(entry)
+            if answered <= entry.asked.keys():
+                asking_for_all.append(entry)
         return asking_for_all or asks
 
     def _retry_with_state(self, state: str) -> Miss:
+        """Explain why no retry with the same state matches, or that none has it."""
         issuers = [entry for entry in self.recorded.entries if entry.issued(state)]
         same_issuers = [entry for entry in issuers if entry in self._same_call]
         orphans = [entry for entry in self._same_call if _is_orphan(entry, state)]
@@ -497,6 +526,7 @@ class _Search:
         return self._miss(Reason.STATE_UNEXPECTED, detail, self._same_call[0])
 
     def _arguments_differ(self, candidates: Sequence[ReplayEntry]) -> Miss:
+        """Explain in what the arguments differ from the nearest recorded ones."""
         key = candidates[0].key
         ignored = self.recorded.ignored
         detail = f"{key} was recorded with other arguments"
@@ -514,6 +544,7 @@ class _Search:
     def _answers_differ(
         self, asks: Sequence[ReplayEntry], orphans: Sequence[ReplayEntry] = ()
     ) -> Miss:
+        """Explain in what the answers to some asks differ from the nearest recorded ones."""
         answered = [*self._retries_of(asks), *orphans]
         if not answered:
             detail = "the recording ends with this ask, so no answer to it was recorded"
@@ -521,8 +552,8 @@ class _Search:
         detail = "other answers were recorded"
         ignored = self.recorded.ignored
         miss = _beside(self.call, answered, Reason.ANSWERS_DIFFER, detail, ignored)
-        received = [difference.received for difference in miss.differences]
-        if received and set(received) == {None}:
+        received = {difference.received for difference in miss.differences}
+        if received == {None}:
             detail = "the retry lacks answers that were recorded"
             return replace(miss, reason=Reason.ANSWERS_MISSING, detail=detail)
         told = self._other_answers(miss.nearest or answered[0])

@@ -129,6 +129,7 @@ class Fault:
         return chance < self.probability * 16**8
 
     def _is_here(self, lookup: LookupKey, entry: ReplayEntry, session: str) -> bool:
+        """Tell whether a request is at the place of the fault."""
         call = lookup.call
         if self.tool is not None:
             if (call.method, call.name) != ("tools/call", self.tool):
@@ -174,8 +175,9 @@ class Faults:
         fault = self._lost.get(session)
         if fault is None and entry is not None:
             # Each counts the request, whichever it meets.
-            due = [item for item in self._faults if item.is_due(lookup, entry, session)]
-            fault = next(iter(due), None)
+            for planned in self._faults:
+                if planned.is_due(lookup, entry, session):
+                    fault = fault or planned
         if fault is None:
             return None
         fault.times += 1
@@ -217,6 +219,7 @@ def read_faults(tables: Any, place: str = "", *, is_piped: bool = False) -> list
 
 
 def _check(table: Any, where: str) -> None:
+    """Make sure that a table describes a fault."""
     if not isinstance(table, dict):
         raise UsageError(f"{where} is not a table of keys and values")
     for key, value in table.items():
@@ -229,6 +232,11 @@ def _check(table: Any, where: str) -> None:
         is_right, wanted = _KEYS[key]
         if not is_right(value):
             raise UsageError(f"{where}: {key} is {value!r}, and not {wanted}")
+    _check_together(table, where)
+
+
+def _check_together(table: Mapping[str, Any], where: str) -> None:
+    """Make sure that the keys of a fault go together, and say what goes wrong."""
     if "tool" in table and "method" in table:
         raise UsageError(f"{where}: tool and method don't go together")
     if "retry_after" in table and "status" not in table:

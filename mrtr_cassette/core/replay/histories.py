@@ -12,12 +12,14 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import filterfalse
 from typing import Final, Literal, NamedTuple
 
 from mrtr_cassette.core.cassette.entries import (
     Entries,
     Lifetime,
     MadeWrite,
+    Moment,
     ReplayEntry,
     answer_digest,
     kind_alone,
@@ -86,17 +88,21 @@ class _EqualWrites:
     @property
     def ending(self) -> Write | None:
         """The one that ends next; None when all are made."""
-        return self._writes[self._made] if self._unmade else None
+        if not self._unmade:
+            return None
+        return self._writes[self._made]
 
     @property
-    def start(self) -> tuple[float, ...]:
+    def start(self) -> Moment:
         """When the next one may begin."""
         return self._starts[self._made]
 
     def make(self, entry: ReplayEntry) -> ReplayEntry:
         """Make the next one; return the recording that is used up by a play of `entry`."""
         self._made += 1
-        made = entry if entry in self._unmade else next(iter(self._unmade))
+        made = entry
+        if made not in self._unmade:
+            made = next(iter(self._unmade))
         del self._unmade[made]
         return made
 
@@ -133,10 +139,11 @@ class _WriteHistory:
         self._first = 0
         """The place of the first write that has not ended."""
         self._made: set[ReplayEntry] = set()
-        self._latest: list[tuple[tuple[float, ...], int]] = []
+        self._latest: dict[int, Moment] = {}
         """When the latest write of a family began that was made, for the latest two families."""
 
     def _equal_to(self, point: Point) -> _EqualWrites | None:
+        """Return the writes that equal one that a call ends, if it does."""
         if point.write is None or point.write not in self._alike:
             return None
         if point.write not in self._equal:
@@ -159,19 +166,20 @@ class _WriteHistory:
         return True
 
     def _pass_ended(self) -> None:
+        """Go on to the first write that has not ended."""
         while self._first < len(self._writes):
             if self._writes[self._first].entry not in self._ended:
                 return
             self._first += 1
 
-    def _keep_latest(self, family: int, start: tuple[float, ...]) -> None:
+    def _keep_latest(self, family: int, start: Moment) -> None:
         """Take note of when the latest write of a family began."""
-        latest = {known: began for began, known in self._latest}
+        latest = self._latest
         latest[family] = max(latest.get(family, start), start)
-        by_time = sorted([(began, known) for known, began in latest.items()])
-        self._latest = by_time[-2:]
+        if len(latest) > 2:
+            del latest[min(latest, key=lambda known: (latest[known], known))]
 
-    def until(self, family: int, beside: int) -> tuple[float, ...]:
+    def until(self, family: int, beside: int) -> Moment:
         """Return when the first write ended that was not made, but for some of a family."""
         for place in range(self._first, len(self._writes)):
             write = self._writes[place]
@@ -194,7 +202,7 @@ class _WriteHistory:
         equal = self._equal_to(point)
         if equal is not None and equal.ending is not None:
             end = equal.ending.lifetime.end
-        for began, family in self._latest:
+        for family, began in self._latest.items():
             if began > end and family != point.family:
                 return True
         return False
@@ -232,7 +240,7 @@ class EqualCalls:
     caller: str
     point: Point | None
     entries: list[ReplayEntry]
-    starts: list[tuple[float, ...]]
+    starts: list[Moment]
 
     @cached_property
     def arrival(self) -> tuple[float, int, int]:
@@ -266,9 +274,10 @@ class WriteHistories:
             answers_during: gives what was posted while a call was in flight.
         """
         # A task goes on by itself, whatever is written.
-        self._by_arrival = [
-            entry for entry in entries.by_arrival if entry.created_by is None
-        ]
+        self._by_arrival: list[ReplayEntry] = []
+        for entry in entries.by_arrival:
+            if entry.created_by is None:
+                self._by_arrival.append(entry)
         self._steps = entries.steps
         self._recorders = recorders
         self._lifetime_of = lifetime_of
@@ -300,8 +309,10 @@ class WriteHistories:
         """Return the names said to only read that neither a call nor a list of tools has."""
         if not self._reads:
             return []
-        known = {entry.key.called for entry in self._by_arrival}
-        return sorted(self._reads - known - self._went_live - self._hints.keys())
+        known = self._went_live | self._hints.keys()
+        for entry in self._by_arrival:
+            known.add(entry.key.called)
+        return sorted(self._reads - known)
 
     @cached_property
     def _hints(self) -> dict[str, bool]:
@@ -321,6 +332,7 @@ class WriteHistories:
         return self._repeating[entry]
 
     def _is_repeating(self, entry: ReplayEntry) -> bool:
+        """Find out whether clients repeat a request as time goes by."""
         if entry.kind is not Kind.REQUEST or not self.only_reads(entry.key):
             return False
         response = entry.exchange.response
@@ -379,7 +391,11 @@ class WriteHistories:
 
     @cached_property
     def _recorded_writes(self) -> dict[HistoryKey, _RecordedWrites]:
-        return {key: _RecordedWrites(writes) for key, writes in self._writes.items()}
+        """The same in the order of their ends."""
+        recorded = {}
+        for key, writes in self._writes.items():
+            recorded[key] = _RecordedWrites(writes)
+        return recorded
 
     @cached_property
     def _points(self) -> dict[ReplayEntry, Point]:
@@ -414,6 +430,7 @@ class WriteHistories:
         return lifetimes
 
     def _history_of(self, entry: ReplayEntry) -> HistoryKey:
+        """Return the history to which a request belongs."""
         recorded_by = entry.exchange.recorded_by
         run = 0
         if recorded_by is not None:
@@ -422,6 +439,7 @@ class WriteHistories:
 
     @cached_property
     def _runs(self) -> dict[str, int]:
+        """The run to which each recorder belongs."""
         exchanges = [entry.exchange for entry in self._by_arrival]
         return runs_of(exchanges, self._recorders)
 
@@ -507,6 +525,7 @@ class WriteHistories:
             self._make(first, played, beside)
 
     def _make(self, entry: ReplayEntry, played: PlayedWrites, beside: int) -> None:
+        """Make a write in all living histories; those end that don't have it next."""
         played.made.append(MadeWrite(entry, beside))
         point = self._points[entry]
         living = self._living(played)
@@ -525,6 +544,7 @@ class WriteHistories:
     def _lines(
         self, entries: Sequence[ReplayEntry], *, is_held: bool
     ) -> list[EqualCalls]:
+        """Return some equal calls by their callers, and by history if they are held to one."""
         lines: dict[object, EqualCalls] = {}
         for entry in entries:
             caller = entry.matched.caller
@@ -541,7 +561,8 @@ class WriteHistories:
                 line.starts.extend(map(self._start_of, line.entries))
         return list(lines.values())
 
-    def _start_of(self, entry: ReplayEntry) -> tuple[float, ...]:
+    def _start_of(self, entry: ReplayEntry) -> Moment:
+        """Return when the call of a request began."""
         return self._points[entry].lifetime.start
 
     def come(self, line: EqualCalls, played: PlayedWrites) -> int:
@@ -593,8 +614,10 @@ class WriteHistories:
         """How many recordings are played together; 1 where calls are not all held to them."""
         if self._mode != "strict":
             return 1
-        places = [_recording_of(recorder.id) for recorder in self._recorders]
-        return 1 + max(places, default=0)
+        last = 0
+        for recorder in self._recorders:
+            last = max(last, _recording_of(recorder.id))
+        return 1 + last
 
     def recordings_with(
         self, entry: ReplayEntry, played: PlayedWrites, among: Collection[int]
@@ -607,11 +630,14 @@ class WriteHistories:
             return set(among)
         found = set()
         for recording, line in self._equal_calls[entry.numbers.path]:
-            if recording not in among or recording in found:
-                continue
-            if next(self.in_place(line, played), None) is not None:
+            is_wanted = recording in among and recording not in found
+            if is_wanted and self._is_reached(line, played):
                 found.add(recording)
         return found
+
+    def _is_reached(self, line: EqualCalls, played: PlayedWrites) -> bool:
+        """Tell whether a line has a call at the point that a play has reached."""
+        return next(self.in_place(line, played), None) is not None
 
     @cached_property
     def _equal_calls(self) -> dict[int, list[tuple[int, EqualCalls]]]:
@@ -629,6 +655,7 @@ class WriteHistories:
         return placed
 
     def _are_held(self, entries: Sequence[ReplayEntry]) -> bool:
+        """Tell whether equal calls are held to their histories."""
         first = entries[0]
         last = entries[-1]
         if self._mode == "strict":
@@ -638,7 +665,8 @@ class WriteHistories:
         # A caller that is like none of the recorded ones may get what was recorded of several.
         if first.matched.traits == last.matched.traits:
             return False
-        return len({self._digests.get(entry) for entry in entries}) > 1
+        digests = set(map(self._digests.get, entries))
+        return len(digests) > 1
 
     @cached_property
     def _digests(self) -> dict[ReplayEntry, bytes]:
@@ -692,7 +720,7 @@ class WriteHistories:
         alone = EqualCalls("", point, [entry], [point.lifetime.start])
         equal = self._equal_reads.get(entry.numbers.path, [])
         for line in (alone, *equal):
-            if next(self.in_place(line, played), None) is not None:
+            if self._is_reached(line, played):
                 return True
         return False
 
@@ -704,7 +732,10 @@ class WriteHistories:
             path = entry.numbers.path
             if path in self._repeated and self._is_watched(entry):
                 reads.setdefault(path, []).append(entry)
-        return {path: self._lines(equal, is_held=True) for path, equal in reads.items()}
+        lines = {}
+        for path, equal in reads.items():
+            lines[path] = self._lines(equal, is_held=True)
+        return lines
 
     def nearest(
         self,
@@ -719,8 +750,8 @@ class WriteHistories:
         in_place: set[ReplayEntry] = set()
         for line in self.lines(entries):
             in_place.update(self.in_place(line, played))
-        elsewhere = [entry for entry in entries if entry not in in_place] or entries
-        unplayed = [entry for entry in elsewhere if not times.get(entry)] or elsewhere
+        elsewhere = list(filterfalse(in_place.__contains__, entries)) or entries
+        unplayed = list(filterfalse(times.get, elsewhere)) or elsewhere
         nearest = self._first_ahead(unplayed, self._living(played))
         return nearest, self._writes_before(self._points[nearest])
 
@@ -758,7 +789,9 @@ def _recording_of(recorder: str) -> int:
     """Return the place among recordings of the one that a recorder made."""
     # One that is played alone has recorders without a place.
     place, colon, _ = recorder.partition(":")
-    return int(place) if colon and place.isdigit() else 0
+    if not colon or not place.isdigit():
+        return 0
+    return int(place)
 
 
 def _is_free(entry: ReplayEntry) -> bool:

@@ -229,11 +229,14 @@ class SecretMapping:
             if same:
                 return same
             entries = _taking(entries, received, self._may_be)
-        return [
-            entry for entry in entries if not self._has_been_another(entry, received)
-        ]
+        fitting = []
+        for entry in entries:
+            if not self._has_been_another(entry, received):
+                fitting.append(entry)
+        return fitting
 
     def _has_been_another(self, entry: ReplayEntry, received: tuple[Ref, ...]) -> bool:
+        """Tell whether a secret was another recorded one in an earlier round of a call."""
         earlier: set[Ref] = set()
         parent = entry.parent
         while parent is not None:
@@ -242,8 +245,9 @@ class SecretMapping:
         for recorded, secret in zip(entry.matched.secrets, received, strict=False):
             if self._is(recorded, secret):
                 continue
-            if any(self._is(before, secret) for before in earlier):
-                return True
+            for before in earlier:
+                if self._is(before, secret):
+                    return True
         return False
 
     def played(self, entry: ReplayEntry, received: tuple[Ref, ...]) -> None:
@@ -253,9 +257,11 @@ class SecretMapping:
                 self._received.setdefault(recorded, secret)
 
     def _is(self, recorded: Ref, received: Ref) -> bool:
+        """Tell whether a client's secret is taken for a recorded one."""
         return received in (recorded, self._received.get(recorded))
 
     def _may_be(self, recorded: Ref, received: Ref) -> bool:
+        """Tell whether a client's secret may be taken for a recorded one."""
         if recorded.kind != received.kind or self._is(recorded, received):
             return True
         return recorded not in self._received and is_received(received)
@@ -267,12 +273,15 @@ def _taking(
     takes: Callable[[Ref, Ref], bool],
 ) -> list[ReplayEntry]:
     """Return the exchanges of which every secret takes the one received in its place."""
-    return [
-        entry for entry in entries if all(map(takes, entry.matched.secrets, received))
-    ]
+    taking = []
+    for entry in entries:
+        if all(map(takes, entry.matched.secrets, received)):
+            taking.append(entry)
+    return taking
 
 
 def _is_of_rule(recorded: Ref, received: Ref) -> bool:
+    """Tell whether the rule that found a client's secret may have found a recorded one."""
     # A placeholder that the client was given may stand where another rule found the secret.
     return recorded.kind == received.kind or not is_received(received)
 
@@ -396,6 +405,7 @@ class PlayOrder:
         self._last = max(map(session_number, self._recorded), default=0)
 
     def _add(self, entry: ReplayEntry) -> None:
+        """Take a recorded exchange into the indexes by which it is found."""
         session = entry.session
         if session:
             self._recorded.setdefault(session, set()).add(entry.numbers.lookup)
@@ -420,6 +430,7 @@ class PlayOrder:
         return self._groups.matched(entry)
 
     def _known_as(self, lookup: LookupKey) -> LookupKey:
+        """Return the key under which a request is found that has this one."""
         if self._groups is None:
             return lookup
         return self._groups.known_as(lookup)
@@ -439,7 +450,9 @@ class PlayOrder:
 
     def session_of(self, request: Request) -> LiveSession:
         """Return the session in which a client sends a request; a new one without memory."""
-        session_id = session_of(request) if self._recorded else NO_SESSION
+        session_id = NO_SESSION
+        if self._recorded:
+            session_id = session_of(request)
         if self._groups is not None:
             return LiveSession(self._groups.root(session_id), session_id)
         if session_id not in self._recorded:
@@ -461,6 +474,7 @@ class PlayOrder:
             self._by_id.setdefault(session.id, session)
 
     def _opened_by(self, opening: ReplayEntry) -> LiveSession:
+        """Return a new session, under its recorded id or a surrogate where that is taken."""
         recorded = opening.session
         session_id = recorded
         if recorded in self._by_id:
@@ -468,7 +482,8 @@ class PlayOrder:
             session_id = session_surrogate(self._last)
         session = LiveSession(recorded, session_id)
         # HTTP+SSE: a stream opens the session, and posts get no responses of their own.
-        session.unrecorded = deque() if opening.is_listening else None
+        if opening.is_listening:
+            session.unrecorded = deque()
         if self._groups is None:
             self._by_id[session_id] = session
         return session
@@ -532,33 +547,39 @@ class PlayOrder:
         lookup = self._known_as(matched.lookup)
         found = []
         for recorded, entries in self._by_lookup.items():
-            is_in_turn = recorded[1:] == lookup[1:]
+            is_in_turn = in_any_turn or recorded[1:] == lookup[1:]
             is_same_name = recorded.call[:-1] == lookup.call[:-1]
-            if recorded.call == lookup.call or not is_same_name:
+            is_other_call = is_same_name and recorded.call != lookup.call
+            if not (is_in_turn and is_other_call):
                 continue
             request = entries[0].matched.request
             is_alike = _is_alike(read_call(request), call)
-            if (is_in_turn or in_any_turn) and is_alike:
-                if hook.matches(request, matched.request):
-                    found += entries
+            if is_alike and hook.matches(request, matched.request):
+                found += entries
         return sorted(found, key=lambda entry: entry.arrival)
 
     def _choose_equal(self, matched: MatchedRequest, session: LiveSession) -> Chosen:
         """Return the recording with the key of a request, or why there is none."""
         lookup = self._known_as(matched.lookup)
         equal = self._by_lookup.get(lookup)
-        for entries in self._more_alike(matched, equal or ()):
+        if equal is None:
+            return Chosen(None)
+        for entries in self._more_alike(matched, equal):
             chosen = self._choose_of(entries, matched, session)
             if chosen.entry is not None:
                 return chosen
-        if equal is None:
-            return Chosen(None)
-        candidates = self._candidates.get((lookup, matched.traits))
+        key = (lookup, matched.traits)
+        candidates = self._candidates.get(key)
         if candidates is None:
-            found = self._nearest(lookup, equal, matched.traits)
+            # Where all that headers say is equal, so is the session.
+            exact = self._exact.get(key)
+            found = exact or self._fitting_headers(equal, matched.traits)
             if isinstance(found, Reason):
                 return Chosen(None, equal, found)
-            candidates = self._keep_candidates(lookup, matched.traits, found)
+            if len(self._candidates) > _MOST_CANDIDATES + len(self._exact):
+                self._candidates.clear()
+            candidates = Candidates(found, self.histories)
+            self._candidates[key] = candidates
         return self._choose_among(candidates, matched, session)
 
     def _more_alike(
@@ -601,16 +622,6 @@ class PlayOrder:
         chosen = self._among(candidates, matched, session)
         return chosen._replace(recorded=recorded)
 
-    def _nearest(
-        self, lookup: LookupKey, equal: Sequence[ReplayEntry], traits: Traits
-    ) -> Sequence[ReplayEntry] | Reason:
-        """Return the equal recordings whose headers come nearest, or why there are none."""
-        # Where all that headers say is equal, so is the session.
-        exact = self._exact.get((lookup, traits))
-        if exact:
-            return exact
-        return self._fitting_headers(equal, traits)
-
     def _fitting_headers(
         self, equal: Sequence[ReplayEntry], traits: Traits
     ) -> Sequence[ReplayEntry] | Reason:
@@ -624,29 +635,20 @@ class PlayOrder:
             return Reason.CONDITION_MISSING
         return self._most_alike(allowed, traits)
 
-    def _keep_candidates(
-        self, lookup: LookupKey, traits: Traits, entries: Sequence[ReplayEntry]
-    ) -> Candidates:
-        if len(self._candidates) > _MOST_CANDIDATES + len(self._exact):
-            self._candidates.clear()
-        candidates = Candidates(entries, self.histories)
-        self._candidates[lookup, traits] = candidates
-        return candidates
-
     def _first_without_memory(
         self, candidates: Candidates, matched: MatchedRequest, groups: StatelessGroups
     ) -> Chosen:
-        entries = candidates.entries
+        """Return the first of some equal recordings that fits, its caller's if possible."""
+        fitting = candidates.entries
         if matched.secrets:
-            taking = _taking(entries, matched.secrets, _is_of_rule)
+            taking = _taking(fitting, matched.secrets, _is_of_rule)
             fitting = groups.fitting(taking, matched.secrets)
             if not fitting:
-                return Chosen(None, entries, Reason.ARGUMENTS_DIFFER)
-            entries = fitting
-        for entry in entries:
+                return Chosen(None, candidates.entries, Reason.ARGUMENTS_DIFFER)
+        for entry in fitting:
             if groups.matched(entry).caller == matched.caller:
                 return Chosen(entry)
-        return Chosen(entries[0])
+        return Chosen(fitting[0])
 
     def _taken_for(
         self, entries: Sequence[ReplayEntry], session: LiveSession
@@ -681,10 +683,10 @@ class PlayOrder:
         chosen = self._next_of(lines, matched.caller, session)
         if chosen is not None:
             return chosen
-        if all(line.point is None for line in lines):
+        if not any(line.point for line in lines):
             return Chosen(None, left, Reason.ALREADY_PLAYED)
         # Whatever came before, what may not be repeated has been played.
-        is_over = all(entry in session.played for entry in left)
+        is_over = session.played.keys() >= set(left)
         if not is_over or self._may_repeat(left[-1]):
             return Chosen(None, left, Reason.OTHER_HISTORY)
         free = [EqualCalls(line.caller, None, line.entries, []) for line in lines]
@@ -731,7 +733,9 @@ class PlayOrder:
         if self._begins_again(last):
             least = min(self._times_of(lines, session))
             return self._first_of_all(lines, caller, session, least)
-        return Chosen(last) if self._may_repeat(last) else None
+        if not self._may_repeat(last):
+            return None
+        return Chosen(last)
 
     def _last_of(
         self, lines: Sequence[EqualCalls], session: LiveSession
@@ -781,6 +785,7 @@ class PlayOrder:
         return max(in_place, key=lambda entry: entry.arrival, default=None)
 
     def _times_of(self, lines: Iterable[EqualCalls], session: LiveSession) -> list[int]:
+        """Return how often the calls of some lines at their points were played."""
         times = []
         for line in lines:
             for entry in self.histories.in_place(line, session.writes):
@@ -834,6 +839,7 @@ class PlayOrder:
         return self._repeat is Repeat.AUTO
 
     def _may_repeat(self, entry: ReplayEntry) -> bool:
+        """Tell whether an exchange may be played again when all like it have been played."""
         if self._repeat is Repeat.NEVER:
             return False
         if entry.kind is None or entry.kind is Kind.RESPONSE:
@@ -860,7 +866,8 @@ class PlayOrder:
             if score == best:
                 nearest[entry] = recorded
         granted = {found for entry, found in nearest.items() if not entry.is_refused}
-        if not granted or len(set(nearest.values())) == 1:
+        is_alike = len(set(nearest.values())) == 1
+        if is_alike or not granted:
             return list(nearest)
         return [entry for entry, found in nearest.items() if found in granted]
 
@@ -940,4 +947,5 @@ def _is_alike(recorded: Call, received: Call) -> bool:
 
 
 def _reads_what_is_written(entry: ReplayEntry) -> bool:
+    """Tell whether a response depends on what was written before."""
     return not entry.is_listening and depends_on_writes(entry.kind, entry.key.method)

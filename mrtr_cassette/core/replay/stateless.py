@@ -66,10 +66,8 @@ class StatelessGroups:
         """Refuse what depends on more than the request that gets it."""
         pushing = _pushing(cassette)
         depending = []
+        depends = "the state of its task depends on earlier answers and cancellations"
         for call in changing:
-            depends = (
-                "the state of its task depends on earlier answers and cancellations"
-            )
             depending.append(f"(#{call.interaction}): {depends}")
         for entry in self._entries.by_arrival:
             depends = ""
@@ -78,8 +76,10 @@ class StatelessGroups:
             if not depends and entry.is_listening and depends_on_later(entry):
                 depends = "a stream has events that other requests caused"
             if depends:
-                session = f"{entry.session} " if entry.session else ""
-                depending.append(f"{session}(#{entry.interaction}): {depends}")
+                number = f"(#{entry.interaction})"
+                if entry.session:
+                    number = f"{entry.session} {number}"
+                depending.append(f"{number}: {depends}")
         reason = (
             f"<<stateless>> can't play what one process has to remember; {_REMEDY}, "
             "or from several to which a load balancer routes each session"
@@ -101,7 +101,8 @@ class StatelessGroups:
             for entry in group:
                 if entry is not first:
                     self.stand_ins[entry] = first
-            if len(group) > 1 and len(set(self._digests(group))) > 1:
+            is_repeated = len(group) > 1
+            if is_repeated and len(set(self._digests(group))) > 1:
                 ambiguous.append(_listed(group))
         reason = (
             "with <<stateless>> nothing tells which of several recorded answers these "
@@ -148,10 +149,12 @@ class StatelessGroups:
             self._unite(first.session, equal.session)
 
     def _unite(self, name: str | None, equal: str | None) -> None:
+        """Let one name stand for an equal one, if there are both."""
         if name and equal and self.root(name) != self.root(equal):
             self._roots[self.root(equal)] = self.root(name)
 
     def _digests(self, group: Iterable[ReplayEntry]) -> Iterator[bytes]:
+        """Yield the digests of the answers to equal requests."""
         retries = self._entries.answered_by_proxy
         for entry in group:
             last = entry
@@ -168,18 +171,18 @@ class StatelessGroups:
 
     def _secret_known_as(self, secret: Ref) -> str:
         """Return what a secret is known by; those that clients know by themselves are all alike."""
-        text = secret.name
-        return text if text in self._issued else secret.kind
+        if secret.name in self._issued:
+            return secret.name
+        return secret.kind
 
     def fitting(
         self, entries: Sequence[ReplayEntry], received: tuple[Ref, ...]
     ) -> Sequence[ReplayEntry]:
         """Return the exchanges whose secrets can be those of a request."""
-        known = [self._secret_known_as(secret) for secret in received]
+        known = list(map(self._secret_known_as, received))
         same = []
         for entry in entries:
-            secrets = entry.matched.secrets
-            if [self._secret_known_as(secret) for secret in secrets] == known:
+            if list(map(self._secret_known_as, entry.matched.secrets)) == known:
                 same.append(entry)
         if not same and len(entries) == 1:
             return entries
@@ -216,6 +219,7 @@ def _depends(entry: ReplayEntry, pushing: Collection[int]) -> str:
 
 
 def _refuse(cassette: Cassette, reason: str, items: Sequence[str]) -> None:
+    """Refuse a cassette for a reason that some items have."""
     if not items:
         return
     lines = [f"{reason}:", *items[:_MOST_LISTED]]

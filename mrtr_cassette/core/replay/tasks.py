@@ -83,6 +83,7 @@ class RecordedTask:
                 self._add_cause(at, step)
 
     def _add_cause(self, at: int, step: ReplayEntry) -> None:
+        """Take an update or a cancellation, and how often its answers have been given by it."""
         self.causes.append(at)
         update: Mapping[str, str] = {CANCEL_TASK: f"{at}"}
         if step.key.method == UPDATE_TASK:
@@ -109,24 +110,27 @@ class RecordedTask:
         """Tell whether an equal call created another task, of which only polls tell."""
         if self is task or self.is_notified or task.is_notified:
             return False
-        first = self.creating
-        second = task.creating
-        if first.numbers.path != second.numbers.path:
-            return False
-        if first.session != second.session:
-            return False
-        return first.matched.traits == second.matched.traits
+        call = self.creating
+        same = task.creating
+        is_equal = call.numbers.path == same.numbers.path
+        is_here = call.session == same.session
+        return is_equal and is_here and call.matched.traits == same.matched.traits
 
     def in_terms_of(self, task: RecordedTask, lookup: LookupKey) -> LookupKey:
         """Return a lookup key that names another task as one that names this one."""
+        call = lookup.call._replace(name=self.id)
         answers = lookup.answers
         if answers is not None:
-            answers = renaming({task.id: self.id})(answers.encode()).decode()
-        return LookupKey(lookup.call._replace(name=self.id), lookup.state, answers)
+            rename = renaming({task.id: self.id})
+            answers = rename(answers.encode()).decode()
+        return LookupKey(call, lookup.state, answers)
 
     def has_come(self, cause: int, given: Mapping[str, int]) -> bool:
         """Tell whether the answers of a cause have come; `given` counts those to each key."""
-        return all(given[key] >= count for key, count in self._needed[cause].items())
+        for key, count in self._needed[cause].items():
+            if given[key] < count:
+                return False
+        return True
 
     def has(self, lookup: LookupKey) -> bool:
         """Tell whether a request is like a recorded one, but for its answers."""
@@ -172,8 +176,8 @@ class LiveTask:
     def copy(self) -> LiveTask:
         """Return the same play, which goes on by itself."""
         task = LiveTask(self.recorded, self._now, poll_interval=self._poll_interval)
-        task.accepted = list(self.accepted)
         task._at = self._at
+        task.accepted = list(self.accepted)
         task._asked = set(self._asked)
         task._given = Counter(self._given)
         return task
@@ -183,7 +187,10 @@ class LiveTask:
         method = lookup.call.method
         if method == GET_TASK:
             return self._poll()
-        found = self._cancel() if method == CANCEL_TASK else self._update(lookup)
+        if method == CANCEL_TASK:
+            found = self._cancel()
+        else:
+            found = self._update(lookup)
         if isinstance(found, Step):
             self.accepted.append(lookup)
         return found
@@ -234,11 +241,17 @@ class LiveTask:
         for cause in task.causes:
             if cause < following:
                 before = cause
-        until = [poll for poll in task.polls if poll < following]
-        present = [poll for poll in until if poll > before]
-        return present or until[-1:]
+        latest: list[int] = []
+        present: list[int] = []
+        for poll in task.polls:
+            if before < poll < following:
+                present.append(poll)
+            elif poll < before:
+                latest = [poll]
+        return present or latest
 
     def _poll(self) -> Step | NoStep:
+        """Return the next state of the present stretch, or its last one again."""
         steps = self.recorded.steps
         came: list[ReplayEntry] = []
         while True:
@@ -275,6 +288,7 @@ class LiveTask:
                 self._at = poll
 
     def _update(self, lookup: LookupKey) -> Step | NoStep:
+        """Take the answers of an update; return the recorded one that acknowledges them."""
         task = self.recorded
         answers = answers_by_key(lookup) or _NO_KEY
         refused = self._refused(answers)
@@ -285,8 +299,10 @@ class LiveTask:
             expected = task.answers[key][self._given[key] :]
             if expected[:1] == [answer]:
                 self._given[key] += 1
-        still_waiting = self._waiting()
-        came = [task.steps[cause] for cause in waiting if cause not in still_waiting]
+        came = []
+        for cause in waiting:
+            if task.has_come(cause, self._given):
+                came.append(task.steps[cause])
         acknowledged = task.steps[0]
         for cause, update in task.updates.items():
             if answers.items() & update.items():
@@ -295,8 +311,11 @@ class LiveTask:
 
     def _waiting(self) -> list[int]:
         """Return the causes whose answers have not all come."""
-        task = self.recorded
-        return [cause for cause in task.causes if not task.has_come(cause, self._given)]
+        waiting = []
+        for cause in self.recorded.causes:
+            if not self.recorded.has_come(cause, self._given):
+                waiting.append(cause)
+        return waiting
 
     def _refused(self, answers: Mapping[str, str]) -> NoStep | None:
         """Return why answers are none of the recorded ones, or None."""
@@ -304,8 +323,11 @@ class LiveTask:
         asking: dict[str, ReplayEntry] = {}
         for step in task.steps:
             asking.update(dict.fromkeys(step.asked, step))
-        known = {*asking, *task.notified_keys}
-        unasked = [key for key in answers if key in known and key not in self._asked]
+        unasked = []
+        for key in answers:
+            is_asked_for = key in asking or key in task.notified_keys
+            if is_asked_for and key not in self._asked:
+                unasked.append(key)
         if unasked:
             detail = f"nothing that was played has asked for {', '.join(unasked)} yet"
             nearest = asking.get(unasked[0], task.creating)
@@ -332,7 +354,9 @@ class LiveTask:
         nearest = asking.get(first, task.creating)
         for cause in task.causes:
             answers = read_call(task.steps[cause].matched.request).answers
-            given = {} if answers is None else answers.input_responses or {}
+            given: Mapping[str, Any] = {}
+            if answers is not None:
+                given = answers.input_responses or {}
             for key in differing.keys() & given.keys():
                 differing[key] = given[key]
             if first in given:
@@ -341,6 +365,7 @@ class LiveTask:
         return NoStep(Reason.ANSWERS_DIFFER, detail, nearest, differing)
 
     def _cancel(self) -> Step | NoStep:
+        """Return the recorded cancellation that comes next, or the latest one again."""
         steps = self.recorded.steps
         following = self._following
         recorded = self.recorded.answers.get(CANCEL_TASK, [])
@@ -411,11 +436,12 @@ class RecordedTasks:
         self.created_by: dict[ReplayEntry, RecordedTask] = {}
         for interaction in entries.by_interaction:
             call = _last_call(interaction)
-            created = None if call is None else call.exchange.created_task
-            if call is not None and created is not None:
-                task = RecordedTask(call, created, entries.steps.get(call, []))
-                self.by_id[task.id] = task
-                self.created_by[call] = task
+            if call is None or call.exchange.created_task is None:
+                continue
+            steps = entries.steps.get(call, [])
+            task = RecordedTask(call, call.exchange.created_task, steps)
+            self.by_id[task.id] = task
+            self.created_by[call] = task
         if not self.by_id:
             return
         for entry in entries.by_arrival:
@@ -425,11 +451,14 @@ class RecordedTasks:
     @property
     def changing(self) -> list[ReplayEntry]:
         """The calls whose tasks depend on what is answered or cancelled."""
-        return [
-            task.creating for task in self.by_id.values() if task.asks or task.causes
-        ]
+        changing = []
+        for task in self.by_id.values():
+            if task.asks or task.causes:
+                changing.append(task.creating)
+        return changing
 
     def _notify(self, stream: ReplayEntry) -> None:
+        """Take note of what a listening stream told of tasks."""
         for state in notified_states(stream.exchange.response):
             task = self.by_id.get(state.id)
             if task is not None:
@@ -460,7 +489,8 @@ class RecordedTasks:
         live = plays.get(task.id)
         if live is None:
             detail = "the call that creates this task has not been played"
-            return StepChoice(NoStep(Reason.OUT_OF_ORDER, detail, task.steps[0]), plays)
+            lacking = NoStep(Reason.OUT_OF_ORDER, detail, task.steps[0])
+            return StepChoice(lacking, plays)
         played = live.copy()
         found = played.request_received(lookup)
         if isinstance(found, Step):
