@@ -365,12 +365,14 @@ class Entries(NamedTuple):
         steps: what was recorded of the task that a call created.
         answered_by_proxy: the retries with which the proxy answered asks while recording
             (`answers`), and which are played instead of these.
+        pings: the pings of the server, by session and id.
     """
 
     by_interaction: list[list[ReplayEntry]]
     by_arrival: list[ReplayEntry]
     steps: dict[ReplayEntry, list[ReplayEntry]]
     answered_by_proxy: dict[ReplayEntry, ReplayEntry]
+    pings: PingIds
 
 
 ReadRequest = Callable[[Request], tuple[Call, MatchedRequest]]
@@ -380,7 +382,8 @@ ReadRequest = Callable[[Request], tuple[Call, MatchedRequest]]
 def entries_of(cassette: Cassette, read: ReadRequest) -> Entries:
     """Return the exchanges of a cassette as they are matched."""
     drafts = _drafts_of(cassette)
-    writer = _EntryWriter(read, ping_ids([draft.exchange for draft in drafts]))
+    pings = ping_ids([draft.exchange for draft in drafts])
+    writer = _EntryWriter(read, pings)
     for draft in sorted(drafts, key=lambda draft: draft.due):
         writer.write(draft)
     by_interaction: list[list[ReplayEntry]] = [[] for _ in cassette.interactions]
@@ -397,7 +400,7 @@ def entries_of(cassette: Cassette, read: ReadRequest) -> Entries:
         if entry.parent is not None and is_by_proxy:
             answered_by_proxy[entry.parent] = entry
     by_arrival.sort(key=lambda entry: entry.arrival)
-    return Entries(by_interaction, by_arrival, steps, answered_by_proxy)
+    return Entries(by_interaction, by_arrival, steps, answered_by_proxy, pings)
 
 
 @dataclass(slots=True)

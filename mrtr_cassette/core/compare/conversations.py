@@ -88,6 +88,7 @@ class Stage:
 
 
 def _changes_in(stages: Iterable[Stage]) -> Iterator[Change]:
+    """Yield all changes of some stages."""
     for stage in stages:
         yield from stage.changes
 
@@ -216,6 +217,7 @@ def handles_between(
 def _take_handles(
     handles: Handles, old: RecordedInteraction, new: RecordedInteraction
 ) -> None:
+    """Take what the second interaction has in the places of the first one's handles."""
     for before, now in zip(old.exchanges, new.exchanges, strict=False):
         handles.took(before.rpc_response, now.rpc_response)
     handles.took(old.ending.rpc_response, new.ending.rpc_response)
@@ -255,7 +257,10 @@ def _interaction_of(
 
 
 def _number_of(side: _Side | None) -> int | None:
-    return None if side is None else side.interaction.number
+    """Return the number of an interaction, if there is one."""
+    if side is None:
+        return None
+    return side.interaction.number
 
 
 def held_to(
@@ -400,6 +405,7 @@ def _keys_of(
 
 
 def _texts_of(answers: Iterable[Any], masks: Sequence[str]) -> tuple[str, ...]:
+    """Return answers as masked JSON, empty for those that are absent."""
     texts = []
     for value in answers:
         text = ""
@@ -468,6 +474,7 @@ def _posted(exchange: RecordedExchange, ignored: Collection[MemberPath]) -> Any:
 
 
 def _without_null(value: Any) -> Any:
+    """Return a value without members that are null, which count as absent."""
     return parse(canonical(value, without_null=True).encode())
 
 
@@ -589,12 +596,14 @@ def _outcome_changes(
 
 
 def _question_texts(side: _Side | None) -> list[str]:
+    """Return the questions of an interaction as texts that are the same for equal ones."""
     if side is None:
         return []
     return [canonical(pinned_question(turn.question)) for turn in side.turns]
 
 
 def _turn_at(side: _Side | None, index: int | None) -> _Turn:
+    """Return a turn of an interaction; one with nothing in it if there is none."""
     if side is None or index is None:
         return _NO_TURN
     return side.turns[index]

@@ -141,8 +141,10 @@ def issued_in(exchange: RecordedExchange) -> set[str]:
 
 
 def _tokens(raw: bytes) -> Iterator[str]:
+    """Yield the words in JSON that are long enough for handles."""
     for match in _SPELLED_TOKEN.finditer(raw):
-        if len(match[0]) >= _SHORTEST and not match[0].startswith(b"\\"):
+        is_escape = match[0].startswith(b"\\")
+        if not is_escape and len(match[0]) >= _SHORTEST:
             yield match[0].decode()
 
 
@@ -182,9 +184,11 @@ class Handles:
                     self._took_pair(old, new)
 
     def _may_be_live(self, token: str) -> bool:
+        """Tell whether a word may be a handle of the other run."""
         return self._live_names is None or token in self._live_names
 
     def _took_pair(self, recorded: str, live: str) -> None:
+        """Take the live handle in the place of a recorded one."""
         for name in self._names_of(recorded):
             shown = live
             if name != recorded:
@@ -240,6 +244,7 @@ def _with_handles(request: Request, new: Mapping[str, str]) -> Request:
 
 
 def _header_with_handles(name: str, value: str, new: Mapping[str, str]) -> str:
+    """Return the value of a header with other handles, if it repeats what the body has."""
     if not name.lower().startswith(_HEADERS) or value.startswith(_ENCODED):
         return value
     replaced = _TOKEN.sub(lambda match: new.get(match[0], match[0]), value)

@@ -45,6 +45,7 @@ def masked(value: Any, masks: Sequence[str], *, in_text: bool = False) -> Any:
 
 
 def _masked_text(text: str, masks: Sequence[str]) -> str:
+    """Return a text in which one sign stands for whatever a mask matches."""
     raw = text.encode("utf-8", "surrogatepass")
     for mask in masks:
         raw = user_pattern(mask).sub(_MASKED.encode(), raw)

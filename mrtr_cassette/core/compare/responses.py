@@ -82,7 +82,11 @@ from mrtr_cassette.errors import NotJsonError
 
 ASKS: Final = f"/{INPUT_REQUESTS}"
 """Pointer to what a server asks."""
-NO_STATES: Final[Mapping[str, str]] = {}
+States = Mapping[str, str]
+"""The recorded request states and session ids by the SHA-256 of the live ones."""
+NO_STATES: Final[States] = {}
+Members = dict[str, Any]
+"""The members of a JSON object; of a response that was read, with all else under `#` names."""
 TRACE_MEMBERS: Final = ("baggage", "traceparent", "tracestate")
 """Members of `_meta` that name a trace, which differs in every run."""
 
@@ -139,7 +143,7 @@ def question_ids(raw: bytes) -> list[bytes]:
 def response_changes(
     recorded: RecordedExchange,
     live: RecordedExchange,
-    states: Mapping[str, str] = NO_STATES,
+    states: States = NO_STATES,
     *,
     is_at_start: bool = False,
 ) -> list[Change]:
@@ -184,20 +188,21 @@ def _ask_change(recorded: RecordedExchange, live: RecordedExchange) -> Change:
 
 def _missing_response(old: Response | None, new: Response | None) -> list[Change]:
     """Return the change that only one of two responses is there."""
-    if old is not None:
-        return [change_of("shape-changed", "/#status", old.status, ABSENT)]
-    if new is not None:
-        return [change_of("shape-changed", "/#status", ABSENT, new.status)]
-    return []
+    if old is None and new is None:
+        return []
+    before = ABSENT if old is None else old.status
+    after = ABSENT if new is None else new.status
+    return [change_of("shape-changed", "/#status", before, after)]
 
 
 def _is_same_response(old: Response, new: Response) -> bool:
+    """Tell whether two responses are the same, but for where their pieces end."""
     is_same_body = old.end == new.end and old.body == new.body
     return is_same_body and old.status == new.status and old.headers == new.headers
 
 
 def _drop_incomparable(
-    old: Response, new: Response, before: dict[str, Any], after: dict[str, Any]
+    old: Response, new: Response, before: Members, after: Members
 ) -> None:
     """Drop the members of two responses that can't be compared with each other."""
     left_out = set()
@@ -222,7 +227,7 @@ def _drop_incomparable(
 
 
 def _judged_changes(
-    recorded: RecordedExchange, before: dict[str, Any], after: dict[str, Any]
+    recorded: RecordedExchange, before: Members, after: Members
 ) -> list[Change]:
     """Return the differences of two responses that were read, each with its verdict."""
     names: dict[str, str] = {}
@@ -334,7 +339,7 @@ def with_recorded_keys(value: Any, names: Mapping[str, str]) -> Any:
     return items
 
 
-def _with_keys(members: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+def _with_keys(members: Mapping[str, Any], names: Mapping[str, str]) -> Members:
     """Return members under other keys, as far as these have others."""
     return {names.get(key, key): member for key, member in members.items()}
 
@@ -372,7 +377,7 @@ def asked_question(exchange: RecordedExchange) -> Any:
     return tree["result"].get(INPUT_REQUESTS, {})
 
 
-def pushed_value(raw: bytes, states: Mapping[str, str] = NO_STATES) -> dict[str, Any]:
+def pushed_value(raw: bytes, states: States = NO_STATES) -> Members:
     """Return the question of a pushed request, as in a value of `inputRequests`."""
     tree = comparable_tree(raw, states)
     found = {}
@@ -382,18 +387,16 @@ def pushed_value(raw: bytes, states: Mapping[str, str] = NO_STATES) -> dict[str,
     return found
 
 
-def task_question(requests: Mapping[str, InputRequest], task_id: str) -> dict[str, Any]:
+def task_question(requests: Mapping[str, InputRequest], task_id: str) -> Members:
     """Return the questions of a task for `question_changes`."""
-    spelled: dict[str, Any] = spelled_requests(requests)
+    spelled: Members = spelled_requests(requests)
     return comparable_by_key(spelled, key_names(requests, task_id))
 
 
-def comparable_by_key(
-    values: Mapping[str, Any], names: Mapping[str, str]
-) -> dict[str, Any]:
+def comparable_by_key(values: Mapping[str, Any], names: Mapping[str, str]) -> Members:
     """Return values by the names of the questions in place of their keys."""
     renamed = canonical(_with_keys(values, names))
-    tree: dict[str, Any] = comparable_tree(renamed.encode())
+    tree: Members = comparable_tree(renamed.encode())
     return tree
 
 
@@ -423,18 +426,19 @@ def said_value(exchange: RecordedExchange) -> Any:
     return {INPUT_REQUESTS: asked_question(exchange)}
 
 
-def comparable_tree(raw: bytes, states: Mapping[str, str] = NO_STATES) -> Any:
+def comparable_tree(raw: bytes, states: States = NO_STATES) -> Any:
     """Return a JSON text as a value in which all stand-ins for secrets are the same."""
     return parse_tolerantly(_comparable(raw, states))
 
 
-def comparable_text(text: str, states: Mapping[str, str] = NO_STATES) -> str:
+def comparable_text(text: str, states: States = NO_STATES) -> str:
     """Return a text in which all stand-ins for secrets are the same."""
     raw = text.encode("utf-8", "surrogatepass")
     return _comparable(raw, states).decode("utf-8", "surrogatepass")
 
 
-def _comparable(raw: bytes, states: Mapping[str, str]) -> bytes:
+def _comparable(raw: bytes, states: States) -> bytes:
+    """Return bytes in which all stand-ins for secrets, and ids of questions, are the same."""
     for identity in question_ids(raw):
         raw = raw.replace(identity, b"mrtr-elicitation")
     return with_refs(reveal(raw, states.get), _alike)
@@ -451,21 +455,19 @@ def _alike(ref: Ref) -> Ref | bytes | None:
     return ref._replace(parts=())
 
 
-def _read(
-    exchange: RecordedExchange, response: Response, states: Mapping[str, str]
-) -> dict[str, Any]:
+def _read(exchange: RecordedExchange, response: Response, states: States) -> Members:
     """Read a response for comparing: the members of its result, and all else under `#` names."""
     request = exchange.call.message
     messages = messages_in(response)
     located = _response_to(messages, request)
-    members: dict[str, Any] = {
+    members: Members = {
         "#status": response.status,
         "#headers": _headers(response),
         "#end": response.end.value,
         "#messages": _messages_beside(messages, located, request, states),
     }
     message = None
-    tree: dict[str, Any] = {}
+    tree: Members = {}
     if located is not None:
         message = located.message
         tree = comparable_tree(message.raw, states)
@@ -491,7 +493,7 @@ def _read(
 
 def _result_members(
     exchange: RecordedExchange, tree: Mapping[str, Any], volatile: Iterable[MemberPath]
-) -> dict[str, Any]:
+) -> Members:
     """Return the members of a result that are compared."""
     result = tree.get("result", {})
     if not isinstance(result, dict):
@@ -527,8 +529,8 @@ def _messages_beside(
     messages: Sequence[Located],
     response: Located | None,
     request: Message | None,
-    states: Mapping[str, str],
-) -> list[dict[str, Any]]:
+    states: States,
+) -> list[Members]:
     """Return the messages of a response besides the response itself."""
     token = None
     if request is not None:
@@ -541,7 +543,7 @@ def _messages_beside(
     return found
 
 
-def _task_members(state: TaskState) -> dict[str, Any]:
+def _task_members(state: TaskState) -> Members:
     """Return the members that are compared of the last state of a task."""
     told = ["status"]
     if state.is_over:
@@ -550,13 +552,14 @@ def _task_members(state: TaskState) -> dict[str, Any]:
     for name in told:
         if name in state.tree:
             task[name] = state.tree[name]
-    members: dict[str, Any] = {_TASK: task}
+    members: Members = {_TASK: task}
     if state.input_requests:
         members[INPUT_REQUESTS] = task_question(state.input_requests, state.id)
     return members
 
 
-def _body_of(response: Response, states: Mapping[str, str]) -> Any:
+def _body_of(response: Response, states: States) -> Any:
+    """Return a body that is no message, as JSON if it is."""
     try:
         return comparable_tree(response.body, states)
     except NotJsonError:
@@ -572,12 +575,13 @@ def _headers(response: Response) -> dict[str, str]:
             values[key].append("")
         elif key not in _NOT_COMPARED:
             values[key].append(value)
-    return {key: ", ".join(parts) for key, parts in values.items()}
+    joined = {}
+    for key, parts in values.items():
+        joined[key] = ", ".join(parts)
+    return joined
 
 
-def _message(
-    tree: dict[str, Any], token: str | None, message: Message
-) -> dict[str, Any]:
+def _message(tree: Members, token: str | None, message: Message) -> Members:
     """Return the members of a message that are compared."""
     kept = pinned(tree, _VOLATILE_OF_MESSAGES)
     kept.pop("id", None)
@@ -706,6 +710,7 @@ def _drop(messages: list[Any], is_dropped: Callable[[Mapping[str, Any]], bool]) 
 
 
 def _is_log(message: Mapping[str, Any]) -> bool:
+    """Tell whether a message is a line of the server's log."""
     return message.get("method") == LOG
 
 

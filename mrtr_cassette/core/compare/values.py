@@ -136,6 +136,7 @@ def without_ignored(
 
 
 def _is_below_any(pointer: str, outer: Iterable[str]) -> bool:
+    """Tell whether a place is at or within one of some outer ones."""
     for place in outer:
         if is_below(pointer, place):
             return True
@@ -153,6 +154,7 @@ def _only_masked_differs(change: Change, masks: Sequence[str]) -> bool:
 
 
 def _masked(change: Change, value: str, masks: Sequence[str]) -> str:
+    """Return a value of a change as masked JSON."""
     return masked_json(value, masks, in_text=TEXT_STEP in change.pointer)
 
 
@@ -162,6 +164,7 @@ def unused_masks(masks: Iterable[str], left_out: Sequence[Change]) -> list[str]:
 
 
 def _is_masked(mask: str, changes: Iterable[Change]) -> bool:
+    """Tell whether a mask matches something in a value of some changes."""
     for change in changes:
         for value in (change.recorded, change.received):
             if value is not None and has_masked(_masked(change, value, [mask])):
@@ -276,11 +279,14 @@ def check_pointers(pointers: Collection[str]) -> None:
 def is_below(pointer: str, outer: str) -> bool:
     """Tell whether a place is at or within an outer one, in which `*` is any one step."""
     if "/*" not in outer:
-        return (
-            pointer.startswith(outer) and _BELOW.match(pointer, len(outer)) is not None
-        )
-    start = re.match(_ANY_STEP.sub("[^/#]+", re.escape(outer)), pointer)
-    return start is not None and _BELOW.match(pointer, start.end()) is not None
+        if not pointer.startswith(outer):
+            return False
+        return _BELOW.match(pointer, len(outer)) is not None
+    pattern = _ANY_STEP.sub("[^/#]+", re.escape(outer))
+    start = re.match(pattern, pointer)
+    if start is None:
+        return False
+    return _BELOW.match(pointer, start.end()) is not None
 
 
 def without_indices(pointer: str) -> str:
@@ -309,8 +315,9 @@ def paired(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Pair]:
     pairs: list[Pair] = []
     next_old = 0
     next_new = 0
-    equal = matches(enumerate(old), enumerate(new))
-    for at_old, at_new in [*in_order(equal), (len(old), len(new))]:
+    kept = in_order(matches(enumerate(old), enumerate(new)))
+    kept.append((len(old), len(new)))
+    for at_old, at_new in kept:
         pairs += zip_longest(range(next_old, at_old), range(next_new, at_new))
         pairs.append((at_old, at_new))
         next_old = at_old + 1
@@ -364,7 +371,9 @@ def by_place(recorded: list[Any], received: list[Any]) -> list[Pair]:
     if len(recorded) == len(received):
         places = range(len(recorded))
         return list(zip(places, places, strict=True))
-    return paired(list(map(canonical, recorded)), list(map(canonical, received)))
+    old = list(map(canonical, recorded))
+    new = list(map(canonical, received))
+    return paired(old, new)
 
 
 def value_changes(
@@ -390,6 +399,7 @@ def _change(difference: Difference) -> Change:
 
 
 def _kind_of(value: str | None) -> str | None:
+    """Return the type of a value of JSON; None if it is absent."""
     if value is None:
         return None
     return _KINDS.get(value[:1], "number")
@@ -401,6 +411,7 @@ def change_of(verdict: Verdict, pointer: str, recorded: Any, received: Any) -> C
 
 
 def _json_of(value: Any) -> str | None:
+    """Return a value as canonical JSON; None if it is absent."""
     if value is ABSENT:
         return None
     return canonical(value)
@@ -444,6 +455,7 @@ def _places_in_lists(pair_items: PairItems, place: ValuesAt) -> list[ValuesAt] |
 
 
 def _item_at(items: list[Any], index: int | None) -> Any:
+    """Return an item; `ABSENT` for one that has no partner."""
     if index is None:
         return ABSENT
     return items[index]
@@ -462,6 +474,7 @@ def _shuffled(pointer: str, old: list[Any], new: list[Any]) -> list[ValuesAt]:
 
 
 def _without_numbers(item: Any) -> str:
+    """Return an item as JSON in which all made-up words are the same."""
     return _MADE_UP.sub("#", canonical(item))
 
 
@@ -486,7 +499,11 @@ def pinned(value: Any, places: Collection[MemberPath]) -> Any:
         return value
 
     def pinned_at(key: str, item: Any) -> Any:
-        below = {place[1:] for place in places if place[0] in (key, ANY)}
+        """Return a member or an item with the same text at the places below it."""
+        below = set()
+        for place in places:
+            if place[0] in (key, ANY):
+                below.add(place[1:])
         return pinned(item, below)
 
     if isinstance(value, list):

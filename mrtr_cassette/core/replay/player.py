@@ -11,6 +11,7 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Final
 
 from mrtr_cassette.core.cassette.entries import (
@@ -29,9 +30,7 @@ from mrtr_cassette.core.cassette.lookup import (
 )
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.sessions import (
-    PingIds,
     endpoint_elsewhere,
-    ping_ids,
     redirected_elsewhere,
 )
 from mrtr_cassette.core.cassette.transports import origin_of
@@ -228,9 +227,13 @@ class Player:
         self.interactions = found.by_interaction
         self._by_arrival = found.by_arrival
         self._answered_by_proxy = found.answered_by_proxy
+        self._pings = found.pings
         self.played_as = (f"history_{history.value}", f"repeat_{repeat.value}")
-        issued = self._form.issued if stateless else None
+        issued = None
+        if stateless:
+            issued = self._form.issued
         self._order = PlayOrder(cassette, found, repeat, history, reads, issued)
+        self._histories = self._order.histories
         self._timelines = self._order.timelines
         self._deliveries = Deliveries(
             found.by_arrival,
@@ -247,9 +250,10 @@ class Player:
         """Forget what was played; what a play changes is its own."""
         self._form = copy(self._form)
         self._form.begin()
-        texts = (lambda: self.values) if self._value_names else None
         self._deliveries = copy(self._deliveries)
-        self._deliveries.begin(texts)
+        self._deliveries.begin()
+        if self._value_names:
+            self._deliveries.texts = lambda: self.values
         self._order = copy(self._order)
         self._order.hook = self._form.hook
         self._order.begin()
@@ -261,10 +265,9 @@ class Player:
         self.learned: dict[str, str] = {}
         self.by_kind: Counter[str] = Counter()
         self._unseen = list(self._ignored)
-        histories = self._order.histories
-        self.divergences = Divergences(histories.recordings_held)
+        self.divergences = Divergences(self._histories.recordings_held)
         self.times = self._order.plays
-        self.is_write = histories.is_write
+        self.is_write = self._histories.is_write
         self.add_settings = self._form.add_settings
         self.redacted = self._form.shown
 
@@ -287,7 +290,7 @@ class Player:
     @property
     def entries(self) -> list[ReplayEntry]:
         """All recorded exchanges, as the file has them."""
-        return [entry for entries in self.interactions for entry in entries]
+        return list(chain.from_iterable(self.interactions))
 
     @cached_property
     def _by_digest(self) -> dict[bytes, ReplayEntry]:
@@ -379,28 +382,24 @@ class Player:
             return recorded, str(error)
 
     @cached_property
-    def _pings(self) -> PingIds:
-        return ping_ids([entry.exchange for entry in self._by_arrival])
-
-    @cached_property
     def _lookups(self) -> set[LookupKey]:
+        """The keys of all recorded requests."""
         return {entry.matched.lookup for entry in self._by_arrival}
 
     def _learning(self, choice: Choice) -> Choice:
         """Return a choice with the texts that make its request a recorded one, if any do."""
         known = self.values
-        found = []
+        teachers = []
+        learned = choice
         for texts in learnable(known, self._by_arrival, choice.recorded):
             self.values = texts
             matched, values = self._read(choice.recorded)
             self.values = known
             if matched.lookup in self._lookups:
-                found.append(
-                    replace(choice, matched=matched, values=values, texts=texts)
-                )
-        if len(found) == 1:
-            return found[0]
-        teachers = [taught.texts for taught in found if taught.texts is not None]
+                teachers.append(texts)
+                learned = replace(choice, matched=matched, values=values, texts=texts)
+        if len(teachers) == 1:
+            return learned
         return replace(choice, teachers=teachers)
 
     def _learn_from(self, choice: Choice) -> Miss | None:
@@ -421,8 +420,10 @@ class Player:
         if not unknown or entry is None or entry.exchange.response is None:
             return None
         response = entry.exchange.response
-        head = "\n".join([value for _, value in response.headers]).encode()
-        found = self.values.names_in(head + b"\n" + response.body)
+        texts = [response.body]
+        for _, value in response.headers:
+            texts.append(value.encode())
+        found = self.values.names_in(b"\n".join(texts))
         missing = sorted(found.intersection(unknown))
         if not missing:
             return None
@@ -450,6 +451,7 @@ class Player:
         return entry.matched, values
 
     def _read(self, request: Request) -> tuple[MatchedRequest, CallerValues]:
+        """Return how a request is matched, and its caller's values."""
         call, matched = self._form.received(request)
         if matched.request is not request:
             call = read_call(request)
@@ -552,9 +554,8 @@ class Player:
 
     def _follow(self, entry: ReplayEntry, session: LiveSession) -> None:
         """Leave the recordings that don't have a call where this play is."""
-        histories = self._order.histories
         followed = self.divergences.followed
-        recordings = histories.recordings_with(entry, session.writes, followed)
+        recordings = self._histories.recordings_with(entry, session.writes, followed)
         self.divergences.played(entry, recordings, self.plays)
 
     def _count_kinds(self, matched: MatchedRequest) -> None:
@@ -570,6 +571,7 @@ class Player:
         session: LiveSession,
         delivery: Delivery | None,
     ) -> Play:
+        """Return what a request gets, played as often as it is by now."""
         patience = self._patience(entry)
         return Play(request, entry, session, delivery, self.times[entry], patience)
 
@@ -598,7 +600,9 @@ class Player:
             return True
         if entry not in self._hidden:
             self._hidden[entry] = hides_response(entry.asker, response)
-        return not self._hidden[entry] or canonical(parse(identity)) == entry.asker.id
+        if not self._hidden[entry]:
+            return True
+        return canonical(parse(identity)) == entry.asker.id
 
     def _patience(self, entry: ReplayEntry) -> float | None:
         """Return how long a client waits for a response that was not recorded; see `Play`."""
@@ -632,6 +636,7 @@ class Player:
     # Misses
 
     def _missed(self, miss: Miss) -> Miss:
+        """Count a miss."""
         self.misses.append(miss)
         self.divergences.missed(miss, self.plays)
         return miss
@@ -660,8 +665,9 @@ class Player:
             if harmless is not None:
                 return harmless
         miss = self._why_not(self._told(choice.recorded), choice)
-        if miss.call.message is not None and miss.call.message.kind is Kind.RESPONSE:
-            is_refused = self._refuse(miss.call.message, session, miss)
+        message = miss.call.message
+        if message is not None and message.kind is Kind.RESPONSE:
+            is_refused = self._refuse(message, session, miss)
             miss = replace(miss, is_refused=is_refused)
         return self._missed(miss)
 
@@ -669,7 +675,7 @@ class Player:
         """Answer a call of a tool that the server doesn't have, or what any server answers."""
         session = session_of(call.request)
         lacks_session = self._order.opened.is_outside(session, call.endpoint)
-        tools = self._order.histories.unknown_tools
+        tools = self._histories.unknown_tools
         if tools is not None and not lacks_session:
             answer = tools.answer(call)
             if answer is not None:
@@ -696,7 +702,7 @@ class Player:
             return self._no_match(call, choice.matched)
         if reason is Reason.OTHER_HISTORY:
             writes = choice.session.writes
-            entry, before = self._order.histories.nearest(nearest, writes, self.times)
+            entry, before = self._histories.nearest(nearest, writes, self.times)
             return after_other_writes(call, entry, before, writes.made)
         if reason is Reason.SESSION_UNKNOWN:
             session = session_of(choice.recorded)
@@ -769,12 +775,12 @@ class Player:
         Under an id that no question had, it is taken for the answer to the oldest one.
         """
         here = []
+        expected = []
         for entry in self._by_arrival:
             is_answer = entry.answered_question is not None
-            if is_answer and entry.session == session.recorded:
-                here.append(entry)
-        expected = []
-        for entry in here:
+            if not is_answer or entry.session != session.recorded:
+                continue
+            here.append(entry)
             if entry.asker is not None and entry.asker.same_id == answer.same_id:
                 expected.append(entry)
         return expected or here
@@ -818,7 +824,7 @@ class Player:
             return
         session = self._order.session_of(request)
         self._order.enter(session)
-        if self._order.histories.went_live(self.key_of(call), session.writes):
+        if self._histories.went_live(self.key_of(call), session.writes):
             self._order.has_written_elsewhere = True
 
     # Afterwards
@@ -826,9 +832,11 @@ class Player:
     def _see(self, call: Call) -> None:
         """Take note of which members a request has that are ignored."""
         key = lookup_key(call)
-        self._unseen = [
-            path for path in self._unseen if lookup_key(call, (path,)) == key
-        ]
+        unseen = []
+        for path in self._unseen:
+            if lookup_key(call, (path,)) == key:
+                unseen.append(path)
+        self._unseen = unseen
 
     def unused_options(self) -> list[tuple[str, str]]:
         """Return the options that made no difference to any request, recorded or received.
@@ -838,7 +846,7 @@ class Player:
         if self._unseen:
             for entry in self._by_arrival:
                 self._see(read_call(entry.matched.request))
-        unused = [("reads", name) for name in self._order.histories.unused_reads()]
+        unused = [("reads", name) for name in self._histories.unused_reads()]
         unused += [("ignore", pointer_to(path)) for path in self._unseen]
         if self._form.matchers is not None:
             unused += [("match", name) for name in self._form.matchers.unused()]
@@ -903,14 +911,13 @@ class Player:
             return False
         if self.was_probed and entry.key.method == DISCOVER:
             return False
-        histories = self._order.histories
-        if entry.created_by is not None and histories.only_reads(entry.key):
+        if entry.created_by is not None and self._histories.only_reads(entry.key):
             # How often a task is polled before it ends depends on the pace.
             is_end = entry.state is not None and entry.state.is_over
             return is_end and entry.created_by not in self._order.stand_ins
         # A faster replay repeats these less often.
         is_repeat = entry.numbers.lookup in played
-        return not (is_repeat and histories.repeats_with_time(entry))
+        return not (is_repeat and self._histories.repeats_with_time(entry))
 
 
 def _leading_elsewhere(
@@ -922,12 +929,11 @@ def _leading_elsewhere(
         response = entry.exchange.response
         if response is None:
             continue
-        request = entry.matched.request
         if entry.is_listening:
             elsewhere = endpoint_elsewhere(response, origin)
         else:
             elsewhere = redirected_elsewhere(
-                request, response.status, response.headers, origin
+                entry.matched.request, response.status, response.headers, origin
             )
         if elsewhere is not None:
             leading[entry] = elsewhere

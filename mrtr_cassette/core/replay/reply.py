@@ -245,6 +245,7 @@ class _Places:
         self.gaps.sort(key=attrgetter("span"))
 
     def _add_gap(self, located: Located, place: _Place) -> None:
+        """Take a place in a message as a gap of the body."""
         inner, value, source = place
         span = located.in_body(inner)
         if span is not None:
@@ -354,6 +355,7 @@ class Delivery:
 
     @property
     def _is_all_sent(self) -> bool:
+        """Whether all parts were sent, but for those that are set aside."""
         return self.sent == len(self.reply.parts)
 
     @property
@@ -574,6 +576,7 @@ class Delivery:
         return False
 
     def _take(self, part: Part) -> None:
+        """Take note that a part is sent."""
         if part in self._set_aside:
             self._set_aside.remove(part)
         else:
@@ -604,7 +607,10 @@ class Deliveries:
 
     Attributes:
         paced: pieces of streams are sent one by one.
+        texts: returns the texts of values, as far as they are known by now; None without values.
     """
+
+    texts: Callable[[], Values] | None = None
 
     def __init__(
         self,
@@ -631,9 +637,8 @@ class Deliveries:
         self._replies: dict[ReplayEntry, Reply] = {}
         self.begin()
 
-    def begin(self, texts: Callable[[], Values] | None = None) -> None:
-        """Forget what was sent; `texts` returns the texts of values, if there are any."""
-        self._texts = texts
+    def begin(self) -> None:
+        """Forget what was sent."""
         self._listening: dict[LiveSession, list[Delivery]] = {}
 
     def deliver(
@@ -648,9 +653,7 @@ class Deliveries:
         if entry.session and not entry.is_listening and not self._stateless:
             streams = self._listening.setdefault(session, [])
         lifetime_of = self._timelines.lifetime_of
-        return Delivery(
-            entry, reply, session, values, lifetime_of, self._texts, streams
-        )
+        return Delivery(entry, reply, session, values, lifetime_of, self.texts, streams)
 
     def play(
         self, entry: ReplayEntry, session: LiveSession, values: CallerValues
