@@ -195,6 +195,7 @@ class Matchers:
         return found
 
     def _matcher_at(self, path: MemberPath) -> Matcher | None:
+        """Return the first matcher of a place."""
         for matcher in self._matchers:
             if _is_at(path, matcher.path):
                 return matcher
@@ -249,6 +250,7 @@ class Matchers:
         return found
 
     def _recorded_values(self, recorded: Request) -> list[tuple[str, MemberPath]]:
+        """Return the texts and numbers for which others may come, with their names."""
         values = []
         for place in self.places(recorded):
             if place.is_of_kind and (_is_text(place.value) or _is_number(place.value)):

@@ -232,6 +232,7 @@ class MatchedForm:
         return lookup.call, LookupKey(called, lookup.state, answers)
 
     def _told_apart(self, request: Request) -> tuple[LookupKey, Headers]:
+        """Return what tells a request apart from others, whatever its secrets."""
         same = _all_alike(request)
         kept: list[tuple[str, str]] = []
         for name, value in same.headers:
@@ -268,6 +269,7 @@ class MatchedForm:
         return self.values.alike_request(request)
 
     def _with_placeholders(self, request: Request) -> Request:
+        """Return a request with placeholders for the secrets that rules find."""
         if self.has_placeholders:
             self._credentials.seen(request.headers)
         request = self._sealed(request, lambda token: token in self.issued)
@@ -313,12 +315,14 @@ class MatchedForm:
         return self._seals_states and is_issued(ref.name)
 
     def _redacted(self, request: Request) -> Request:
+        """Return a request without the secrets that rules find, and without credentials."""
         return self._credentials.known.sealed_request(self._redactor.request(request))
 
     def _marked(self, raw: bytes, _name: str) -> bytes:
         """Mark the placeholders that the cassette has not issued."""
 
         def marked(rule: str, token: str) -> str | None:
+            """Return another token for one that was not issued."""
             if placeholder(rule, token) in self.issued:
                 return None
             return _NOT_ISSUED
@@ -328,10 +332,12 @@ class MatchedForm:
     # Secrets
 
     def _token(self, rule: str, secret: str) -> str:
+        """Return the token of a client's secret."""
         number = len(self._tokens)
         return self._tokens.setdefault((rule, secret), f"{RECEIVED}{number}")
 
     def _take(self, rule: str, secret: str) -> None:
+        """Take note of a secret that a client has sent."""
         if not is_told_apart(rule, secret):
             return
         for known in (self._sent_now, self._sent_before):
@@ -339,6 +345,7 @@ class MatchedForm:
 
     @cached_property
     def _placed(self) -> _PlacedSecrets:
+        """Where the recorded requests have placeholders."""
         exchanges = list(_exchanges_of(self._cassette))
         exchanges.sort(key=lambda exchange: exchange.number or float("inf"))
         placed = _PlacedSecrets(self._cassette.redaction or RedactionRules())
@@ -372,6 +379,7 @@ class MatchedForm:
 
 
 def _exchanges_of(cassette: Cassette) -> Iterator[RecordedExchange]:
+    """Yield all exchanges of a cassette, each once."""
     for interaction in cassette.interactions:
         yield from interaction.own
 
@@ -389,10 +397,12 @@ def _without_session(request: Request) -> Request:
 
 
 def _has_placeholders(request: Request) -> bool:
+    """Tell whether a request has placeholders of secrets."""
     return _all_alike(request) != request
 
 
 def _all_alike(request: Request) -> Request:
+    """Return a request in which all secrets of a rule are the same one."""
     return request_with(request, lambda raw, _name: without_numbers(raw))
 
 
@@ -463,6 +473,7 @@ class _PlacedSecrets:
         told: set[Ref] = set()
 
         def stand_in(ref: Ref) -> bytes | None:
+            """Return a text that looks like a secret for a placeholder."""
             if not ref.is_secret:
                 return None
             text = f"{_STAND_IN}{len(secrets)}"
@@ -470,6 +481,7 @@ class _PlacedSecrets:
             return text.encode()
 
         def take(_rule: str, text: str) -> None:
+            """Take note of a stand-in that a rule has found."""
             if text in secrets:
                 told.add(secrets[text])
 

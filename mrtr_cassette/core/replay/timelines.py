@@ -28,6 +28,7 @@ _NEVER: Final = (float("inf"), float("inf"))
 
 
 def _number_of(entry: ReplayEntry) -> int:
+    """Return the place of a request in the order of arrival."""
     return entry.exchange.number or 0
 
 
@@ -136,6 +137,7 @@ class Timelines:
                 self._add(entry)
 
     def _add(self, entry: ReplayEntry) -> None:
+        """Take what a client sent, by all that may wait for it."""
         session = entry.session
         question = entry.answered_question
         if question is not None and entry.answered_call is not None:
@@ -350,6 +352,7 @@ class Timelines:
 
 
 def _messages_by_piece(response: Response) -> dict[int, Message]:
+    """Return the messages of a response by the pieces in which they are."""
     return {located.piece: located.message for located in messages_in(response)}
 
 

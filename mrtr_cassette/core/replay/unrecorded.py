@@ -87,6 +87,7 @@ def answer_of_any_server(
 
 
 def _answer_to_no_message(call: Call, endpoints: Collection[str]) -> Harmless | None:
+    """Return what every server answers to a request of HTTP itself, such as an end of a session."""
     http_method, _, path = call.endpoint.partition(" ")
     if f"POST {path}" not in endpoints:
         return None
@@ -102,6 +103,7 @@ def _answer_to_no_message(call: Call, endpoints: Collection[str]) -> Harmless | 
 def _answer_to_message(
     call: Call, message: Message, *, initializes: bool
 ) -> Harmless | None:
+    """Return what every server answers to a message; `initializes` is one of the 2025 era."""
     if message.kind is Kind.NOTIFICATION:
         if message.method.startswith("notifications/"):
             return only_status(call, ACCEPTED)
