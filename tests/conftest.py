@@ -59,7 +59,7 @@ def updates_goldens(request: pytest.FixtureRequest) -> bool:
 
 
 def pip(*arguments: str) -> None:
-    """Run pip, offline and with the build tools that are installed."""
+    """Run pip."""
     command = [sys.executable, "-m", "pip", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -81,25 +81,28 @@ def made_once(
     return folder
 
 
-def build_wheel(folder: Path) -> None:
-    """Build the wheel of this package into a folder."""
-    pip(
-        "wheel",
-        "--no-deps",
-        "--no-build-isolation",
-        "--wheel-dir",
-        str(folder),
-        str(TESTS.parent),
+def build_packages(folder: Path) -> None:
+    """Build the packages that are published into a folder."""
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder]
+    done = subprocess.run(
+        [*command, TESTS.parent], capture_output=True, text=True, check=False
     )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def packages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The source package, and the wheel that is built from it."""
+    folder = made_once(tmp_path_factory, "packages", build_packages)
+    (source,) = folder.glob("*.tar.gz")
+    (wheel,) = folder.glob("*.whl")
+    return source, wheel
+
+
+@pytest.fixture(scope="session")
+def wheel(packages: tuple[Path, Path]) -> Path:
     """The wheel of this package, as it would be published."""
-    (built,) = made_once(tmp_path_factory, "wheel", build_wheel).glob(
-        "mrtr_cassette-*.whl"
-    )
-    return built
+    return packages[1]
 
 
 def distributions_needed(*roots: str) -> Iterator[Distribution]:

@@ -41,9 +41,9 @@ def _steps(text: str) -> list[tuple[str, str]]:
 
 
 @pytest.fixture
-def session(tmp_path, programs):
-    """A session in an empty folder, with the programs of the wheel; its server is stopped after it."""
-    session = Session(tmp_path, programs)
+def session(tmp_path):
+    """A session in an empty folder; its server is stopped after it."""
+    session = Session(tmp_path)
     yield session
     session.stop()
 
@@ -62,7 +62,10 @@ def test_the_readme_session_runs_as_shown(session):
 
 
 def test_the_readme_test_records_and_replays(session):
-    """With the wheel, pytest and the SDK alone; the second run needs no server."""
+    """The second run needs no server.
+
+    tests/plugin/test_fresh_project.py does the same with the wheel, pytest and the SDK alone.
+    """
     for block in _blocks(README, "python"):
         named = re.match(r"# (\S+\.py)\n", block)
         assert named
