@@ -111,7 +111,7 @@ def is_made(style: Style) -> bool:
     for language, command in _BUILDS:
         if style.name.lower().startswith(language.name):
             is_there = not language.missing()
-            return is_there and language.run(command).returncode == 0
+            return is_there and language.run(command).code == 0
     return True
 
 

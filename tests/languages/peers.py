@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
-from processes import PEERS, PROGRAM, ProcessError, install_node_packages
+from forked import start
+from processes import PEERS, PROGRAM, ProcessError, Run, install_node_packages
 
 Era = Literal["2025", "2026"]
 HERE = Path(__file__).parent
@@ -78,13 +79,11 @@ class Language:
         if not self.build:
             return ""
         ended = self.run(self.build)
-        if ended.returncode == 0:
+        if ended.code == 0:
             return ""
-        return f"{' '.join(self.build)}: exit {ended.returncode}\n{ended.stdout}"
+        return f"{' '.join(self.build)}: exit {ended.code}\n{ended.stdout}"
 
-    def run_tests(
-        self, cassettes: Path, variables: Mapping[str, str]
-    ) -> subprocess.CompletedProcess[str]:
+    def run_tests(self, cassettes: Path, variables: Mapping[str, str]) -> Run:
         """Run its own tests with a `serve` of a folder, as its users do."""
         serve = (*PROGRAM, "serve", str(cassettes), "--log-format", "json", "--")
         return self.run([*serve, *self.test], variables)
@@ -93,18 +92,14 @@ class Language:
         self,
         command: Sequence[str],
         variables: Mapping[str, str] = MappingProxyType({}),
-    ) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end in this language's folder."""
+    ) -> Run:
+        """Run a command to its end in this language's folder; its stderr is with its stdout."""
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        return subprocess.run(
-            command,
-            cwd=self.folder,
-            env={**os.environ, "PATH": path, **variables},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
+        env = {**os.environ, "PATH": path, **variables}
+        with tempfile.TemporaryFile("w+") as printed:
+            code = start(command, printed, printed, env, self.folder).wait()
+            printed.seek(0)
+            return Run(code, printed.read(), "")
 
     def client_command(self, era: Era, answer: str) -> tuple[str, ...]:
         """Return its client's command, to which a target and tools are added."""

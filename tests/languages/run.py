@@ -244,8 +244,8 @@ def problem_of_play(language: Language, cassettes: Path) -> str:
         ended = language.run_tests(cassettes, {"MRTR_CASSETTE_MODE": mode, **variables})
         said = [line for line in ended.stdout.splitlines() if line[:1] != "{"]
         missed = any("answers-differ" in line for line in said)
-        if (ended.returncode != 0, missed) != (bool(refusal), bool(refusal)):
-            return f"{way}: exit {ended.returncode}: {' | '.join(said)[-1500:]}"
+        if (ended.code != 0, missed) != (bool(refusal), bool(refusal)):
+            return f"{way}: exit {ended.code}: {' | '.join(said)[-1500:]}"
     return ""
 
 
