@@ -194,8 +194,10 @@ def test_what_was_recorded_in_one_folder_plays_in_another(
     assert b"{tmp_path}/" in before
     assert json.loads(before)["values"] == ["tmp_path"]
 
-    run("--mrtr-mode=all").stdout.fnmatch_lines(["*1 same, kept*"])
-    run("--mrtr-mode=verify")
+    # Each of these starts the server once more, and git's takes long: the others show it.
+    if server is not GIT:
+        run("--mrtr-mode=all").stdout.fnmatch_lines(["*1 same, kept*"])
+        run("--mrtr-mode=verify")
     # The server is gone: nothing of it is needed any more.
     gone = text.replace(repr(server), "['gone']")
     suite.write("test_it.py", gone)
