@@ -1,20 +1,25 @@
 """Python programs forked off a process that has imported the SDK and the program already.
 
 Each is a process like others, with an id, signals, output and an exit code of its own; only its
-imports, which take most of a second, were made before. What it starts itself is not forked.
+imports, which take most of a second, were made before. What it starts itself is not forked, unless
+its variables have `FORKS_ALL`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import gc
 import multiprocessing
 import os
 import runpy
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.reduction import DupFd
 from pathlib import Path
 from typing import IO, Any, Self
@@ -39,6 +44,15 @@ _FORKS_HERE = "pytest" in sys.modules and not any(
     name.startswith("COVERAGE_") for name in os.environ
 )
 """Tests fork; what the benchmark or coverage measures is started as users start it."""
+_FINDERS = [*sys.meta_path]
+"""What finds modules where no test runs; pytest's own comes before these in a suite."""
+FORKS_ALL = "MRTR_TEST_FORKS_ALL"
+MODULES = {
+    "python": (),
+    "pytest": ("-m", "pytest"),
+    "mrtr-cassette": ("-m", "mrtr_cassette"),
+}
+"""Programs beside this Python, and how it runs them."""
 
 
 class _Output:
@@ -214,7 +228,7 @@ def start_piped(
 def _become(
     words: list[str], outputs: dict[int, int], env: dict[str, str], cwd: Path
 ) -> None:
-    """Run a script, a module after `-m` or a text after `-c`, in the process forked for it."""
+    """Run a program in the process forked for it."""
     global _FORKS_HERE  # noqa: PLW0603  here, pytest is loaded and no test runs
     _FORKS_HERE = False
     for number, descriptor in outputs.items():
@@ -224,9 +238,66 @@ def _become(
         sys.stdin = open(0, closefd=False)  # noqa: SIM115
     # A suite that a script runs in the background is started with SIGINT ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.chdir(cwd)
+    if FORKS_ALL in env:
+        subprocess.Popen = _Popen
+    _run(words, env)
+
+
+class _Popen(subprocess.Popen[Any]):
+    """A process started by a forked program: forked off it, where it is a Python program too."""
+
+    def __init__(self, args: Any, *more: Any, **options: Any) -> None:
+        env = {**(options.get("env") or os.environ)}
+        words = None if isinstance(args, str) else _words_in_python(args, env)
+        if words is not None:
+            options["preexec_fn"] = partial(_begin, words, env)
+        super().__init__(args, *more, **options)
+
+
+def _words_in_python(command: Sequence[str], env: dict[str, str]) -> list[str] | None:
+    """Return what Python is to run for a script, a module or one of the programs; None for others."""
+    path = shutil.which(command[0], path=env.get("PATH"))
+    program = Path(path or "")
+    if program.parent != Path(sys.executable).parent or program.name not in MODULES:
+        return None
+    words = [*MODULES[program.name], *map(str, command[1:])]
+    is_run = bool(words) and (words[0] == "-m" or not words[0].startswith("-"))
+    return words if is_run else None
+
+
+def _begin(words: list[str], env: dict[str, str]) -> None:
+    """Become a program in place of executing it; nothing of the program before is gone on with."""
+    gc.freeze()
+    # Its pipes and sockets, and what tells it that the command is executed.
+    os.closerange(3, 2**16)
+    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
+    signal.set_wakeup_fd(-1)
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    asyncio.set_event_loop_policy(None)
+    sys.meta_path[:] = _FINDERS
+    process = multiprocessing.get_context("fork").Process(
+        target=contextvars.Context().run, args=(_run_with_input, words, env)
+    )
+    os._exit(process._bootstrap())
+
+
+def _run_with_input(words: list[str], env: dict[str, str]) -> None:
+    """Run with the stdin that the process was started with."""
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    _run(words, env)
+
+
+def _run(words: list[str], env: dict[str, str]) -> None:
+    """Run a script, a module after `-m` or a text after `-c`, here and now."""
     os.environ.clear()
     os.environ.update(env)
-    os.chdir(cwd)
+    cwd = Path.cwd()
     is_module = words[0] == "-m"
     sys.argv = words[is_module:]
     # Python reads these when it starts.

@@ -6,22 +6,16 @@ import os
 import re
 import shlex
 import signal
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import IO
 
-from forked import start
+from forked import FORKS_ALL, MODULES, Process, start
 from patience import HANGS_S
 from processes import free_port
 
 ROOT = Path(__file__).parent.parent
-_MODULES = {
-    "python": (),
-    "pytest": ("-m", "pytest"),
-    "mrtr-cassette": ("-m", "mrtr_cassette"),
-}
-"""The programs whose commands need no shell, and how Python runs them."""
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _AS_A_USER = (
     "-W ignore::pytest.PytestAssertRewriteWarning "
@@ -30,24 +24,29 @@ _AS_A_USER = (
 """A reader of the docs has none of the plugins that this suite has; one imported early is no news."""
 
 
+def _in_python(words: list[str]) -> list[str]:
+    """Return the command that runs a program in the Python of the tests."""
+    return [sys.executable, *MODULES[words[0]], *words[1:]]
+
+
 class Session:
     """A shell session in a folder of its own, with ports of its own for those that docs name."""
 
-    def __init__(
-        self, folder: Path, programs: Path = Path(sys.executable).parent
-    ) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.programs = programs
         self.ports = {"8000": str(free_port()), "8722": str(free_port())}
-        self.server: subprocess.Popen[str] | None = None
+        self._server: Process | None = None
+        self._said: IO[str] | None = None
         unwanted = {"CI", "MRTR_CASSETTE_MODE", "GITHUB_ACTIONS"}
         self.env = {
             name: value for name, value in os.environ.items() if name not in unwanted
         }
+        programs = Path(sys.executable).parent
         self.env["PATH"] = f"{programs}{os.pathsep}{os.environ['PATH']}"
         self.env["PYTHONPATH"] = str(folder)
         self.env["PYTHONDONTWRITEBYTECODE"] = "1"
         self.env["PYTEST_ADDOPTS"] = _AS_A_USER
+        self.env[FORKS_ALL] = "1"
 
     def run(self, command: str) -> tuple[int, str]:
         command = re.sub(
@@ -62,20 +61,12 @@ class Session:
             self.stop()
             return 0, ""
         if command.endswith("&"):
-            self.server = subprocess.Popen(
-                command.removesuffix("&").split(),
-                cwd=self.folder,
-                env=self.env,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            assert self.server.stdout is not None
-            return 0, self.server.stdout.readline()
+            return 0, self._begin(_in_python(command.removesuffix("&").split()))
         words = shlex.split(command)
-        if words[0] not in _MODULES or set(command) & set("<>|&;"):
+        if words[0] not in MODULES or set(command) & set("<>|&;"):
             words = ["sh", "-c", command]
         else:
-            words = [str(self.programs / "python"), *_MODULES[words[0]], *words[1:]]
+            words = _in_python(words)
         with tempfile.TemporaryFile("w+") as printed:
             code = start(words, printed, printed, self.env, self.folder).wait(
                 timeout=HANGS_S
@@ -83,11 +74,20 @@ class Session:
             printed.seek(0)
             return code, printed.read()
 
+    def _begin(self, words: list[str]) -> str:
+        """Start a server in the background; return the line that it prints when it listens."""
+        reading, writing = os.pipe()
+        self._said = os.fdopen(reading)
+        with os.fdopen(writing, "w") as said, tempfile.TemporaryFile("w") as unread:
+            self._server = start(words, said, unread, self.env, self.folder)
+        return self._said.readline()
+
     def stop(self) -> None:
-        if self.server is not None:
-            self.server.send_signal(signal.SIGTERM)
-            self.server.communicate()
-            self.server = None
+        if self._server is not None and self._said is not None:
+            self._server.send_signal(signal.SIGTERM)
+            self._server.wait(timeout=HANGS_S)
+            self._said.close()
+            self._server = None
 
 
 class Reader(Session):
