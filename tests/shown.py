@@ -63,12 +63,16 @@ class Session:
         if command.endswith("&"):
             return 0, self._begin(_in_python(command.removesuffix("&").split()))
         words = shlex.split(command)
+        env = self.env
+        while re.match(r"[A-Z_]+=", words[0]):
+            name, _, value = words.pop(0).partition("=")
+            env = {**env, name: value}
         if words[0] not in MODULES or set(command) & set("<>|&;"):
             words = ["sh", "-c", command]
         else:
             words = _in_python(words)
         with tempfile.TemporaryFile("w+") as printed:
-            code = start(words, printed, printed, self.env, self.folder).wait(
+            code = start(words, printed, printed, env, self.folder).wait(
                 timeout=HANGS_S
             )
             printed.seek(0)
