@@ -37,6 +37,8 @@ class _Model(BaseModel):
         extra="forbid",
         validate_by_name=True,
         validate_by_alias=True,
+        # A model is built with the one that it is part of, and each by itself takes half a load.
+        defer_build=True,
     )
 
 
@@ -436,6 +438,11 @@ class CassetteModel(_Model):
     )
     interactions: list[InteractionModel]
     recording: RecordingModel
+
+
+# Here, and not at their first use, so that threads which load at once wait for it.
+CassetteModel.model_rebuild()
+TaskTurnModel.model_rebuild()
 
 
 def schema() -> bytes:
