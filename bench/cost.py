@@ -20,7 +20,8 @@ from traffic import BARE, PATH, PLAIN
 from mrtr_cassette.core.cassette.journal import JournalHeader, encode_line
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.wire.http import End, Piece, Request, Response
-from mrtr_cassette.shell.files.cassettes import Journal, journal_path
+from mrtr_cassette.shell.files.cassettes import journal_path
+from mrtr_cassette.shell.files.journals import Journal
 
 
 def growth(bench: Bench) -> None:

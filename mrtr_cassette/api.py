@@ -1,6 +1,6 @@
 """The library: what the commands do, from Python; its keywords are the fields of the options."""
 
-# Whoever replays loads no client: it is imported when it is used.
+# A replay loads no client and no recorder: what else needs them imports them in its functions.
 
 from __future__ import annotations
 
@@ -35,14 +35,12 @@ from mrtr_cassette.options import (
     options_from,
 )
 from mrtr_cassette.shell.files import cassettes
-from mrtr_cassette.shell.files.cassettes import merge_files
 from mrtr_cassette.shell.files.stores import (
     Location,
     is_address,
     keep_fetched,
     location,
 )
-from mrtr_cassette.shell.runs.piped import recorded_by_client, replayed_by_client
 from mrtr_cassette.shell.runs.replaying import replaying
 from mrtr_cassette.shell.runs.running import Proxy, result_in_thread
 from mrtr_cassette.shell.runs.views import Recording, Replay
@@ -89,6 +87,8 @@ def record(
                 hint="with stdio=True it is the server's program and arguments",
             )
         _refuse_with_pipes(checked, "admin_port", "answers")
+        from mrtr_cassette.shell.runs.client_starts import recorded_by_client
+
         opened = partial(recorded_by_client, upstream, location(path), checked)
     return Proxy(opened, Recording, partial(_check_recording, checked))
 
@@ -127,6 +127,8 @@ def replay(
                 "stdio and stateless don't go together: a pipe has one process"
             )
         _refuse_with_pipes(checked, "admin_port")
+        from mrtr_cassette.shell.runs.client_starts import replayed_by_client
+
         opened = partial(replayed_by_client, place, checked)
     return Proxy(opened, Replay, partial(_check_replay, checked))
 
@@ -134,7 +136,6 @@ def replay(
 def _read_place(path: FilePath | Location) -> Location:
     """Return where a cassette is that is only read; it is fetched if an address names it."""
     if is_address(path):
-        # Whoever plays a file loads no client.
         from mrtr_cassette.shell.http.fetched import fetch
 
         found = result_in_thread(fetch(str(path)))
@@ -249,7 +250,6 @@ def diff(
         CassetteError: a file is missing or damaged.
         UsageError: what is ignored is no pointer, or its file can't be read.
     """
-    # Whoever records or replays doesn't wait for the import.
     from mrtr_cassette.shell.files.ignored import ignoring
 
     ignored_for = ignoring(ignore, ignore_from, masks)
@@ -280,6 +280,8 @@ def merge(
     """
     if existing not in ("keep", "replace"):
         raise UsageError(f"existing is {existing!r}, and not one of keep, replace")
+    from mrtr_cassette.shell.files.journals import merge_files
+
     files = [location(recording) for recording in recordings]
     return merge_files(files, location(path), replaces=existing == "replace")[1]
 

@@ -166,13 +166,17 @@ def checked(name: str, option: Option, value: Any) -> Any:
     if not is_right(value):
         raise UsageError(f"<<{name}>> is {value!r}, and not {wanted}")
     if option.kind == "number":
-        most = option.largest
-        if value < option.smallest or (most is not None and value > most):
-            limit = "" if most is None else f" and at most {most}"
-            raise UsageError(
-                f"<<{name}>> is {value}; it must be at least {option.smallest}{limit}"
-            )
+        _check_range(name, option, value)
     return tuple(value) if option.kind == "list" else value
+
+
+def _check_range(name: str, option: Option, value: int) -> None:
+    most = option.largest
+    if value < option.smallest or (most is not None and value > most):
+        limit = "" if most is None else f" and at most {most}"
+        raise UsageError(
+            f"<<{name}>> is {value}; it must be at least {option.smallest}{limit}"
+        )
 
 
 def checked_match(value: Any) -> Any:
@@ -721,16 +725,24 @@ class RecordOptions(WritingOptions, ProxyOptions):
     def __post_init__(self) -> None:
         """Check every value, and what goes together."""
         super().__post_init__()
+        self._check_with_existing()
+        if self.masks:
+            from mrtr_cassette.core.compare.values import masks_as_places
+
+            masks_as_places(self.masks)
+        if self.redact or self.redact_keys or self.no_redact:
+            _ = self.redaction
+        if self.match_headers:
+            _ = self.kept_headers
+
+    def _check_with_existing(self) -> None:
+        """Make sure that options decide about a cassette that exists where they are to."""
         plays = self.reads or self.repeat != "auto" or self.history != "auto"
         if (plays or self.match) and self.existing != "append":
             raise UsageError(
                 "<<repeat>>, <<history>>, <<reads>> and <<match>> need <<append>>",
                 hint="they decide which calls are played from the cassette",
             )
-        if self.masks:
-            from mrtr_cassette.core.compare.values import masks_as_places
-
-            masks_as_places(self.masks)
         if (self.ignore or self.masks) and self.existing == "keep":
             raise UsageError(
                 "<<ignore>> and <<masks>> need <<append>> or <<replace>>",
@@ -743,10 +755,6 @@ class RecordOptions(WritingOptions, ProxyOptions):
             )
         if self.answers is not None and self.existing == "append":
             raise UsageError("<<answers>> and <<append>> don't go together")
-        if self.redact or self.redact_keys or self.no_redact:
-            _ = self.redaction
-        if self.match_headers:
-            _ = self.kept_headers
 
     @cached_property
     def kept_headers(self) -> frozenset[str]:

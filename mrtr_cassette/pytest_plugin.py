@@ -36,10 +36,8 @@ _INI_OPTIONS = (
     "seal_answers",
 )
 """The options that an ini file can set: what holds for a whole suite, whatever its tests are."""
-_COUNTS = "mrtr_cassette_counts"
-_NOTES = "mrtr_cassette_notes"
-_OPTION_MATCHES = "mrtr_cassette_option_matches"
-_ANSWERS = "mrtr_cassette_answers"
+_OUTPUT = "mrtr_cassette"
+"""Under which a worker of pytest-xdist hands on what it counted and noted."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -168,11 +166,15 @@ class SuiteRun:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """Add up what a worker of pytest-xdist counted and noted."""
-        output = getattr(node, "workeroutput", {})
-        self.counts.update(output.get(_COUNTS, {}))
-        self._notes += output.get(_NOTES, [])
-        self.option_matches.update(output.get(_OPTION_MATCHES, {}))
-        self._answers += output.get(_ANSWERS, [])
+        output = getattr(node, "workeroutput", {}).get(_OUTPUT)
+        if output is None:
+            # It has crashed.
+            return
+        counts, matches, notes, answers = output
+        self.counts.update(counts)
+        self.option_matches.update(matches)
+        self._notes += notes
+        self._answers += answers
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Publish what tests share; a worker of pytest-xdist hands on what it counted."""
@@ -184,10 +186,9 @@ class SuiteRun:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         output = getattr(self.config, "workeroutput", None)
         if output is not None:
-            output[_COUNTS] = dict(self.counts)
-            output[_NOTES] = self._notes
-            output[_OPTION_MATCHES] = dict(self.option_matches)
-            output[_ANSWERS] = self._answers
+            counts = dict(self.counts)
+            matches = dict(self.option_matches)
+            output[_OUTPUT] = [counts, matches, self._notes, self._answers]
 
     def pytest_terminal_summary(
         self, terminalreporter: pytest.TerminalReporter

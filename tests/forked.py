@@ -36,7 +36,7 @@ _FORKS.set_forkserver_preload(
         "aiohttp.web",
         "mrtr_cassette.cli.proxies",
         "mrtr_cassette.cli.live",
-        "mrtr_cassette.shell.runs.piped",
+        "mrtr_cassette.shell.runs.pipe_recording",
         "pytest",
     ]
 )

@@ -47,9 +47,10 @@ from mrtr_cassette.cli import main
 from mrtr_cassette.core.cassette.journal import CHECKSUM_LENGTH
 from mrtr_cassette.demo.server import create_app
 from mrtr_cassette.options import Options, RecordOptions, ReplayOptions, options_of
+from mrtr_cassette.shell.runs.journaling import RecordSession
 from mrtr_cassette.shell.runs.recording import recording
 from mrtr_cassette.shell.runs.replaying import replaying
-from mrtr_cassette.shell.runs.sessions import RecordSession, ReplaySession
+from mrtr_cassette.shell.runs.sessions import ReplaySession
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -31,7 +31,7 @@ SMALLEST_FOLDER_MEASURED = 100
 
 SIZES = {
     "tokens of the package": 325_000,
-    "modules of the package": 152,
+    "modules of the package": 157,
     "functions with more than 10 branches": 27,
     "words of README and docs": 21_000,
     "lines of README": 150,

@@ -6,8 +6,7 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
-from functools import cache
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -81,6 +80,7 @@ OFFLINE = (
     "mrtr_cassette.cli",
     "mrtr_cassette.cli.proxies",
     "mrtr_cassette.shell.runs.replaying",
+    "mrtr_cassette.shell.runs.client_starts",
     "mrtr_cassette.shell.runs.piped",
     "mrtr_cassette.shell.runs.views",
     "mrtr_cassette.testing.uses",
@@ -129,14 +129,8 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 
-@cache
-def imports_of(path: Path) -> tuple[str, ...]:
-    """Return the dotted names that a module imports, wherever in it."""
-    return tuple(imported_in(tree_of(path)))
-
-
-def imported_in(tree: ast.AST) -> Iterator[str]:
-    """Yield the dotted names that some code imports."""
+def imports_of(tree: ast.Module) -> Iterator[str]:
+    """Yield the dotted names that a module imports, wherever in it."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -145,26 +139,11 @@ def imported_in(tree: ast.AST) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-@cache
-def attributes_of(path: Path) -> frozenset[str]:
-    """Return the dotted names that a module uses."""
-    found = set()
-    for node in ast.walk(tree_of(path)):
+def attributes_of(tree: ast.Module) -> Iterator[str]:
+    """Yield the dotted names that a module uses."""
+    for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
-            name = dotted_name(node)
-            if name:
-                found.add(name)
-    return frozenset(found)
-
-
-def dotted_name(node: ast.expr) -> str:
-    """Return an expression as a dotted name; an empty string if it is none."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute):
-        value = dotted_name(node.value)
-        return value and f"{value}.{node.attr}"
-    return ""
+            yield ast.unparse(node)
 
 
 def is_within(name: str, package: str) -> bool:
@@ -182,7 +161,7 @@ def test_there_is_a_core() -> None:
 )
 def test_core_imports_nothing_that_waits(path: Path) -> None:
     """The core imports its own modules, its few libraries, and of Python what can't do I/O."""
-    for name in imports_of(path):
+    for name in imports_of(tree_of(path)):
         package = name.partition(".")[0]
         if package in THIRD_PARTY:
             modules = THIRD_PARTY[package]
@@ -220,15 +199,13 @@ def dotted(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-MODULES = {dotted(path): path for path in PACKAGE.rglob("*.py")}
-
-
-def modules_of(names: Iterable[str]) -> Iterator[str]:
+def modules_of(names: Iterator[str]) -> Iterator[str]:
     """Yield the modules of this package that imports name."""
+    modules = {dotted(path) for path in PACKAGE.rglob("*.py")}
     for name in names:
-        if name in MODULES:
+        if name in modules:
             yield name
-        elif name.rpartition(".")[0] in MODULES:
+        elif name.rpartition(".")[0] in modules:
             yield name.rpartition(".")[0]
 
 
@@ -246,7 +223,7 @@ def test_imports_point_one_way(path: Path) -> None:
         return
     folders = FOLDERS if half == "core" else SHELL_FOLDERS
     allowed = folders[: folders.index(folder) + 1]
-    for name in modules_of(imports_of(path)):
+    for name in modules_of(imports_of(tree_of(path))):
         if name.startswith(f"mrtr_cassette.{half}."):
             assert name.split(".")[2] in allowed, f"{name} in {dotted(path)}"
 
@@ -256,7 +233,7 @@ def test_imports_point_one_way(path: Path) -> None:
 )
 def test_replaying_needs_no_recording(path: Path) -> None:
     """What plays a cassette imports nothing of what records one."""
-    for name in modules_of(imports_of(path)):
+    for name in modules_of(imports_of(tree_of(path))):
         assert not is_within(name, "mrtr_cassette.core.record"), (
             f"{name} in {dotted(path)}"
         )
@@ -275,7 +252,7 @@ def test_few_modules_search_texts_for_our_names() -> None:
 def test_modules_form_no_circle() -> None:
     """Each module of the package can be imported before those that use it."""
     uses = {
-        dotted(path): set(modules_of(imports_of(path))) - {dotted(path)}
+        dotted(path): set(modules_of(imports_of(tree_of(path)))) - {dotted(path)}
         for path in PACKAGE.rglob("*.py")
         if path.name != "__init__.py"
     }
@@ -288,7 +265,7 @@ def test_modules_form_no_circle() -> None:
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=dotted)
 def test_modules_use_no_private_name_of_another(path: Path) -> None:
     """What begins with an underscore is its own module's."""
-    for name in imports_of(path):
+    for name in imports_of(tree_of(path)):
         if is_within(name, "mrtr_cassette"):
             last = name.rpartition(".")[2]
             assert not last.startswith("_") or last.startswith("__"), (
@@ -296,43 +273,40 @@ def test_modules_use_no_private_name_of_another(path: Path) -> None:
             )
 
 
-@cache
-def loaded_by(path: Path) -> tuple[str, ...]:
-    """Return the dotted names that are imported when a module is, and not when a function runs."""
-    return tuple(imported_at_once(tree_of(path)))
-
-
-def imported_at_once(tree: ast.AST) -> Iterator[str]:
-    """Yield the dotted names that some code imports outside of functions."""
+def loaded_by(tree: ast.AST) -> Iterator[str]:
+    """Yield the dotted names that are imported when a module is, and not when a function runs."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
-            yield from imported_in(node)
+            yield from imports_of(ast.Module([node], []))
         is_later = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         is_for_types = (
             isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
         )
         if not (is_later or is_for_types):
-            yield from imported_at_once(node)
+            yield from loaded_by(node)
 
 
-def closure(module: str) -> set[str]:
-    """Return a module and all modules of the package that it loads."""
+MODULES = {dotted(path): path for path in PACKAGE.rglob("*.py")}
+
+
+def closure(module: str) -> Iterator[tuple[str, ast.Module]]:
+    """Yield a module and all of the package that it loads, with their syntax trees."""
     loaded: set[str] = set()
     left = [module]
     while left:
         module = left.pop()
         if module not in loaded:
             loaded.add(module)
-            left += modules_of(loaded_by(MODULES[module]))
-    return loaded
+            tree = tree_of(MODULES[module])
+            yield module, tree
+            left += modules_of(loaded_by(tree))
 
 
 @pytest.mark.parametrize("module", OFFLINE)
 def test_replay_loads_no_client(module: str) -> None:
     """What plays a cassette loads nothing that calls or starts a server, and names nothing either."""
-    for loaded in closure(module):
-        path = MODULES[loaded]
-        for name in (*loaded_by(path), *attributes_of(path)):
+    for loaded, tree in closure(module):
+        for name in (*loaded_by(tree), *attributes_of(tree)):
             is_allowed = name.startswith("subprocess") and loaded in MAY_START
             is_client = any(is_within(name, client) for client in CLIENTS)
             assert is_allowed or not is_client, f"{name} in {loaded}"
@@ -368,5 +342,5 @@ def test_running_replay_has_loaded_no_client(options: list[str]) -> None:
 )
 def test_errors_stand_below_the_core(module: str, below: frozenset[str]) -> None:
     """The errors import nothing of this package but how their ways out are spelled."""
-    used = set(modules_of(imports_of(PACKAGE / f"{module}.py")))
+    used = set(modules_of(imports_of(tree_of(PACKAGE / f"{module}.py"))))
     assert used == below

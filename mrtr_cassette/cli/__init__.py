@@ -45,9 +45,8 @@ COMMANDS: Final = {
 
 def load(words: Sequence[str]) -> None:
     """Import what a command line needs: the module of the command that it begins with."""
-    for name in words[:1]:
-        if name in COMMANDS:
-            _module_of(name)
+    if words and words[0] in COMMANDS:
+        _module_of(words[0])
 
 
 def _module_of(name: str) -> ModuleType:

@@ -9,8 +9,9 @@ import os
 import shlex
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 import orjson
@@ -22,6 +23,7 @@ from mrtr_cassette.core.secrets.rules import RedactionRules, patterns_of_path
 from mrtr_cassette.errors import UsageError, printable, printable_json
 from mrtr_cassette.options import (
     AnyOptions,
+    ListeningOptions,
     Option,
     Options,
     default_of,
@@ -40,6 +42,7 @@ from mrtr_cassette.shell.files.stores import (
 )
 
 Decorator = Callable[[Any], Any]
+Listening = TypeVar("Listening", bound=ListeningOptions)
 
 TERMS: Final = shell_terms()
 """What the command line writes where a text names an option."""
@@ -84,9 +87,7 @@ class _Report(click.Path):
         super().__init__(dir_okay=False, path_type=Path)
         self._endings = endings
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Any:
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         """Return its path, to which a report in this form can be written."""
         from mrtr_cassette.shell.files.reports import check_place
 
@@ -118,11 +119,14 @@ def report_option(text: str, *endings: str) -> Decorator:
     )
 
 
-def write_report(path: Path, forms: Mapping[str, Callable[[], bytes]]) -> None:
-    """Write a report in the form that its name ends in."""
+def write_reports(
+    paths: Sequence[Path], forms: Mapping[str, Callable[[], bytes]]
+) -> None:
+    """Write each report in the form that its name ends in."""
     from mrtr_cassette.shell.files.reports import write_own
 
-    write_own(path, [forms[_ending_of(path)]()])
+    for path in paths:
+        write_own(path, [forms[_ending_of(path)]()])
 
 
 def json_form(data: Any) -> bytes:
@@ -140,9 +144,7 @@ def annotate(lines: Iterable[str]) -> None:
 class _Cassette(click.Path):
     """A cassette: a file of this machine, or the URL of one in a store."""
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Any:
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         """Return where it stands."""
         return location(os.fsdecode(super().convert(value, param, ctx)))
 
@@ -153,9 +155,7 @@ CASSETTE: Final = _Cassette()
 class _Faults(click.Path):
     """A file of faults."""
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Any:
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         """Return its tables."""
         if not isinstance(value, str):
             # It is the default.
@@ -276,6 +276,21 @@ def _default_number(option: Option, default: Any) -> tuple[Any, str]:
     if default is not None:
         default //= option.unit
     return default, ", in MiB." if option.unit > 1 else "."
+
+
+def is_given(context: click.Context, name: str) -> bool:
+    """Tell whether the command line has an option."""
+    source = context.get_parameter_source(name)
+    return source is click.core.ParameterSource.COMMANDLINE
+
+
+def with_free_port(
+    options: Listening, context: click.Context, command: Sequence[str]
+) -> Listening:
+    """Return options by which a command that is told the address is served on a free port."""
+    if command and not is_given(context, "port"):
+        return replace(options, port=0)
+    return options
 
 
 def read_options(

@@ -74,15 +74,19 @@ from mrtr_cassette.shell.files.cassettes import (
     cassettes_in,
     journal_path,
     load_cassette,
-    merge_files,
     publish,
     read_file,
-    recover_journal,
     without_collection,
 )
 from mrtr_cassette.shell.files.disk import change_config, is_locked
+from mrtr_cassette.shell.files.journals import merge_files, recover_journal
 from mrtr_cassette.shell.files.stores import Location, location, path_of
 from mrtr_cassette.terms import shell_command
+
+_cassettes = click.argument("cassettes", nargs=-1, required=True, type=click.Path())
+_as_json = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON for programs."
+)
 
 
 def _ignore_option(text: str) -> Decorator:
@@ -98,8 +102,8 @@ def _ignore_from_option(text: str) -> Decorator:
 
 
 @click.command()
-@click.argument("cassettes", nargs=-1, required=True, type=click.Path())
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+@_cassettes
+@_as_json
 @click.option(
     "--full",
     is_flag=True,
@@ -242,7 +246,7 @@ def _show_to_git(words: Sequence[str]) -> None:
     is_flag=True,
     help="Take the seven arguments of git's external diff, and exit with 0.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+@_as_json
 @click.option("--markdown", is_flag=True, help="Print Markdown for a pull request.")
 @_ignore_option(
     "Leave a value out of the comparison: a JSON Pointer into params or results, such as "
@@ -283,13 +287,11 @@ def diff(
     name are compared. The exit code is 1 if there are differences that count, else 0.
     """
     _refuse_together({"--json": as_json, "--markdown": markdown})
-    if len(words) != 2 and not for_git:
-        raise UsageError("diff needs two cassettes", hint="name them: OLD NEW")
-    if not for_git:
-        words = tuple(with_fetched(words))
     are_folders = not for_git and any(Path(word).is_dir() for word in words)
-    given = _given_by_git(words) if for_git else words
-    pairs = _same_names(words) if are_folders else {words[0]: given}
+    if for_git:
+        pairs = {words[0]: _given_by_git(words)}
+    else:
+        pairs = _pairs_of(words, are_folders=are_folders)
     try:
         places["values"] = list(map(value_of, values))
         comparisons = _compared(pairs, ignore=ignored, **places)
@@ -306,17 +308,29 @@ def diff(
     if as_json:
         data = list(map(comparison_data, comparisons.values()))
         click.echo(json_report(data if are_folders else data[0]))
+    elif are_folders:
+        _show_comparisons(differing, markdown=markdown, has_names=True)
+        verb = "differs" if len(differing) == 1 else "differ"
+        click.echo(
+            f"{len(differing)} of {counted(len(comparisons), 'cassette')} {verb}"
+        )
     else:
-        shown = differing if are_folders else comparisons
-        _show_comparisons(shown, markdown=markdown, has_names=are_folders or for_git)
-        if are_folders:
-            verb = "differs" if len(differing) == 1 else "differ"
-            click.echo(
-                f"{len(differing)} of {counted(len(comparisons), 'cassette')} {verb}"
-            )
+        _show_comparisons(comparisons, markdown=markdown, has_names=for_git)
     tell_unused(_unused("ignore", ignored, pairs), Log())
     tell_unused(_unused("masks", places["masks"], pairs), Log())
     context.exit(1 if differing and not for_git else 0)
+
+
+def _pairs_of(
+    words: tuple[str, ...], *, are_folders: bool
+) -> dict[str, tuple[str, ...]]:
+    """Return the files to compare, by their common name or that of the first one."""
+    if len(words) != 2:
+        raise UsageError("diff needs two cassettes", hint="name them: OLD NEW")
+    fetched = tuple(with_fetched(words))
+    if are_folders:
+        return _same_names(fetched)
+    return {fetched[0]: fetched}
 
 
 def _differing(
@@ -374,21 +388,17 @@ def _same_names(folders: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     for folder in folders:
         if not Path(folder).is_dir():
             raise UsageError(f"{folder} is not a folder, but the other one is")
-    found = [
-        {
-            str(path.relative_to(folder))
-            for path in cassettes_in([folder])
-            if isinstance(path, Path)
-        }
-        for folder in folders
-    ]
-    return {
-        name: tuple(
-            str(Path(folder, name)) if name in names else os.devnull
-            for folder, names in zip(folders, found, strict=True)
-        )
-        for name in sorted(found[0] | found[1])
-    }
+    found = []
+    for folder in folders:
+        paths = map(path_of, cassettes_in([folder]))
+        found.append({str(path.relative_to(folder)) for path in paths})
+    pairs = {}
+    for name in sorted(found[0] | found[1]):
+        pair = []
+        for folder, names in zip(folders, found, strict=True):
+            pair.append(str(Path(folder, name)) if name in names else os.devnull)
+        pairs[name] = tuple(pair)
+    return pairs
 
 
 def _given_by_git(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -404,7 +414,7 @@ def _given_by_git(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @click.command()
-@click.argument("cassettes", nargs=-1, required=True, type=click.Path())
+@_cassettes
 def recover(cassettes: tuple[str, ...]) -> None:
     """Publish killed recordings from their journals.
 
@@ -504,7 +514,7 @@ def schema() -> None:
 
 
 @click.command()
-@click.argument("cassettes", nargs=-1, required=True, type=click.Path())
+@_cassettes
 @click.option("--fix", "fixes", is_flag=True, help="Accept edits by hand.")
 def check(cassettes: tuple[str, ...], *, fixes: bool) -> None:
     """Check that cassettes are as recorded, without secrets.
@@ -556,7 +566,7 @@ def _check(cassette: Location, *, fixes: bool) -> bool:
 
 
 @click.command()
-@click.argument("cassettes", nargs=-1, required=True, type=click.Path())
+@_cassettes
 @click.option(
     "-o",
     "--output",

@@ -26,7 +26,7 @@ from mrtr_cassette.cli.common import (
     tell_unused,
     warn_of_path,
     with_fetched,
-    write_report,
+    write_reports,
 )
 from mrtr_cassette.cli.group import TakesCommand, after_dashes, painted, say, tell
 from mrtr_cassette.core.answers.fulfilment import AnswerSources
@@ -56,7 +56,7 @@ from mrtr_cassette.core.report.comparison import (
     verification_text,
 )
 from mrtr_cassette.core.report.fixes import recording_of_more
-from mrtr_cassette.core.report.runs import call_data, problem_lines
+from mrtr_cassette.core.report.runs import CallResult, call_data, problem_lines
 from mrtr_cassette.core.report.text import json_text
 from mrtr_cassette.core.secrets.rules import BUILT_IN
 from mrtr_cassette.core.wire.jsonbytes import canonical
@@ -90,6 +90,11 @@ from mrtr_cassette.shell.runs.verifying import (
     verify_cassette,
 )
 
+held_cassettes = click.argument(
+    "words", nargs=-1, required=True, type=click.Path(), metavar="CASSETTE... [URL]"
+)
+live_server = click.option("--upstream", metavar="URL", help="The live server.")
+
 
 @click.command(cls=TakesCommand, program="SERVER", has_tool=True)
 @click.argument(
@@ -109,7 +114,7 @@ from mrtr_cassette.shell.runs.verifying import (
     metavar="FILE",
     help="Answer by the rules in this TOML file.",
 )
-@click.option("--upstream", metavar="URL", help="The live server.")
+@live_server
 @click.option(
     "-o",
     "--output",
@@ -159,10 +164,8 @@ def call(
     has_person = has_terminal()
     file = AnswersFile() if answers_path is None else load_answers(answers_path)
     sources = AnswerSources(GivenAnswers(read_pairs(given, "answer")), file, has_person)
-    if cassette is None and options.existing != "keep":
-        raise UsageError("--force and --append need --output CASSETTE")
-    if cassette is None and options.values:
-        raise UsageError("--value needs --output CASSETTE, which has its name")
+    if cassette is None:
+        _refuse_without_output(options)
     announcer = Announcer(log.line, heard_by(log.event), options.terms)
     person = ask_at_terminal if has_person else None
     called = (server, wanted, sources, options, announcer)
@@ -175,14 +178,27 @@ def call(
         say(line)
     if as_json:
         click.echo(printable_json(canonical(call_data(result))))
-    elif result.unanswered is not None:
+    else:
+        _print_result(result)
+    sys.exit(result.exit_code)
+
+
+def _print_result(result: CallResult) -> None:
+    """Print the question that nothing answered, or the result."""
+    if result.unanswered is not None:
         click.echo(printable_json(canonical(result.unanswered.asked.data())))
     elif result.result is not None:
         text = result.text
         if not text.strip():
             text = json_text(result.result)
         click.echo(printable_lines(text))
-    sys.exit(result.exit_code)
+
+
+def _refuse_without_output(options: CallOptions) -> None:
+    if options.existing != "keep":
+        raise UsageError("--force and --append need --output CASSETTE")
+    if options.values:
+        raise UsageError("--value needs --output CASSETTE, which has its name")
 
 
 def _server_of(
@@ -207,15 +223,19 @@ def _server_of(
     # A single one is more likely an argument without its value, such as env.
     if len(unnamed) > 1:
         refuse_misplaced(unnamed)
-    if upstream is not None:
-        return upstream, words
+    if upstream is None:
+        upstream = _server_in_environment()
+    return upstream, words
+
+
+def _server_in_environment() -> str:
     url = os.environ.get(URL_VARIABLE)
     if not url:
         raise UsageError(
             "the server is missing",
             hint=f"give its URL first, or its command after --, or set {URL_VARIABLE}",
         )
-    return url, words
+    return url
 
 
 @click.command()
@@ -242,10 +262,8 @@ def demo(port: int | None) -> None:
 
 
 @click.command(cls=TakesCommand, program="SERVER")
-@click.argument(
-    "words", nargs=-1, required=True, type=click.Path(), metavar="CASSETTE... [URL]"
-)
-@click.option("--upstream", metavar="URL", help="The live server.")
+@held_cassettes
+@live_server
 @shared_options(VerifyOptions)
 @click.option(
     "--accept",
@@ -300,15 +318,13 @@ def held_to(
     """Return the cassettes that a command was given, and the live server."""
     name = context.info_name
     command = after_dashes(context) or []
-    servers: list[str | list[str]] = []
-    cassettes: list[str] = []
     urls = [word for word in words if word.startswith(("http://", "https://"))]
-    # Beside a server, and without a file, a URL is the address of a cassette.
     has_server = upstream is not None or bool(command)
-    are_addresses = has_server and len(urls) == len(words)
-    for word in words:
-        is_server = word in urls and not are_addresses
-        (servers if is_server else cassettes).append(word)
+    if has_server and len(urls) == len(words):
+        # Beside a server, and without a file, a URL is the address of a cassette.
+        urls = []
+    cassettes = [word for word in words if word not in urls]
+    servers: list[str | list[str]] = [*urls]
     refuse_misplaced(cassettes)
     if upstream is not None:
         refuse_without_scheme(upstream)
@@ -392,8 +408,7 @@ def _report(verifications: Sequence[Verification], paths: Sequence[Path]) -> Non
         ".xml": lambda: verification_junit(verifications),
         ".md": lambda: verification_markdown(verifications).encode(),
     }
-    for path in paths:
-        write_report(path, forms)
+    write_reports(paths, forms)
 
 
 _ALL: Final = "all"

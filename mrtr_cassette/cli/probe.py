@@ -17,10 +17,10 @@ from mrtr_cassette.cli.common import (
     read_options,
     report_option,
     shared_options,
-    write_report,
+    write_reports,
 )
 from mrtr_cassette.cli.group import TakesCommand, say, tell
-from mrtr_cassette.cli.live import held_to
+from mrtr_cassette.cli.live import held_cassettes, held_to, live_server
 from mrtr_cassette.core.report.ci import probing_annotations, probing_junit
 from mrtr_cassette.core.report.probes import (
     Probing,
@@ -38,10 +38,8 @@ from mrtr_cassette.shell.runs.verifying import check_selection
 
 
 @click.command(cls=TakesCommand, program="SERVER")
-@click.argument(
-    "words", nargs=-1, required=True, type=click.Path(), metavar="CASSETTE... [URL]"
-)
-@click.option("--upstream", metavar="URL", help="The live server.")
+@held_cassettes
+@live_server
 @shared_options(ProbeOptions)
 @report_option("Write the outcomes", ".json", ".xml", ".md")
 @click.pass_context
@@ -75,8 +73,7 @@ def probe(
         ".xml": lambda: probing_junit(probings),
         ".md": lambda: probings_markdown(probings).encode(),
     }
-    for path in reports:
-        write_report(path, forms)
+    write_reports(reports, forms)
     sys.exit(code)
 
 

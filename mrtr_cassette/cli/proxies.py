@@ -1,5 +1,8 @@
 """The commands `record` and `replay`: until a command or a signal ends them."""
 
+# A replay loads no client and no recorder: what records imports them in its functions, and what
+# concludes the reports.
+
 from __future__ import annotations
 
 import asyncio
@@ -13,7 +16,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
@@ -22,6 +25,7 @@ from mrtr_cassette.cli.common import (
     TERMS,
     Log,
     annotate,
+    is_given,
     json_form,
     log_format,
     read_options,
@@ -33,15 +37,10 @@ from mrtr_cassette.cli.common import (
     tell_unused,
     warn_of_path,
     with_fetched,
-    write_report,
+    with_free_port,
+    write_reports,
 )
 from mrtr_cassette.cli.group import TakesCommand, after_dashes, say, tell
-from mrtr_cassette.core.report.events import recording_said, replay_said
-from mrtr_cassette.core.report.runs import (
-    outcomes_of_faults,
-    report_of_replay,
-    summary_data,
-)
 from mrtr_cassette.core.secrets.credentials import shown_by
 from mrtr_cassette.core.secrets.rules import BUILT_IN
 from mrtr_cassette.errors import UpstreamError, UsageError
@@ -58,12 +57,6 @@ from mrtr_cassette.shell.files.log import Aside
 from mrtr_cassette.shell.files.stores import Location, path_of
 from mrtr_cassette.shell.http.access import is_loopback
 from mrtr_cassette.shell.pipes.commands import given_to
-from mrtr_cassette.shell.runs.piped import (
-    next_place,
-    record_pipe,
-    replay_pipe,
-    starting_client,
-)
 from mrtr_cassette.shell.runs.replaying import replaying
 from mrtr_cassette.shell.runs.running import (
     URL_VARIABLE,
@@ -72,16 +65,13 @@ from mrtr_cassette.shell.runs.running import (
     run_command,
     stop_signals,
 )
-from mrtr_cassette.shell.runs.sessions import (
-    RecordSession,
-    ReplaySession,
-    Session,
-    rules_of_both,
-)
+from mrtr_cassette.shell.runs.sessions import ReplaySession, Session
 from mrtr_cassette.shell.runs.sites import OwnPort
 from mrtr_cassette.terms import Terms, shell_words
 
-_GIVEN: Final = click.core.ParameterSource.COMMANDLINE
+if TYPE_CHECKING:
+    from mrtr_cassette.shell.runs.journaling import RecordSession
+
 _DRAIN_S: Final = 10.0
 """Seconds that requests under way have to end when a stateless replay does."""
 _LOG_S: Final = 1.0
@@ -169,6 +159,8 @@ def record(
                 hint="mrtr-cassette record --stdio --output FILE -- SERVER ARGS",
             )
         if takes_next:
+            from mrtr_cassette.shell.runs.pipe_recording import next_place
+
             output = next_place(path_of(output))
         _run_on_pipes(
             context, options, log, partial(_record_pipe, command, output, reports)
@@ -178,8 +170,11 @@ def record(
     server = _server_of(words, upstream)
     if options.answers is not None:
         say("note: this proxy answers in its client's place, and is not transparent")
-    adds = options.existing == "append" and exists(output)
-    earlier = load_cassette(output) if adds else None
+    earlier = None
+    if options.existing == "append" and exists(output):
+        earlier = load_cassette(output)
+    from mrtr_cassette.shell.runs.journaling import rules_of_both
+
     warn_of_path(server, rules_of_both(earlier, options.redaction))
     options = replace(options, terms=_terms_with(command))
     _run_on_http(
@@ -212,14 +207,19 @@ def _server_of(words: Sequence[str], upstream: str | None) -> str | list[str]:
         words = shlex.split(upstream)
     except ValueError as error:
         raise UsageError(f"--upstream {upstream!r}: {str(error).lower()}") from None
-    # No shell sees it, and a cassette names what is in a home directory so.
-    server = [os.path.expanduser(word) if word[:2] == "~/" else word for word in words]  # noqa: PTH111
+    server = list(map(_in_home, words))
     if shutil.which(server[0]) is None:
         raise UsageError(
             f"the upstream {upstream!r} is neither an HTTP URL nor a program",
             hint="a URL begins with http:// or https://",
         )
     return server
+
+
+def _in_home(word: str) -> str:
+    """Return a word with the home directory that it begins with, as a shell would."""
+    # No shell sees it, and a cassette names what is in a home directory so.
+    return os.path.expanduser(word) if word.startswith("~/") else word  # noqa: PTH111
 
 
 async def _record(
@@ -230,7 +230,6 @@ async def _record(
     options: RecordOptions,
     log: Log,
 ) -> int:
-    # Whoever replays doesn't load a client.
     from mrtr_cassette.shell.runs.recording import recording
 
     async with stop_signals() as signals:
@@ -251,9 +250,11 @@ async def _record_pipe(
     options: RecordOptions,
     log: Log,
 ) -> int:
-    client = starting_client()
+    from mrtr_cassette.shell.runs.pipe_recording import record_pipe
+    from mrtr_cassette.shell.runs.piped import starting_client
+
     session, code = await record_pipe(
-        command, output, options, log.event, client=client
+        command, output, options, log.event, client=starting_client()
     )
     concluded = _conclude_recording(session, log, reports)
     return code or concluded
@@ -263,11 +264,13 @@ def _conclude_recording(
     session: RecordSession, log: Log, reports: tuple[Path, ...]
 ) -> int:
     """Say what became of a recording; return the exit code."""
+    from mrtr_cassette.core.report.events import recording_said
+    from mrtr_cassette.core.report.runs import summary_data
+
     concluded = session.report
     event, line = recording_said(concluded)
     log.tell(line, event)
-    for report in reports:
-        write_report(report, {".json": lambda: json_form(summary_data(concluded))})
+    write_reports(reports, {".json": lambda: json_form(summary_data(concluded))})
     tell_unused(session.outcome.unused or (), log)
     if session.problem is not None:
         text = f"error: the recording is incomplete: {session.problem}"
@@ -400,7 +403,7 @@ async def _replay(
             end = await _until_stopped(session, command, signals, log)
         fails = _conclude_replay(session, options, log, reports)
         player = session.player
-        is_met = any(fault.came for fault in outcomes_of_faults(player))
+        is_met = any(fault.came for fault in player.fault_outcomes)
         is_used = player.plays or player.misses or is_met
         is_unused = not is_used and _had_no_client(command, end, log)
     return end.code or int(fails or is_unused)
@@ -413,6 +416,9 @@ async def _replay_pipe(
     options: ReplayOptions,
     log: Log,
 ) -> int:
+    # Most replays are over HTTP.
+    from mrtr_cassette.shell.runs.piped import replay_pipe, starting_client
+
     session, _ = await replay_pipe(
         cassette, options, log.event, server_command=command, client=starting_client()
     )
@@ -423,6 +429,10 @@ def _conclude_replay(
     session: ReplaySession, options: ReplayOptions, log: Log, reports: tuple[Path, ...]
 ) -> bool:
     """Say what a replay came to; return whether it failed."""
+    # Whoever waits for a replay doesn't wait for its report.
+    from mrtr_cassette.core.report.events import replay_said
+    from mrtr_cassette.core.report.runs import report_of_replay, summary_data
+
     player = session.player
     elsewhere = tuple(session.elsewhere)
     summary = replace(report_of_replay(player, options.terms), elsewhere=elsewhere)
@@ -437,8 +447,7 @@ def _conclude_replay(
             ".json": lambda: json_form(summary_data(summary)),
             ".xml": lambda: junit(summary),
         }
-        for report in reports:
-            write_report(report, forms)
+        write_reports(reports, forms)
     tell_unused(player.unused_options(), log)
     is_incomplete = options.fail_on_unplayed and bool(summary.incomplete)
     return bool(summary.misses) or is_incomplete or summary.has_unmet_fault
@@ -454,9 +463,7 @@ def _run_on_http(
     log: Log,
     main: Callable[[Any, Log], Coroutine[Any, Any, int]],
 ) -> NoReturn:
-    if command and context.get_parameter_source("port") is not _GIVEN:
-        # The command is told the address.
-        options = replace(options, port=0)
+    options = with_free_port(options, context, command)
     if not is_loopback(options.host):
         say(
             f"warning: listening on {options.host}: anyone who reaches "
@@ -473,7 +480,7 @@ def _run_on_pipes(
 ) -> NoReturn:
     for option in context.command.params:
         name = option.name or ""
-        if name in _HTTP_ONLY and context.get_parameter_source(name) is _GIVEN:
+        if name in _HTTP_ONLY and is_given(context, name):
             raise UsageError(
                 f"{option.opts[0]} and --stdio don't go together: pipes have no HTTP"
             )
@@ -486,17 +493,19 @@ def _run(
     main: Callable[[AnyOptions, Log], Coroutine[Any, Any, int]],
 ) -> NoReturn:
     # Nothing that passes waits for who reads the log.
+    aside: Aside[Any]
     beside = Log()
-    beside.line = line = None if log.line is None else Aside[str](log.line)
-    beside.event = event = (
-        None if log.event is None else Aside[dict[str, Any]](log.event)
-    )
+    if log.event is not None:
+        aside = Aside(log.event)
+        beside.event = aside
+        beside.line = None
+    else:
+        aside = Aside(say)
+        beside.line = aside
     try:
-        sys.exit(run(main(replace(options, log=line), beside)))
+        sys.exit(run(main(replace(options, log=beside.line), beside)))
     finally:
-        for each in (line, event):
-            if each is not None:
-                each.finish(_LOG_S)
+        aside.finish(_LOG_S)
 
 
 def _had_no_client(command: Sequence[str], end: CommandEnd, log: Log) -> bool:

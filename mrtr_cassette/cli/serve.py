@@ -6,10 +6,9 @@ import asyncio
 import os
 import signal
 import sys
-from dataclasses import replace
 from pathlib import Path
 from threading import Thread
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn
 
 import click
 import orjson
@@ -22,7 +21,8 @@ from mrtr_cassette.cli.common import (
     read_options,
     report_option,
     shared_options,
-    write_report,
+    with_free_port,
+    write_reports,
 )
 from mrtr_cassette.cli.group import TakesCommand, after_dashes, say, tell
 from mrtr_cassette.core.report.ci import trials_junit
@@ -53,8 +53,6 @@ from mrtr_cassette.shell.runs.running import (
 )
 from mrtr_cassette.testing.plays import Plays, Trials
 
-Listening = TypeVar("Listening", bound=ListeningOptions)
-_GIVEN = click.core.ParameterSource.COMMANDLINE
 _TOKEN_VARIABLE = "MRTR_CASSETTE_TOKEN"  # noqa: S105  the name of a variable
 
 
@@ -96,7 +94,7 @@ def serve(
         )
     place = Path(os.path.abspath(folder))  # noqa: PTH100  without parts such as ..
     _check_host(options)
-    options = _with_free_port(options, context, command)
+    options = with_free_port(options, context, command)
     served = _Served(place, _mode_of_all(), command, reports, options.exit_on_eof)
     code, fails = run(_serve(served, options, log))
     sys.exit(code or int(fails and not options.exit_zero))
@@ -118,7 +116,7 @@ def serve_trials(
         load_cassette(cassette)
     command = after_dashes(context) or []
     _check_host(options)
-    options = _with_free_port(options, context, command)
+    options = with_free_port(options, context, command)
     served = _Served(Path.cwd(), "none", command, reports, given=given)
     code, fails = run(_serve(served, options, log))
     sys.exit(code or int(fails))
@@ -130,15 +128,6 @@ def _check_host(options: ListeningOptions) -> None:
             f"--host {options.host} lets others start upstreams on this machine",
             hint=f"set {_TOKEN_VARIABLE} to a secret, by which requests are authorized then",
         )
-
-
-def _with_free_port(
-    options: Listening, context: click.Context, command: list[str]
-) -> Listening:
-    if command and context.get_parameter_source("port") is not _GIVEN:
-        # The command is told the address.
-        return replace(options, port=0)
-    return options
 
 
 class _Served(NamedTuple):
@@ -191,8 +180,7 @@ async def _serve(
         ".md": lambda: trials_markdown(report).encode(),
         ".xml": lambda: trials_junit(report),
     }
-    for file in served.reports:
-        write_report(file, forms)
+    write_reports(served.reports, forms)
     validity = ""
     if served.given:
         validity = validity_text(plays.validity[True], plays.validity.total())

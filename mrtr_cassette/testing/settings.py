@@ -154,11 +154,10 @@ def _merged(name: str, farther: Any, value: Any) -> Any:
         return tuple(dict.fromkeys((*farther, *value)))
     if option.kind in ("faults", "values"):
         return (*farther, *value)
-    has_kinds = isinstance(farther, Mapping) and isinstance(value, Mapping)
-    if option.kind == "match" and has_kinds:
-        value = {**farther, **value}
     if option.kind == "headers":
         set_again = {name.lower() for name, _ in value}
         kept = [pair for pair in farther if pair[0].lower() not in set_again]
         return (*kept, *value)
-    return value
+    # The kinds of values that match add up too, unless it is a function.
+    has_kinds = isinstance(farther, Mapping) and isinstance(value, Mapping)
+    return {**farther, **value} if has_kinds else value

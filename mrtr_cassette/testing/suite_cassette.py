@@ -33,12 +33,8 @@ from mrtr_cassette.options import (
     ReplayOptions,
     VerifyOptions,
 )
-from mrtr_cassette.shell.files.cassettes import (
-    Publication,
-    load_cassette,
-    publish,
-    publish_recording,
-)
+from mrtr_cassette.shell.files.cassettes import load_cassette, publish
+from mrtr_cassette.shell.files.journals import Publication, publish_recording
 from mrtr_cassette.shell.files.log import OnEvent
 from mrtr_cassette.shell.runs.replaying import LoadedReplays
 from mrtr_cassette.shell.runs.running import in_thread, reached_without_proxy

@@ -15,18 +15,20 @@ from mrtr_cassette.core.protocol.origins import lacks_scheme
 from mrtr_cassette.errors import MrtrCassetteError, UpstreamError, UsageError, counted
 from mrtr_cassette.options import Existing, RecordOptions
 from mrtr_cassette.shell.files.cassettes import (
-    Publication,
     check_replaceable,
-    discard_journal,
-    hint_at_journal,
     load_cassette,
     load_if_readable,
-    recorded_in_journal,
 )
 from mrtr_cassette.shell.files.ignored import ignoring
-from mrtr_cassette.shell.runs.piped import ClientStarts, recorded_by_client
+from mrtr_cassette.shell.files.journals import (
+    Publication,
+    discard_journal,
+    hint_at_journal,
+    recorded_in_journal,
+)
+from mrtr_cassette.shell.runs.client_starts import ClientStarts, recorded_by_client
+from mrtr_cassette.shell.runs.journaling import RecordSession, check_output, kept_as_in
 from mrtr_cassette.shell.runs.recording import recording
-from mrtr_cassette.shell.runs.sessions import RecordSession, check_output, kept_as_in
 from mrtr_cassette.shell.runs.upstreams import (
     RunningCommand,
     is_on_pipes,

@@ -12,7 +12,7 @@ from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.errors import CassetteError
 from mrtr_cassette.options import ReplayOptions
 from mrtr_cassette.shell.files.cassettes import journal_path, read_file
-from mrtr_cassette.shell.runs.piped import ClientStarts, replayed_by_client
+from mrtr_cassette.shell.runs.client_starts import ClientStarts, replayed_by_client
 from mrtr_cassette.shell.runs.replaying import replaying
 from mrtr_cassette.shell.runs.sessions import RunOutcome, Session
 from mrtr_cassette.shell.runs.views import Replay, needs_upstream

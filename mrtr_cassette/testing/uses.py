@@ -420,16 +420,14 @@ class Uses:
 def _with_fixtures(place: Place, request: pytest.FixtureRequest) -> Place:
     """Return what a place sets with the texts of the fixtures that its `values` name."""
     named = place.values.get("values")
-    if not isinstance(named, list | tuple) or not all(map(_is_text, named)):
+    if not isinstance(named, list | tuple):
+        return place
+    if not all(isinstance(name, str) for name in named):
         return place
     texts = {}
     for name in named:
         texts[name] = str(request.getfixturevalue(name))
     return Place(place.name, {**place.values, "values": texts})
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
 
 
 def _shown_path(path: Path, config: pytest.Config) -> Path:

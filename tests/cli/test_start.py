@@ -85,12 +85,14 @@ def test_short_helps_are_the_commands_own():
 
 
 def test_a_replay_imports_nothing_of_others_until_it_is_ready():
-    """By its ready line a replay has loaded no answers, no live conversations and no pages."""
+    """By its ready line a replay has loaded no recorder, no answers, no comparison and no pages."""
     modules = loaded(AT_READY, "replay", CASSETTE, "--", sys.executable, "-c", "")
 
     assert "mrtr_cassette.shell.runs.replaying" in modules
-    assert not [name for name in modules if ".core.drive." in name]
-    assert "mrtr_cassette.core.answers.written" not in modules
+    for folder in ("answers", "drive", "record"):
+        assert not [name for name in modules if f".core.{folder}." in name]
+    assert "mrtr_cassette.core.compare.conversations" not in modules
+    assert "mrtr_cassette.shell.runs.piped" not in modules
     assert not {"aiohttp", "fsspec", "jinja2", "prometheus_client", "yarl"} & modules
 
 

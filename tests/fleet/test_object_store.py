@@ -20,7 +20,7 @@ from shown import ROOT, Session
 from standin import answering, json_response
 
 from mrtr_cassette.errors import CassetteError
-from mrtr_cassette.shell.files.cassettes import Publication, recover_journal
+from mrtr_cassette.shell.files.journals import Publication, recover_journal
 from mrtr_cassette.shell.files.stores import StoreFile
 
 try:

@@ -45,7 +45,11 @@ from mrtr_cassette.core.replay.order import Repeat
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.replay.unrecorded import Harmless
 from mrtr_cassette.core.report.details import details_of
-from mrtr_cassette.core.report.events import harmless_event, missed_event, played_events
+from mrtr_cassette.core.report.replay_events import (
+    harmless_event,
+    missed_event,
+    played_events,
+)
 from mrtr_cassette.core.report.runs import (
     error_body,
     miss_report,

@@ -13,7 +13,7 @@ from harness import looped
 from processes import lasting_part
 
 from mrtr_cassette.cli import main
-from mrtr_cassette.shell.files.cassettes import publish_journal
+from mrtr_cassette.shell.files.journals import publish_journal
 
 VARYING = re.compile(r"(?<=127\.0\.0\.1:)\d+|(?<=at )\d{4}-\S+|[\d,]+(?= ms)")
 """What of an inspection differs between two recordings: the port, and times."""

@@ -40,8 +40,9 @@ from mrtr_cassette.core.protocol.jsonrpc import ID_PATH
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.report.ci import annotation, junit
-from mrtr_cassette.core.report.events import missed_event, replay_said
+from mrtr_cassette.core.report.events import replay_said
 from mrtr_cassette.core.report.page import page
+from mrtr_cassette.core.report.replay_events import missed_event
 from mrtr_cassette.core.report.runs import (
     InteractionOutcome,
     MissesError,

@@ -16,7 +16,7 @@ from messages import text
 from mrtr_cassette.core.report.page import START
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.shell.files import cassettes
-from mrtr_cassette.shell.files.cassettes import Journal
+from mrtr_cassette.shell.files.journals import Journal
 from mrtr_cassette.shell.files.reports import write_own, write_page
 
 NEW = [b"ne", b"w"]

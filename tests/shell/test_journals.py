@@ -16,14 +16,9 @@ from standin import answering, response
 
 from mrtr_cassette.core.cassette.journal import encode_line
 from mrtr_cassette.errors import CassetteError
-from mrtr_cassette.shell.files.cassettes import (
-    Journal,
-    Publication,
-    journal_path,
-    load_cassette,
-    publish_journal,
-)
+from mrtr_cassette.shell.files.cassettes import journal_path, load_cassette
 from mrtr_cassette.shell.files.disk import is_locked
+from mrtr_cassette.shell.files.journals import Journal, Publication, publish_journal
 
 
 def test_a_journal_belongs_to_one_recorder(tmp_path: Path) -> None:

@@ -20,12 +20,8 @@ from mrtr_cassette.core.cassette.journal import (
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.errors import CassetteError, UsageError
-from mrtr_cassette.shell.files.cassettes import (
-    Journal,
-    journal_path,
-    merge_files,
-    publish_journal,
-)
+from mrtr_cassette.shell.files.cassettes import journal_path
+from mrtr_cassette.shell.files.journals import Journal, merge_files, publish_journal
 
 YES: Json = {"action": "accept"}
 CALL = tool("deploy")

@@ -40,7 +40,7 @@ from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.report.runs import recording_text
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import RecordOptions
-from mrtr_cassette.shell.files import cassettes
+from mrtr_cassette.shell.files.journals import Journal
 from mrtr_cassette.shell.runs.recording import recording
 
 # --- Sealing ---
@@ -228,7 +228,7 @@ WATCHED = [
     (Recorder, "request_received"),
     (Observation, "response_bytes"),
     (Recorder, "seal"),
-    (cassettes.Journal, "append"),
+    (Journal, "append"),
 ]
 
 
@@ -305,15 +305,15 @@ async def test_a_line_that_was_cut_short_costs_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a line that the full disk cut short, the lines that fit again are whole."""
-    append = cassettes.Journal.append
+    append = Journal.append
 
-    def half(journal: cassettes.Journal, line: bytes) -> None:
+    def half(journal: Journal, line: bytes) -> None:
         append(journal, line[: len(line) // 2])
         raise OSError(28, "No space left on device")
 
     async with taping(tmp_path / "c.json", answering(*[response(b"x")] * 3)) as tape:
         await http("GET", tape.url, target="/1")
-        monkeypatch.setattr(cassettes.Journal, "append", half)
+        monkeypatch.setattr(Journal, "append", half)
         await http("GET", tape.url, target="/2")
         monkeypatch.undo()
         await http("GET", tape.url, target="/3")

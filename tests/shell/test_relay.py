@@ -13,10 +13,11 @@ from standin import event
 from mrtr_cassette.core.cassette.journal import JournalHeader
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.wire.http import Headers, Request
-from mrtr_cassette.shell.files.cassettes import Journal, journal_path, publish_journal
+from mrtr_cassette.shell.files.cassettes import journal_path
+from mrtr_cassette.shell.files.journals import Journal, publish_journal
 from mrtr_cassette.shell.http.transport import RawHeaders
+from mrtr_cassette.shell.runs.journaling import RecordSession
 from mrtr_cassette.shell.runs.recording import Relay
-from mrtr_cassette.shell.runs.sessions import RecordSession
 
 PING = Request(
     "POST", "/mcp", (("Content-Type", "application/json"),), compact(message("ping"))

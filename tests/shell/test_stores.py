@@ -19,7 +19,8 @@ from standin import answering, json_response
 from mrtr_cassette import CassetteError, UsageError, diff, replay
 from mrtr_cassette.cli import main
 from mrtr_cassette.shell.files import cassettes
-from mrtr_cassette.shell.files.cassettes import Journal, journal_path
+from mrtr_cassette.shell.files.cassettes import journal_path
+from mrtr_cassette.shell.files.journals import Journal
 from mrtr_cassette.shell.files.stores import StoreFile, location
 
 CASSETTES = Path(__file__).parent.parent.parent / "cassettes"

@@ -15,7 +15,7 @@ import mrtr_cassette
 from mrtr_cassette.core.replay.diagnosis import Reason
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import RecordOptions, VerifyOptions
-from mrtr_cassette.shell.files.cassettes import recover_journal
+from mrtr_cassette.shell.files.journals import recover_journal
 from mrtr_cassette.shell.runs.verifying import verify_cassette
 
 HERE = "/tmp/pytest-1/a0"

@@ -50,7 +50,8 @@ from patience import HANGS_S
 from standin import BrokenOffError, Head
 
 from mrtr_cassette.core.cassette.journal import decode_line
-from mrtr_cassette.shell.files.cassettes import journal_path, recover_journal
+from mrtr_cassette.shell.files.cassettes import journal_path
+from mrtr_cassette.shell.files.journals import recover_journal
 
 SERVER = (sys.executable, str(Path(__file__).with_name("server.py")))
 

@@ -62,7 +62,7 @@ from mrtr_cassette.core.replay.diagnosis import (
     other_id,
     unlearned,
 )
-from mrtr_cassette.core.replay.faults import Fault, Faults
+from mrtr_cassette.core.replay.faults import Fault, FaultOutcome, Faults
 from mrtr_cassette.core.replay.matching import (
     MatchedForm,
     Matching,
@@ -891,6 +891,11 @@ class Player:
         """Whether a client has asked for nothing but `server/discover`."""
         methods = {entry.key.method for entry in self._order.entries_played}
         return methods == {DISCOVER} and not self.misses
+
+    @property
+    def fault_outcomes(self) -> tuple[FaultOutcome, ...]:
+        """How often each fault was met so far."""
+        return () if self.faults is None else self.faults.outcomes
 
     @property
     def unplayed(self) -> list[int]:

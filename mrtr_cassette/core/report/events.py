@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from mrtr_cassette.core.answers.forms import CallTurn
 from mrtr_cassette.core.cassette.entries import ReplayEntry
-from mrtr_cassette.core.cassette.recorded import PushedAsk, RecordedExchange
-from mrtr_cassette.core.protocol.calls import Call, read_call
+from mrtr_cassette.core.cassette.recorded import RecordedExchange
+from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.jsonrpc import Via, ask_in
 from mrtr_cassette.core.protocol.tasks import TASK, TaskState, named_task
-from mrtr_cassette.core.record.pushes import OpenPush
-from mrtr_cassette.core.record.recorder import Observation, Unread
-from mrtr_cassette.core.replay.diagnosis import Miss
-from mrtr_cassette.core.replay.player import Play
-from mrtr_cassette.core.replay.unrecorded import Harmless
 from mrtr_cassette.core.report.details import final_of, task_words
+from mrtr_cassette.core.report.replay_events import Event, Said, kinds_of, said
 from mrtr_cassette.core.report.runs import (
     CallResult,
     RecordingReport,
@@ -33,17 +28,14 @@ from mrtr_cassette.core.report.text import (
 )
 from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.wire.http import End
-from mrtr_cassette.errors import counted, line_by_line, printable, shorten
+from mrtr_cassette.errors import counted, printable, shorten
 from mrtr_cassette.terms import LIBRARY_TERMS, Terms, in_terms
 
-Event = dict[str, Any]
-"""An entry of a log that programs read: ready for JSON."""
-Said = tuple[Event, str]
-"""The same with the line for people."""
-
-
-def _said(event: Event, line: str) -> Said:
-    return event, line_by_line(line)
+if TYPE_CHECKING:
+    # A replay has no recorder.
+    from mrtr_cassette.core.answers.forms import CallTurn
+    from mrtr_cassette.core.record.pushes import OpenPush
+    from mrtr_cassette.core.record.recorder import Observation, Unread
 
 
 # Recording
@@ -143,7 +135,7 @@ def response_said(
         words = final_words(final_of(call.method, exchange.response))
         if words:
             line += f": {words}"
-    return _said(event, f"{line} ({took_ms:.0f} ms)")
+    return said(event, f"{line} ({took_ms:.0f} ms)")
 
 
 def _arrived(observation: Observation) -> str:
@@ -165,7 +157,7 @@ class _Asked(NamedTuple):
     def facts(self) -> Event:
         return {
             "via": self.via,
-            "keys": _kinds(self.requests),
+            "keys": kinds_of(self.requests),
             "request_state_sha256": self.state_sha256,
         }
 
@@ -209,15 +201,7 @@ def pushed_said(observation: Observation, push: OpenPush) -> Said:
     line = (
         f"{push.exchange:>4}  {printable(label)} asks: {question_words(asked.requests)}"
     )
-    return _said(event, line)
-
-
-def _kinds(input_requests: Mapping[str, InputRequest]) -> dict[str, str]:
-    """Return the kinds of questions by their keys."""
-    return {
-        printable(key): printable(request.kind)
-        for key, request in input_requests.items()
-    }
+    return said(event, line)
 
 
 def unread_said(
@@ -239,7 +223,7 @@ def unread_said(
         line += ", and a caller with another id gets a miss"
     if unread.side == "response" and unread.reason.startswith("its "):
         line += ": make it readable with <<accept_gzip>>"
-    return _said(event, in_terms(line, terms))
+    return said(event, in_terms(line, terms))
 
 
 def sent_elsewhere_said(observation: Observation, place: str) -> Said:
@@ -250,19 +234,19 @@ def sent_elsewhere_said(observation: Observation, place: str) -> Said:
         "place": printable(place),
     }
     line = f"warning: {observation.label} sends its client elsewhere, by {place}"
-    return _said(event, f"{line}; requests there are not recorded")
+    return said(event, f"{line}; requests there are not recorded")
 
 
 def unreachable_said(request: str, problem: str) -> Said:
     """Return that a request got no response from the upstream."""
     event = {"event": "unreachable", "problem": printable(problem)}
-    return _said(event, f"{request}: {problem}; not recorded")
+    return said(event, f"{request}: {problem}; not recorded")
 
 
 def failed_said(problem: str) -> Said:
     """Return that the recording is incomplete from now on."""
     line = f"RECORDING FAILED: {problem}; the traffic goes on"
-    return _said({"event": "failed", "problem": printable(problem)}, line)
+    return said({"event": "failed", "problem": printable(problem)}, line)
 
 
 # Appending
@@ -278,7 +262,7 @@ def caught_up_said(asker: ReplayEntry) -> Said:
         "call": str(asker.key),
         "interaction": asker.interaction,
     }
-    return _said({**event, "turn": turn}, line)
+    return said({**event, "turn": turn}, line)
 
 
 def repeated_said(entry: ReplayEntry) -> Said:
@@ -290,81 +274,10 @@ def repeated_said(entry: ReplayEntry) -> Said:
         "call": str(entry.key),
         "interaction": entry.interaction,
     }
-    return _said(event, line)
-
-
-# Replaying
-
-
-def played_events(play: Play) -> Iterator[Event]:
-    """Yield that a request got its recorded reply, its answers, and the questions of the reply."""
-    entry = play.entry
-    call = (entry.created_by or entry).key
-    place: Event = {"call": str(call), "interaction": entry.interaction}
-    via = "result"
-    if entry.created_by is not None:
-        via = "task"
-    yield {
-        "event": "played",
-        **place,
-        "turn": entry.turn,
-        "times": play.times,
-        "method": printable(entry.key.method),
-        "name": printable(entry.key.name),
-    }
-    if entry.turn:
-        yield _answered_event(entry, {**place, "turn": entry.turn, "via": via})
-    asking_turn = entry.place.asking_turn
-    is_asking_task = asking_turn and entry.state and play.times == 1
-    if entry.asks or is_asking_task:
-        asked = {"event": "asked", **place, "turn": asking_turn, "via": via}
-        yield {**asked, "keys": _kinds(entry.asked)}
-
-
-def _answered_event(entry: ReplayEntry, place: Event) -> Event:
-    """Return which questions a request answered."""
-    question = entry.answered_question
-    answers = read_call(entry.matched.request).answers
-    keys: list[str] = []
-    if question is not None:
-        place |= {"call": str(question.pending.key), "via": "push"}
-        keys = [question.request.key]
-    elif answers is not None:
-        keys = sorted(answers.input_responses or {})
-    return {"event": "answered", **place, "keys": [printable(key) for key in keys]}
-
-
-def asked_by_push_event(ask: PushedAsk) -> Event:
-    """Return that the client was asked something by a pushed request."""
-    place = {"call": ask.call.title, "interaction": ask.interaction, "turn": ask.turn}
-    keys = _kinds({ask.request.key: ask.request.asks})
-    return {"event": "asked", **place, "via": "push", "keys": keys}
-
-
-def harmless_event(harmless: Harmless) -> Event:
-    """Return that a request that was not recorded got what any server answers."""
-    return {"event": "harmless", "call": harmless.call.title, "answer": harmless.answer}
-
-
-def missed_event(miss: Miss) -> Event:
-    """Return that a request was missed."""
-    nearest = miss.nearest
-    return {
-        "event": "missed",
-        "call": miss.call.title,
-        "reason": miss.reason.value,
-        "nearest": None if nearest is None else [nearest.interaction, nearest.turn],
-        "pointers": [printable(difference.pointer) for difference in miss.differences],
-    }
+    return said(event, line)
 
 
 # Outcomes
-
-
-def fault_said(fault: str, call: str) -> Said:
-    """Return that a call has met a fault."""
-    event = {"event": "fault", "fault": fault, "call": call}
-    return _said(event, f"{fault}: {call}")
 
 
 def replay_said(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> Said:
@@ -404,7 +317,7 @@ def turn_said(turn: CallTurn) -> Said:
         "event": "answered" if turn.answered_by or not turn.requests else "unanswered",
         "turn": turn.number,
         "via": turn.via,
-        "keys": _kinds(turn.requests),
+        "keys": kinds_of(turn.requests),
         "answered_by": {
             printable(key): source for key, source in turn.answered_by.items()
         },
@@ -421,13 +334,13 @@ def turn_said(turn: CallTurn) -> Said:
             answered = f"answered by {source}"
         asked.append(f"{question}, {answered}")
     line = f"turn {turn.number}: {'; '.join(asked) or 'asked for a retry only'}"
-    return _said(event, line)
+    return said(event, line)
 
 
 def task_said(state: TaskState) -> Said:
     """Return the progress of a task that a call without a client created."""
     event = {"event": "task", "status": printable(state.status)}
-    return _said(event, f"task {task_words(state)}")
+    return said(event, f"task {task_words(state)}")
 
 
 def call_ended_event(result: CallResult) -> Event:

@@ -354,15 +354,10 @@ def report_of_replay(player: Player, terms: Terms = LIBRARY_TERMS) -> ReplayRepo
         ),
         without_response=tuple(player.without_response),
         after_other_writes=tuple(strayed),
-        faults=outcomes_of_faults(player),
+        faults=player.fault_outcomes,
         by_kind=tuple([KindMatch(*found) for found in player.by_kind.items()]),
         learned=dict(player.learned),
     )
-
-
-def outcomes_of_faults(player: Player) -> tuple[FaultOutcome, ...]:
-    """Return how often each fault of a replay was met so far."""
-    return () if player.faults is None else player.faults.outcomes
 
 
 def unmet_text(faults: Sequence[FaultOutcome]) -> str | None:

@@ -76,10 +76,10 @@ from mrtr_cassette.shell.runs.answerers import (
     answers_endpoint,
     load_answers,
 )
+from mrtr_cassette.shell.runs.journaling import RecordSession
 from mrtr_cassette.shell.runs.live_server import LiveServer
 from mrtr_cassette.shell.runs.recording import recording
 from mrtr_cassette.shell.runs.running import result_in_thread
-from mrtr_cassette.shell.runs.sessions import RecordSession
 from mrtr_cassette.shell.runs.upstreams import (
     NOTHING_THERE,
     is_on_pipes,
@@ -168,10 +168,6 @@ _KEPT_OPTIONS = (
 """The options of a call that are those of its recording."""
 
 
-def _recording_options(options: CallOptions) -> RecordOptions:
-    return RecordOptions(**{name: getattr(options, name) for name in _KEPT_OPTIONS})
-
-
 async def call(
     upstream: str | Sequence[str],
     wanted: Wanted,
@@ -200,7 +196,8 @@ async def call(
     if cassette is None:
         reached_by = _reached_directly(upstream, options, recorder.add_settings)
     else:
-        recorded = _recording_options(options)
+        kept = {name: getattr(options, name) for name in _KEPT_OPTIONS}
+        recorded = RecordOptions(**kept)
         reached_by = _reached_by_proxy(
             upstream, recorded, cassette, announcer, recorder.add_settings
         )

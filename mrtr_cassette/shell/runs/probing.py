@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -86,21 +93,22 @@ from mrtr_cassette.shell.files.disk import reason_of
 from mrtr_cassette.shell.files.log import Announcer
 from mrtr_cassette.shell.files.stores import Location, location
 from mrtr_cassette.shell.http.transport import Upstream, UpstreamResponse
-from mrtr_cassette.shell.runs.live_server import AnswerRefusedError
-from mrtr_cassette.shell.runs.recording import Relay
-from mrtr_cassette.shell.runs.sessions import (
+from mrtr_cassette.shell.runs.journaling import (
     RecordedServer,
     RecordSession,
     check_output,
     journaling,
     kept_as_in,
 )
+from mrtr_cassette.shell.runs.live_server import AnswerRefusedError
+from mrtr_cassette.shell.runs.recording import Relay
 from mrtr_cassette.shell.runs.upstreams import Target
 from mrtr_cassette.shell.runs.verifying import (
     Found,
     LiveRun,
     as_sent,
     live_run,
+    part_of,
     plans_of,
     rules_of,
 )
@@ -139,7 +147,7 @@ def expected_in(path: Path) -> tuple[Expected, ...]:
         ) from None
 
 
-def _verify_options(options: ProbeOptions, only: Sequence[str]) -> VerifyOptions:
+def _verify_options(options: ProbeOptions, only: Collection[str]) -> VerifyOptions:
     """Return how the recorded calls are repeated."""
     names = [*options_of(UpstreamOptions), "ignore", "ignore_from", "timeout"]
     given = {name: getattr(options, name) for name in names}
@@ -185,15 +193,23 @@ async def probe_recorded(
         _check_takes_branches(recorded, upstream)
         branching = _recorded_branches(recorded, location(options.record), options)
     numbers = []
-    every = _verify_options(options, tuple(options.only))
-    for plan in plans_of(cassette, sent, upstream, every):
+    for plan in plans_of(
+        cassette, sent, upstream, _verify_options(options, options.only)
+    ):
         for ask in probed_asks(plan):
             numbers.append(f"{ask.planned.interaction.number}")
     if not numbers:
         return Probing(cassette.path, str(upstream))
     async with branching as branches:
-        run = _CassetteRun(cassette, sent, upstream, options, watching, branches)
-        probing = await run.probe(numbers)
+        probing = await _probed(
+            cassette,
+            sent,
+            upstream,
+            options,
+            numbers,
+            watching=watching,
+            branches=branches,
+        )
     if branches is not None:
         branches.tell(watching)
     return probing.with_expected(expected)
@@ -346,50 +362,46 @@ class _BranchUpstream:
 # Probing
 
 
-@dataclass(slots=True, eq=False)
-class _CassetteRun:
-    """One cassette whose questions are probed."""
-
-    cassette: Cassette
-    sent: Cassette
-    upstream: str | Sequence[str]
-    options: ProbeOptions
-    watching: Watching | None
-    branches: _Branches | None = None
-
-    async def probe(self, numbers: Sequence[str]) -> Probing:
-        """Probe the questions of the interactions with these numbers."""
-        options = _verify_options(self.options, numbers)
-        plans = plans_of(self.cassette, self.sent, self.upstream, options)
-        probers = []
-        for plan in plans:
-            probers.append(_Prober(plan, self.options, self.watching, self.branches))
-        requests = sum(prober.most_requests for prober in probers)
-        results: list[Probed] = []
-        shown = ""
-        rules = rules_of(options)
-        for prober in probers:
-            interactions = dict.fromkeys([call.interaction for call in prober.plan])
-            reached = live_run(
-                self.cassette,
-                replace(self.sent, interactions=tuple(interactions)),
-                self.upstream,
-                options,
-                Found(rules),
-                consented=self.options.only,
-            )
-            async with reached as run:
-                shown = run.shown
-                if self.branches is not None:
-                    run.target = self.branches.connecting(run.target)
-                if prober is probers[0] and self.watching is not None:
-                    count = sum(prober.conversations for prober in probers)
-                    facts = f"at most {counted(requests, 'request')} to {shown}"
-                    talks = counted(count, "conversation")
-                    self.watching.say(f"{self.cassette.path}: {facts} in {talks}")
-                prober.begin(run)
-                results += await prober.probe_all()
-        return Probing(self.cassette.path, shown, tuple(results), requests)
+async def _probed(
+    cassette: Cassette,
+    sent: Cassette,
+    upstream: str | Sequence[str],
+    options: ProbeOptions,
+    numbers: Sequence[str],
+    *,
+    watching: Watching | None,
+    branches: _Branches | None,
+) -> Probing:
+    """Probe the questions of the interactions with these numbers of one cassette."""
+    repeating = _verify_options(options, numbers)
+    probers = []
+    for plan in plans_of(cassette, sent, upstream, repeating):
+        probers.append(_Prober(plan, options, watching, branches))
+    requests = sum(prober.most_requests for prober in probers)
+    results: list[Probed] = []
+    shown = ""
+    rules = rules_of(repeating)
+    for prober in probers:
+        reached = live_run(
+            cassette,
+            part_of(sent, prober.plan),
+            upstream,
+            repeating,
+            Found(rules),
+            consented=options.only,
+        )
+        async with reached as run:
+            shown = run.shown
+            if branches is not None:
+                run.target = branches.connecting(run.target)
+            if prober is probers[0] and watching is not None:
+                count = sum(prober.conversations for prober in probers)
+                facts = f"at most {counted(requests, 'request')} to {shown}"
+                talks = counted(count, "conversation")
+                watching.say(f"{cassette.path}: {facts} in {talks}")
+            prober.run = run
+            results += await prober.probe_all()
+    return Probing(cassette.path, shown, tuple(results), requests)
 
 
 @dataclass(slots=True, eq=False)
@@ -401,7 +413,8 @@ class _Prober:
     watching: Watching | None
     branches: _Branches | None = None
     asks: dict[ProbedAsk, list[Probe]] = field(init=False)
-    _run: LiveRun | None = field(default=None, init=False)
+    run: LiveRun = field(init=False)
+    """Set when the live server is reached."""
     _done: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -428,17 +441,6 @@ class _Prober:
         for ask, probes in self.asks.items():
             count += most_requests(ask, probes, latest)
         return count
-
-    def begin(self, run: LiveRun) -> None:
-        """Take the live server."""
-        self._run = run
-
-    @property
-    def run(self) -> LiveRun:
-        """The live server."""
-        if self._run is None:
-            raise AssertionError("unreachable because `begin` comes first")
-        return self._run
 
     async def probe_all(self) -> list[Probed]:
         """Repeat the recorded calls, and probe each question where it comes."""
@@ -604,10 +606,7 @@ class _Prober:
         """Start the server again, or open its session again, if it may have lost that."""
         if self.branches is not None:
             self.branches.requests = None
-        key = call.session if self.run.target.is_on_pipes else ""
-        server = self.run.servers.pop(key, None)
-        if server is not None:
-            await server.close()
+        await self.run.leave(call)
         self.run.verifier.forget_session(call)
         for opening in self.plan:
             is_opening = opening.part in ("opening", "listening")

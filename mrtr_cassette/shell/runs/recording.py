@@ -39,10 +39,10 @@ from mrtr_cassette.core.replay.matching import redactor_of
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.report.events import (
     caught_up_said,
-    missed_event,
     repeated_said,
     unreachable_said,
 )
+from mrtr_cassette.core.report.replay_events import missed_event
 from mrtr_cassette.core.report.runs import (
     error_body,
     report_of_miss,
@@ -75,9 +75,7 @@ from mrtr_cassette.shell.http.transport import (
     sent_headers,
 )
 from mrtr_cassette.shell.runs.answerers import Answerers, answers_endpoint, load_answers
-from mrtr_cassette.shell.runs.live_server import LiveServer
-from mrtr_cassette.shell.runs.replaying import ReplayServer, player_of
-from mrtr_cassette.shell.runs.sessions import (
+from mrtr_cassette.shell.runs.journaling import (
     ExchangeRecording,
     RecordedServer,
     RecordSession,
@@ -86,6 +84,8 @@ from mrtr_cassette.shell.runs.sessions import (
     journaling,
     rules_of_both,
 )
+from mrtr_cassette.shell.runs.live_server import LiveServer
+from mrtr_cassette.shell.runs.replaying import ReplayServer, player_of
 from mrtr_cassette.shell.runs.sites import OwnPort, Site
 from mrtr_cassette.shell.runs.upstreams import Target, is_on_pipes, reaching
 

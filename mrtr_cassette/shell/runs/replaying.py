@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
 from string import punctuation
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlsplit
 
 from mrtr_cassette.core.cassette.recorded import (
@@ -23,27 +23,26 @@ from mrtr_cassette.core.cassette.recorded import (
 )
 from mrtr_cassette.core.cassette.texts import combine_cassettes
 from mrtr_cassette.core.cassette.transports import over_http
-from mrtr_cassette.core.protocol.calls import read_call
+from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.faults import EXPIRED_STATE, Fault, Faults, read_faults
 from mrtr_cassette.core.replay.order import History, Refusal, Repeat
 from mrtr_cassette.core.replay.player import Choice, Play, Player
 from mrtr_cassette.core.replay.reply import Delivery, Sending
 from mrtr_cassette.core.replay.unrecorded import Harmless
-from mrtr_cassette.core.report.events import (
+from mrtr_cassette.core.report.replay_events import (
     asked_by_push_event,
     fault_said,
     harmless_event,
     missed_event,
     played_events,
 )
-from mrtr_cassette.core.report.runs import MissReport, error_body, report_of_miss
 from mrtr_cassette.core.secrets.credentials import NO_SETTINGS, UserSettings
 from mrtr_cassette.core.secrets.values import values_of
 from mrtr_cassette.core.wire.http import JSON_HEADERS, NO_STATUS, End, Headers, Request
 from mrtr_cassette.errors import damaged
 from mrtr_cassette.options import ProxyOptions, ReplayOptions, options_of
-from mrtr_cassette.shell.files import cassettes
+from mrtr_cassette.shell.files.cassettes import load_cassette, without_collection
 from mrtr_cassette.shell.files.disk import CLOCK, Clock
 from mrtr_cassette.shell.files.log import Announcer, OnEvent
 from mrtr_cassette.shell.files.stores import Location, location
@@ -51,6 +50,9 @@ from mrtr_cassette.shell.http.access import OwnOrigin
 from mrtr_cassette.shell.http.transport import TEXT_HEADERS, Downstream
 from mrtr_cassette.shell.runs.sessions import ReplaySession
 from mrtr_cassette.shell.runs.sites import OwnPort, Site
+
+if TYPE_CHECKING:
+    from mrtr_cassette.core.report.runs import MissReport
 
 DEFAULTS: Final = ReplayOptions()
 _APART_S: Final = 0.05
@@ -145,14 +147,17 @@ def load_server(
     return cassette, server
 
 
+def load_played(path: Location, options: ReplayOptions) -> list[Cassette]:
+    """Load a cassette, and those that are played as one with it."""
+    return [load_cassette(location(place)) for place in (path, *options.beside)]
+
+
 def _loaded(
     path: Location, over: Callable[[Cassette], Cassette], options: ReplayOptions
 ) -> tuple[Cassette, Player]:
     """Load what is played, with a player that has played nothing."""
-    with cassettes.without_collection():
-        loaded = [cassettes.load_cassette(path)]
-        for beside in options.beside:
-            loaded.append(cassettes.load_cassette(location(beside)))
+    with without_collection():
+        loaded = load_played(path, options)
         recorded = combine_cassettes(loaded)
         cassette = over(recorded)
         player = player_of(cassette, options, stateless=options.stateless)
@@ -268,7 +273,7 @@ class ReplayServer:
         """Answer one request."""
         miss = self.player.stopped_by(request)
         if miss is not None:
-            body = error_body(self._report(miss), read_call(request))
+            body = self._error(miss, read_call(request))
             await self._respond(request, body, downstream)
             return
         if self.player.faults is not None:
@@ -372,7 +377,8 @@ class ReplayServer:
         miss = self.player.waited_in_vain(play)
         if miss is None:
             return None
-        return error_body(self._tell_miss(miss), play.caller_id)
+        self._tell_miss(miss)
+        return self._error(miss, play.caller_id)
 
     async def _hold_open(self, play: Play, downstream: Downstream) -> None:
         """Wait for a client to leave; a call without a recorded response gets a miss in the end."""
@@ -398,12 +404,11 @@ class ReplayServer:
         if miss.call.message is None:
             await downstream.send_whole(404, TEXT_HEADERS, f"{report.text}\n".encode())
             return
-        body = error_body(report, miss.call)
         if miss.is_refused:
             # The call that waits for this answer gets the miss.
             await self.accept(downstream)
         else:
-            await self._respond(request, body, downstream)
+            await self._respond(request, self._error(miss, miss.call), downstream)
 
     async def _respond(
         self, request: Request, body: bytes, downstream: Downstream
@@ -425,10 +430,19 @@ class ReplayServer:
         return report
 
     def _report(self, miss: Miss) -> MissReport:
+        # Most replays have no miss.
+        from mrtr_cassette.core.report.runs import report_of_miss
+
         if self._reported is None or self._reported[0] is not miss:
             report = report_of_miss(miss, self.player, self.announcer.terms)
             self._reported = (miss, report)
         return self._reported[1]
+
+    def _error(self, miss: Miss, answered: Call | bytes | None) -> bytes:
+        """Return the JSON-RPC error that a client gets for a call, or for the call with this id."""
+        from mrtr_cassette.core.report.runs import error_body
+
+        return error_body(self._report(miss), answered)
 
     def _wake(self) -> None:
         if self.arrival is not None:
@@ -441,9 +455,8 @@ class ReplayServer:
             if step is None:
                 await self._arrival(delivery)
             elif isinstance(step, Refusal):
-                await downstream.send_whole(
-                    200, JSON_HEADERS, error_body(self._report(step.miss), step.id)
-                )
+                body = self._error(step.miss, step.id)
+                await downstream.send_whole(200, JSON_HEADERS, body)
                 return
             else:
                 body += step.raw
@@ -465,7 +478,7 @@ class ReplayServer:
                 is_event_sent = False
                 continue
             if isinstance(step, Refusal):
-                body = error_body(self._report(step.miss), step.id)
+                body = self._error(step.miss, step.id)
                 await self._send_message(
                     body, delivery, downstream, is_last=step.is_last
                 )

@@ -2,72 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
-import secrets
-from collections.abc import (
-    AsyncIterator,
-    Callable,
-    Coroutine,
-    Iterator,
-    Mapping,
-    Sequence,
-)
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING
 
-from mrtr_cassette.core.cassette.journal import (
-    JournalHeader,
-    decode_journal,
-    encode_line,
-)
-from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, Transport
-from mrtr_cassette.core.cassette.transports import TRANSPORTS
-from mrtr_cassette.core.protocol.methods import GET_TASK
-from mrtr_cassette.core.protocol.tasks import polled_state
-from mrtr_cassette.core.record.linking import LiveAsks
-from mrtr_cassette.core.record.publish_check import Outcomes
-from mrtr_cassette.core.record.recorder import Due, Observation, Recorder, Unread
+from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.replay.faults import FaultOutcome
 from mrtr_cassette.core.replay.player import Player
-from mrtr_cassette.core.report.events import (
-    failed_said,
-    pushed_said,
-    request_event,
-    response_said,
-    sent_elsewhere_said,
-    unread_said,
-)
-from mrtr_cassette.core.report.runs import (
-    MissReport,
-    RecordingReport,
-    outcomes_of_faults,
-    reports_of_misses,
-)
-from mrtr_cassette.core.report.trials import RecordingsLeft, reports_of_divergences
-from mrtr_cassette.core.secrets.credentials import Credentials, UserSettings
-from mrtr_cassette.core.secrets.redact import Redactor, keyed_hash
-from mrtr_cassette.core.secrets.rules import RedactionRules
-from mrtr_cassette.core.secrets.values import Values, values_of
-from mrtr_cassette.core.wire.http import End, Headers, Request
-from mrtr_cassette.errors import (
-    CassetteError,
-    MrtrCassetteError,
-    UsageError,
-    internal_error,
-)
-from mrtr_cassette.options import RecordOptions
-from mrtr_cassette.shell.files import cassettes
-from mrtr_cassette.shell.files.cassettes import (
-    Publication,
-    publish_journal,
-    recorded_so_far,
-)
-from mrtr_cassette.shell.files.disk import CLOCK
-from mrtr_cassette.shell.files.log import Announcer
+from mrtr_cassette.errors import UsageError
 from mrtr_cassette.shell.files.stores import Location
 from mrtr_cassette.terms import LIBRARY_TERMS, Terms
+
+if TYPE_CHECKING:
+    # Whoever waits for a replay doesn't wait for its reports.
+    from mrtr_cassette.core.report.runs import MissReport
+    from mrtr_cassette.core.report.trials import RecordingsLeft
+
+
+def _none_left() -> RecordingsLeft:
+    from mrtr_cassette.core.report.trials import RecordingsLeft
+
+    return RecordingsLeft()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +45,7 @@ class RunOutcome:
     """How often each tool was called that the recorded server doesn't have."""
     stopped: int = 0
     """How many requests got the miss that stopped it."""
-    divergences: RecordingsLeft = field(default_factory=RecordingsLeft)
+    divergences: RecordingsLeft = field(default_factory=_none_left)
     """Where it left the recordings that were played."""
     unreachable: int = 0
     """How many requests the upstream did not answer."""
@@ -141,6 +96,9 @@ class Session:
     @property
     def outcome(self) -> RunOutcome:
         """What it came to so far."""
+        return self._outcome()
+
+    def _outcome(self) -> RunOutcome:
         outcome = RunOutcome(
             unreachable=self.unreachable,
             unrecorded=tuple(self.unrecorded),
@@ -150,6 +108,9 @@ class Session:
         player = self.player
         if player is None:
             return outcome
+        from mrtr_cassette.core.report.runs import reports_of_misses
+        from mrtr_cassette.core.report.trials import reports_of_divergences
+
         misses = reports_of_misses(player, self.terms)
         return replace(
             outcome,
@@ -158,7 +119,7 @@ class Session:
             harmless=len(player.harmless),
             unplayed=player.unplayed,
             after_other_writes=[*player.after_other_writes],
-            faults=outcomes_of_faults(player),
+            faults=player.fault_outcomes,
             unknown_tools=dict(player.unknown_tools),
             stopped=player.stopped,
             divergences=reports_of_divergences(player, misses),
@@ -196,426 +157,7 @@ class ReplaySession(Session):
         player = self.player
         counts = (player.plays, len(player.misses), len(player.harmless))
         told = (counts, player.unknown_tools.total(), player.stopped)
-        after = (told, outcomes_of_faults(player), self.problem)
+        after = (told, player.fault_outcomes, self.problem)
         if self._told is None or self._told[0] != after:
-            self._told = (after, Session.outcome.__get__(self))
+            self._told = (after, self._outcome())
         return self._told[1]
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class RecordSession(Session):
-    """A recording under way, and what it came to; a failure of it never breaks what passes."""
-
-    recorder: Recorder
-    journal: cassettes.Journal
-    announcer: Announcer = field(default_factory=Announcer)
-    publishes: bool = True
-    """Its journal becomes a cassette at the end."""
-    publishes_anyway: bool = False
-    """Nothing speaks against publishing it."""
-    exchanges: int = 0
-    """How many exchanges are in the journal."""
-    unread: int = 0
-    """How many of them have a body that could not be read."""
-    outcomes: Outcomes = field(default_factory=Outcomes)
-    failure: str | None = None
-    """How the command that was recorded failed."""
-    published: Publication | None = None
-    """The published cassette; None where there is none."""
-    given: UserSettings = field(default_factory=UserSettings)
-    """The credentials that the server is given."""
-    is_started: bool = False
-    """We have started the server, and chosen its path."""
-    live_asks: LiveAsks = field(default_factory=LiveAsks)
-    """The questions without a state that the upstream has asked."""
-    told_states: dict[str, str] = field(default_factory=dict)
-    """The digest of the latest state of each task, by its id."""
-    _began: float = field(default_factory=CLOCK.now)
-    _under_way: set[asyncio.Task[None]] = field(default_factory=set)
-    _warned_of: set[Unread] = field(default_factory=set)
-
-    is_recording = True
-
-    @property
-    def report(self) -> RecordingReport:
-        """The results so far."""
-        published = self.published or Publication(0)
-        return RecordingReport(
-            cassette=str(self.path),
-            interactions=None if self.published is None else published.interactions,
-            kept=published.kept,
-            is_same=published.is_same,
-            redacted=published.redacted,
-            exchanges=self.exchanges,
-            played=None if self.player is None else self.player.plays,
-            unrecorded=len(self.unrecorded),
-            objection=self.objection,
-            elsewhere=tuple(self.elsewhere),
-            unread=self.unread,
-        )
-
-    @property
-    def is_unused(self) -> bool:
-        """Whether no client has sent a request."""
-        played = self.player is not None and self.player.plays
-        return not (self.exchanges or self.unreachable or self.unrecorded or played)
-
-    @property
-    def objection(self) -> str | None:
-        """Why it is not published as a cassette."""
-        if self.publishes_anyway or not self.exchanges:
-            return None
-        return self.outcomes.why_not_publish(
-            self.failure, self.terms, is_started=self.is_started
-        )
-
-    def recorded(self) -> Cassette | None:
-        """Return the cassette as it is by now."""
-        if self.published is not None:
-            return cassettes.load_cassette(self.path)
-        self._replace_repeated()
-        return recorded_so_far(self.path) or self.base
-
-    def now_ms(self) -> float:
-        """Return the milliseconds since the recording began."""
-        return (CLOCK.now() - self._began) * 1000
-
-    def go_on(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do some work that must be done before the recording ends, and not before."""
-        task = asyncio.create_task(work)
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
-
-    @asynccontextmanager
-    async def finishing(self) -> AsyncIterator[None]:
-        """Wait, when the block ends, for the work under way."""
-        try:
-            yield
-        finally:
-            while self._under_way:
-                await asyncio.wait(self._under_way)
-
-    def write(self, due: Due, observation: Observation) -> RecordedExchange:
-        """Seal what is due of an exchange, and write it to the journal."""
-        exchange, ask, unread = self.recorder.seal(due.exchange, due.call)
-        if ask is not None and observation.ask is None:
-            self.live_asks.asked(observation.call, ask)
-        observation.ask = ask
-        if observation.is_left_out:
-            self.recorder.leave_out(exchange, observation.call)
-            return exchange
-        if unread and not due.continues:
-            self.unread += 1
-        for body in unread:
-            if body not in self._warned_of:
-                self._warned_of.add(body)
-                self.announcer.say(unread_said, observation, body, self.terms)
-        self.journal.append(encode_line(exchange, continues=due.continues))
-        if not due.continues and not self.outcomes.has_success:
-            self.outcomes.add(exchange)
-        return exchange
-
-    def _replace_repeated(self) -> None:
-        """Write those exchanges anew that have a secret which was found after them."""
-        # Publishing tells what is wrong with a journal.
-        with suppress(CassetteError, OSError):
-            journal = self.journal.path.read_bytes()
-            if not self.recorder.may_repeat(journal):
-                return
-            content = decode_journal(journal, str(self.journal.path))
-            for exchange in content.exchanges.values():
-                changed = self.recorder.without_repeated(exchange)
-                if changed != exchange:
-                    self.journal.append(encode_line(changed))
-
-    def end(self) -> None:
-        """Publish the journal unless there is an objection."""
-        try:
-            self._replace_repeated()
-            if self.publishes and self.objection is None:
-                self.journal.check_in_place()
-                self.published, left_out = publish_journal(self.path)
-                self.problem = left_out or self.problem
-        finally:
-            # Until then nobody takes it for one that was left behind.
-            self.journal.close()
-
-    def failed(self, error: Exception) -> None:
-        """Say, once, that the recording is incomplete; what passes goes on."""
-        if self.problem is not None:
-            return
-        if isinstance(error, MrtrCassetteError):
-            self.problem = error.in_terms(self.terms)
-        elif isinstance(error, OSError):
-            self.problem = f"{self.path}: {error.strerror or error}".lower()
-        else:
-            self.problem = internal_error(error)
-        self.announcer.say(failed_said, self.problem)
-
-
-class ExchangeRecording:
-    """Records one exchange while it is relayed.
-
-    Bytes may be passed on when the method that takes them has returned: the journal has what is due
-    by then. After a failure, which is said once, nothing more of the exchange is recorded.
-    """
-
-    def __init__(self, session: RecordSession, request: Request) -> None:
-        self.session = session
-        self.observation: Observation | None = None
-        self._sealed: RecordedExchange | None = None
-        try:
-            self.observation = session.recorder.request_received(
-                request, session.now_ms()
-            )
-            session.announcer.tell(request_event, self.observation)
-        except Exception as error:  # noqa: BLE001  the recorder is a spectator
-            self._failed(error)
-
-    def forget(self) -> None:
-        """Record nothing of this exchange."""
-        self.observation = None
-
-    def response_started(self, status: int, headers: Headers) -> None:
-        """Show the response's head."""
-        self._show(Observation.response_started, status, headers)
-
-    def response_bytes(self, chunk: bytes) -> None:
-        """Show bytes that will be passed on."""
-        self._show(Observation.response_bytes, chunk)
-
-    def response_ended(self, end: End) -> None:
-        """Show the end."""
-        observation = self.observation
-        if observation is None:
-            return
-        now_ms = self.session.now_ms()
-        try:
-            self._write(observation, observation.response_ended(now_ms, end))
-            if observation.is_left_out:
-                return
-            self.session.exchanges += 1
-            if self._sealed is not None:
-                self._tell(observation, self._sealed, end, now_ms)
-        except Exception as error:  # noqa: BLE001
-            self._failed(error)
-
-    def sends_elsewhere(self, how: str, origin: str) -> None:
-        """Say that the response sends its client to another server, once for each."""
-        elsewhere = self.session.elsewhere
-        place = f"{how} {origin}"
-        if self.observation is not None and place not in elsewhere:
-            self.session.announcer.say(sent_elsewhere_said, self.observation, place)
-        elsewhere[place] = None
-
-    def _show(self, take: Callable[..., Due | None], *args: Any) -> None:
-        """Show the observation something, and write what is due."""
-        observation = self.observation
-        if observation is None:
-            return
-        now_ms = self.session.now_ms()
-        try:
-            self._write(observation, take(observation, *args, now_ms))
-        except Exception as error:  # noqa: BLE001
-            self._failed(error)
-
-    def _write(self, observation: Observation, due: Due | None) -> None:
-        if due is not None:
-            self._sealed = self.session.write(due, observation)
-        for push in observation.take_pushed():
-            self.session.announcer.say(pushed_said, observation, push)
-
-    def _tell(
-        self,
-        observation: Observation,
-        exchange: RecordedExchange,
-        end: End,
-        now_ms: float,
-    ) -> None:
-        """Say what came; a poll of a task has a line only if the state is another one."""
-        announcer = self.session.announcer
-        told = self.session.told_states
-        state = None
-        if observation.call.method == GET_TASK:
-            state = polled_state(observation.response)
-        if state is not None:
-            if told.get(state.id) == state.digest:
-                announcer = replace(announcer, log=None)
-                state = None
-            else:
-                told[state.id] = state.digest
-        announcer.say(response_said, observation, exchange, end, now_ms, state)
-
-    def _failed(self, error: Exception) -> None:
-        self.observation = None
-        self.session.failed(error)
-
-
-def check_output(output: Location, options: RecordOptions) -> Cassette | None:
-    """Make sure that the cassette can be written; return the one to add to, or None."""
-    cassettes.check_replaceable(output)
-    if not cassettes.exists(output) or options.existing == "replace":
-        return None
-    if options.existing == "keep":
-        hint = "use <<replace>> to replace it or <<append>> to add to it"
-        raise CassetteError(output, "the cassette exists", hint=hint)
-    earlier = cassettes.load_cassette(output)
-    if earlier.request_state != options.request_state:
-        raise UsageError(
-            f"{output} has its request states {earlier.request_state}, and this recording would "
-            f"have them {options.request_state}",
-            hint="choose another <<cassette>>, or <<request_state>> as it was recorded",
-        )
-    if earlier.seals_answers != options.seal_answers:
-        words = {True: "sealed", False: "readable"}
-        raise UsageError(
-            f"{output} has its answers {words[earlier.seals_answers]}, and this recording would "
-            f"have them {words[options.seal_answers]}",
-            hint="choose another <<cassette>>, or <<seal_answers>> as it was recorded",
-        )
-    values_of(earlier.values, options.texts, output, needs_all=True)
-    return earlier
-
-
-def check_transport(earlier: Cassette, named: str, transport: Transport) -> None:
-    """Make sure that a recording over a transport can be added to a cassette.
-
-    Raises:
-        UsageError: the cassette was recorded over the other one.
-    """
-    if earlier.transport == transport:
-        return
-    recorded = TRANSPORTS[earlier.transport]
-    now = TRANSPORTS[transport]
-    raise UsageError(
-        f"{named} was recorded over {recorded}, and this recording would be over {now}",
-        hint="choose another <<cassette>>, or record all of it again with <<replace>>",
-    )
-
-
-def rules_of_both(earlier: Cassette | None, rules: RedactionRules) -> RedactionRules:
-    """Return the redaction rules of a cassette, and those of what is added to it."""
-    if earlier is None or earlier.redaction is None:
-        return rules
-    before = earlier.redaction
-    return RedactionRules(
-        patterns=tuple(dict.fromkeys((*before.patterns, *rules.patterns))),
-        keys=tuple(dict.fromkeys((*before.keys, *rules.keys))),
-        disabled=tuple(name for name in before.disabled if name in rules.disabled),
-    )
-
-
-def kept_as_in(cassette: Cassette, options: RecordOptions) -> RecordOptions:
-    """Return options by which a recording keeps and hides what a cassette keeps and hides."""
-    rules = rules_of_both(cassette, options.redaction)
-    return replace(
-        options,
-        redact=rules.patterns,
-        redact_keys=rules.keys,
-        no_redact=rules.disabled,
-        request_state=cassette.request_state,
-        seal_answers=cassette.seals_answers,
-    )
-
-
-class RecordedServer(NamedTuple):
-    """What a cassette says of its server.
-
-    Attributes:
-        client: hash of the client, where it has started this process.
-        command: starts the server at a URL, where we did that.
-    """
-
-    upstream: str
-    transport: Transport = "http"
-    client: str | None = None
-    command: str | None = None
-
-    def as_recorded(self, values: Values) -> RecordedServer:
-        """Return the same with references in commands; a URL has none."""
-        server = self
-        if self.transport == "stdio":
-            server = server._replace(upstream=values.sealed_text(self.upstream))
-        if self.command is not None:
-            server = server._replace(command=values.sealed_text(self.command))
-        return server
-
-
-def _ignored(options: RecordOptions) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    given = options.ignore or options.ignore_from or options.masks
-    if options.existing != "replace" or not given:
-        return ()
-    # A client that waits for its server doesn't wait for the import.
-    from mrtr_cassette.shell.files.ignored import read_rules
-
-    rules = read_rules(options.ignore, options.ignore_from, masks=options.masks)
-    return tuple([(rule.call, rule.pointers) for rule in rules])
-
-
-def _recorder(options: RecordOptions, rules: RedactionRules) -> Recorder:
-    redactor = Redactor(rules, keyed_hash(secrets.token_bytes(32)))
-    recorder = Recorder(
-        seals=options.request_state == "sealed",
-        redactor=redactor,
-        credentials=Credentials(redactor),
-        seals_answers=options.seal_answers,
-        values=Values((), options.texts),
-        kept_headers=options.kept_headers,
-        before_record=options.record_hook,
-        largest_body=options.max_body,
-    )
-    recorder.add_settings(UserSettings(secrets=options.secrets))
-    return recorder
-
-
-@contextmanager
-def journaling(
-    output: Location,
-    options: RecordOptions,
-    announcer: Announcer,
-    earlier: Cassette | None,
-    player: Player | None,
-    server: RecordedServer,
-) -> Iterator[RecordSession]:
-    """Write a journal until the block ends; then it becomes the cassette, or stays.
-
-    Args:
-        earlier: the cassette that is added to, which `player` plays.
-
-    Raises:
-        CassetteError: the journal can't be written, or the cassette not be published.
-    """
-    options.check_secrets()
-    ignored = _ignored(options)
-    now = datetime.now(UTC)
-    rules = rules_of_both(earlier, options.redaction)
-    recorder = _recorder(options, rules)
-    header = JournalHeader(
-        **server.as_recorded(recorder.values)._asdict(),
-        request_state=options.request_state,
-        recorded_at=now.isoformat(timespec="seconds"),
-        existing=options.existing,
-        redaction=rules,
-        answers="sealed" if options.seal_answers else None,
-        recorder=secrets.token_hex(16),
-        wall_ms=now.timestamp() * 1000,
-        ignored=ignored,
-        values=recorder.values.names,
-    )
-    journal = cassettes.Journal(output, header)
-    session = RecordSession(
-        server.upstream,
-        server.upstream,
-        output,
-        earlier,
-        player,
-        options.terms,
-        recorder=recorder,
-        journal=journal,
-        announcer=announcer,
-        publishes_anyway=options.publish_anyway,
-    )
-    try:
-        yield session
-    finally:
-        session.end()

@@ -24,7 +24,7 @@ from mrtr_cassette.core.cassette.transports import (
 )
 from mrtr_cassette.core.secrets.credentials import AddSettings, UserSettings, shown_by
 from mrtr_cassette.core.secrets.rules import BUILT_IN, RedactionRules
-from mrtr_cassette.errors import UpstreamError, UsageError, printable, printable_lines
+from mrtr_cassette.errors import UpstreamError, UsageError, printable_lines
 from mrtr_cassette.options import UpstreamOptions
 from mrtr_cassette.shell.files.disk import monotonic, reason_of
 from mrtr_cassette.shell.http.client import (
@@ -36,7 +36,7 @@ from mrtr_cassette.shell.http.client import (
 )
 from mrtr_cassette.shell.http.forward_proxy import forward_proxy
 from mrtr_cassette.shell.http.transport import Upstream
-from mrtr_cassette.shell.pipes.commands import given_to, shown_command
+from mrtr_cassette.shell.pipes.commands import given_to, shown_command, words_shown
 from mrtr_cassette.shell.pipes.processes import ProcessGroup, guarded
 from mrtr_cassette.shell.pipes.upstream import pipe_upstream
 
@@ -243,7 +243,7 @@ async def running_command(
             hint=f"put {PORT} where it takes its port, or start it elsewhere and give its URL",
         )
     without_secrets = shown_by(BUILT_IN, given_to(command))
-    shown = without_secrets(" ".join(map(printable, command)))
+    shown = words_shown(command)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with tempfile.TemporaryFile() as output:

@@ -129,7 +129,7 @@ async def _verify(
     recorded = rejoined(as_sent(cassette, upstream))
     shown = ""
     for plan in plans_of(cassette, recorded, upstream, options):
-        part = replace(recorded, interactions=_interactions_of(plan))
+        part = part_of(recorded, plan)
         reached = live_run(cassette, part, upstream, options, found, accepts=accepts)
         async with reached as run:
             shown = run.shown
@@ -188,11 +188,10 @@ def plans_of(
     options: VerifyOptions,
 ) -> list[list[Planned]]:
     """Return what is repeated of a cassette as it is sent, apart for each server to start."""
-    is_piped = is_over_old_transport(cassette) or is_on_pipes(upstream)
-    firsts = [interaction.exchanges[0] for interaction in sent.interactions]
-    if not any(first.request.is_line for first in firsts):
-        # A server on pipes takes requests of HTTP, too.
-        is_piped = False
+    takes_lines = is_over_old_transport(cassette) or is_on_pipes(upstream)
+    firsts = [interaction.exchanges[0].request for interaction in sent.interactions]
+    # A server on pipes takes requests of HTTP, too.
+    is_piped = takes_lines and any(first.is_line for first in firsts)
     plan = planned(sent, tuple(options.only), is_on_pipes=is_piped)
     if sent.command is None or isinstance(upstream, str):
         return [plan]
@@ -229,12 +228,13 @@ async def live_run(
         server = target
         if is_over_old_transport(cassette):
             server = _over_lines(target)
-        shown = target.command or target.name
-        yield LiveRun(verifier, server, options, stack, found, target, shown)
+        yield LiveRun(verifier, server, options, stack, found, target)
 
 
-def _interactions_of(plan: Sequence[Planned]) -> tuple[RecordedInteraction, ...]:
-    return tuple(dict.fromkeys([call.interaction for call in plan]))
+def part_of(cassette: Cassette, plan: Sequence[Planned]) -> Cassette:
+    """Return a cassette with the interactions of a plan alone."""
+    interactions = dict.fromkeys([call.interaction for call in plan])
+    return replace(cassette, interactions=tuple(interactions))
 
 
 def _values(cassette: Cassette, options: VerifyOptions) -> Values:
@@ -303,11 +303,14 @@ class LiveRun:
     stack: AsyncExitStack
     found: Found
     reached: Target
-    shown: str
-    """The server's name, for people."""
     servers: dict[str, LiveServer] = field(default_factory=dict, init=False)
     """By session; over HTTP one server has them all."""
     listening: list[Repeated] = field(default_factory=list, init=False)
+
+    @property
+    def shown(self) -> str:
+        """The server's name, for people."""
+        return self.reached.command or self.reached.name
 
     def check_path(self, verified: Sequence[VerifiedInteraction]) -> None:
         """Make sure that the server has something at the path: that not all is 404.
@@ -333,22 +336,32 @@ class LiveRun:
 
     async def server(self, call: Planned) -> LiveServer:
         """Return the server of a call's session; over pipes it is started for the first one."""
-        target = self.target
-        key = call.session if target.is_on_pipes else ""
+        key = self._key_of(call)
         if key not in self.servers:
-            connected = target.connecting(self.verifier.add_settings)
-            upstream = await self.stack.enter_async_context(connected)
-            seconds = float(self.options.timeout)
-            server = LiveServer(
-                upstream,
-                target.origin,
-                target.given.headers,
-                seconds,
-                is_on_pipes=self.reached.is_on_pipes,
-            )
-            self.stack.push_async_callback(server.close)
-            self.servers[key] = server
+            self.servers[key] = await self._connected()
         return self.servers[key]
+
+    def _key_of(self, call: Planned) -> str:
+        return call.session if self.target.is_on_pipes else ""
+
+    async def _connected(self) -> LiveServer:
+        target = self.target
+        connected = target.connecting(self.verifier.add_settings)
+        server = LiveServer(
+            await self.stack.enter_async_context(connected),
+            target.origin,
+            target.given.headers,
+            float(self.options.timeout),
+            is_on_pipes=self.reached.is_on_pipes,
+        )
+        self.stack.push_async_callback(server.close)
+        return server
+
+    async def leave(self, call: Planned) -> None:
+        """Close the server of a call's session, so that the next call gets another one."""
+        server = self.servers.pop(self._key_of(call), None)
+        if server is not None:
+            await server.close()
 
     async def repeat_all(self, plan: Sequence[Planned]) -> list[VerifiedInteraction]:
         """Repeat the conversations of the run, and return what came of those that are compared."""
@@ -361,11 +374,7 @@ class LiveRun:
             await server.close()
         for repeated in self.listening:
             verified.append(self.verifier.ended(repeated))
-        return [
-            interaction
-            for interaction in verified
-            if not interaction.planned.is_brought
-        ]
+        return [found for found in verified if not found.planned.is_brought]
 
     async def repeat(self, call: Planned) -> VerifiedInteraction | None:
         """Repeat one conversation; a listening stream is verified at the end."""

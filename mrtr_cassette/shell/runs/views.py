@@ -33,7 +33,7 @@ from mrtr_cassette.shell.runs.sessions import RunOutcome, Session
 if TYPE_CHECKING:
     from mrtr_cassette.core.report.probes import Probing
     from mrtr_cassette.shell.runs.calling import Answers
-    from mrtr_cassette.shell.runs.piped import ClientStarts
+    from mrtr_cassette.shell.runs.client_starts import ClientStarts
 
 
 @lru_cache(maxsize=4)

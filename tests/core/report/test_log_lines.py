@@ -33,8 +33,8 @@ from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.record.recorder import Unread
 from mrtr_cassette.core.replay.unrecorded import Harmless
-from mrtr_cassette.core.report import events
-from mrtr_cassette.core.report.events import Event, Said
+from mrtr_cassette.core.report import events, replay_events
+from mrtr_cassette.core.report.replay_events import Event, Said
 from mrtr_cassette.core.report.runs import CallResult, RecordingReport, report_of_replay
 from mrtr_cassette.core.wire.http import End
 from mrtr_cassette.errors import printable_json
@@ -42,10 +42,13 @@ from mrtr_cassette.errors import printable_json
 STATE = "eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m"
 TELLERS = sorted(
     name
-    for name, teller in inspect.getmembers(events, inspect.isfunction)
-    if teller.__module__ == events.__name__ and not name.startswith("_")
+    for module in (events, replay_events)
+    for name, teller in inspect.getmembers(module, inspect.isfunction)
+    if teller.__module__ == module.__name__
+    and name.endswith(("_said", "_event", "_events"))
+    and not name.startswith("_")
 )
-"""All public functions of the module."""
+"""All public functions that tell of something."""
 Told = Iterator[tuple[str, Event | Said]]
 
 
@@ -108,17 +111,20 @@ def replay_told(name: str, dialect: str) -> Told:
     call = tool(name, **{name: name})
     answer = retry(call, answers, state=state)
     player = player_of((call, asked), (answer, text(name)))
-    for event in events.played_events(hit(player, call)):
+    for event in replay_events.played_events(hit(player, call)):
         yield "played_events", event
-    yield "missed_event", events.missed_event(missed(player, tool(name, **{name: 1})))
+    yield (
+        "missed_event",
+        replay_events.missed_event(missed(player, tool(name, **{name: 1}))),
+    )
     for request in (
         post(notification(f"notifications/{name}")),
         get(f"/.well-known/{name}"),
     ):
         harmless = player.request_received(request)
         assert isinstance(harmless, Harmless)
-        yield "harmless_event", events.harmless_event(harmless)
-    yield "fault_said", events.fault_said(name, name)
+        yield "harmless_event", replay_events.harmless_event(harmless)
+    yield "fault_said", replay_events.fault_said(name, name)
     player.path = name
     came_to = replace(
         report_of_replay(player), elsewhere=(name,), without_response=(1,)
@@ -130,7 +136,7 @@ def replay_told(name: str, dialect: str) -> Told:
     cassette = asked_once(elicit(words=name), YES, call, text(name))
     ((ask,),) = pushed_asks(cassette.interactions).values()
     named = ask._replace(request=replace(ask.request, key=name))
-    yield "asked_by_push_event", events.asked_by_push_event(named)
+    yield "asked_by_push_event", replay_events.asked_by_push_event(named)
 
 
 def call_told(name: str) -> Told:

@@ -58,15 +58,9 @@ from mrtr_cassette.core.replay.unrecorded import Harmless
 from mrtr_cassette.core.report.ci import annotation, junit
 from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.report.events import (
-    Event,
-    Said,
-    asked_by_push_event,
     call_ended_event,
     caught_up_said,
     failed_said,
-    harmless_event,
-    missed_event,
-    played_events,
     pushed_said,
     recording_said,
     replay_said,
@@ -77,6 +71,14 @@ from mrtr_cassette.core.report.events import (
     unread_said,
 )
 from mrtr_cassette.core.report.redactions import RedactedCall, Redaction
+from mrtr_cassette.core.report.replay_events import (
+    Event,
+    Said,
+    asked_by_push_event,
+    harmless_event,
+    missed_event,
+    played_events,
+)
 from mrtr_cassette.core.report.runs import (
     CallResult,
     InteractionOutcome,

@@ -1,0 +1,101 @@
+"""The log of a replay while it plays, without any value that was sent, and what all logs share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from mrtr_cassette.core.cassette.entries import ReplayEntry
+from mrtr_cassette.core.cassette.recorded import PushedAsk
+from mrtr_cassette.core.protocol.calls import read_call
+from mrtr_cassette.core.protocol.dialect import InputRequest
+from mrtr_cassette.core.replay.diagnosis import Miss
+from mrtr_cassette.core.replay.player import Play
+from mrtr_cassette.core.replay.unrecorded import Harmless
+from mrtr_cassette.errors import line_by_line, printable
+
+Event = dict[str, Any]
+"""An entry of a log that programs read: ready for JSON."""
+Said = tuple[Event, str]
+"""The same with the line for people."""
+
+
+def said(event: Event, line: str) -> Said:
+    """Return an entry of a log in both forms."""
+    return event, line_by_line(line)
+
+
+def kinds_of(input_requests: Mapping[str, InputRequest]) -> dict[str, str]:
+    """Return the kinds of questions by their keys."""
+    return {
+        printable(key): printable(request.kind)
+        for key, request in input_requests.items()
+    }
+
+
+def played_events(play: Play) -> Iterator[Event]:
+    """Yield that a request got its recorded reply, its answers, and the questions of the reply."""
+    entry = play.entry
+    call = (entry.created_by or entry).key
+    place: Event = {"call": str(call), "interaction": entry.interaction}
+    via = "result"
+    if entry.created_by is not None:
+        via = "task"
+    yield {
+        "event": "played",
+        **place,
+        "turn": entry.turn,
+        "times": play.times,
+        "method": printable(entry.key.method),
+        "name": printable(entry.key.name),
+    }
+    if entry.turn:
+        yield _answered_event(entry, {**place, "turn": entry.turn, "via": via})
+    asking_turn = entry.place.asking_turn
+    is_asking_task = asking_turn and entry.state and play.times == 1
+    if entry.asks or is_asking_task:
+        asked = {"event": "asked", **place, "turn": asking_turn, "via": via}
+        yield {**asked, "keys": kinds_of(entry.asked)}
+
+
+def _answered_event(entry: ReplayEntry, place: Event) -> Event:
+    """Return which questions a request answered."""
+    question = entry.answered_question
+    answers = read_call(entry.matched.request).answers
+    keys: list[str] = []
+    if question is not None:
+        place |= {"call": str(question.pending.key), "via": "push"}
+        keys = [question.request.key]
+    elif answers is not None:
+        keys = sorted(answers.input_responses or {})
+    return {"event": "answered", **place, "keys": [printable(key) for key in keys]}
+
+
+def asked_by_push_event(ask: PushedAsk) -> Event:
+    """Return that the client was asked something by a pushed request."""
+    place = {"call": ask.call.title, "interaction": ask.interaction, "turn": ask.turn}
+    keys = kinds_of({ask.request.key: ask.request.asks})
+    return {"event": "asked", **place, "via": "push", "keys": keys}
+
+
+def harmless_event(harmless: Harmless) -> Event:
+    """Return that a request that was not recorded got what any server answers."""
+    return {"event": "harmless", "call": harmless.call.title, "answer": harmless.answer}
+
+
+def missed_event(miss: Miss) -> Event:
+    """Return that a request was missed."""
+    nearest = miss.nearest
+    return {
+        "event": "missed",
+        "call": miss.call.title,
+        "reason": miss.reason.value,
+        "nearest": None if nearest is None else [nearest.interaction, nearest.turn],
+        "pointers": [printable(difference.pointer) for difference in miss.differences],
+    }
+
+
+def fault_said(fault: str, call: str) -> Said:
+    """Return that a call has met a fault."""
+    event = {"event": "fault", "fault": fault, "call": call}
+    return said(event, f"{fault}: {call}")

@@ -1,0 +1,339 @@
+"""Journals on this machine, and the cassettes that are made of them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from mrtr_cassette import __version__
+from mrtr_cassette.core.cassette.dump import dump
+from mrtr_cassette.core.cassette.journal import (
+    JournalContent,
+    JournalHeader,
+    decode_header,
+    decode_journal,
+    encode_header,
+)
+from mrtr_cassette.core.cassette.load import load
+from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.compare.conversations import IgnoredFor, ignores_nothing
+from mrtr_cassette.core.record.assembly import assemble
+from mrtr_cassette.core.record.merge import Source, merged, sources_of
+from mrtr_cassette.core.record.publish_check import Outcomes
+from mrtr_cassette.core.report.redactions import Redaction, redactions_of
+from mrtr_cassette.errors import CassetteError, UsageError
+from mrtr_cassette.options import Existing
+from mrtr_cassette.shell.files.cassettes import (
+    check_replaceable,
+    exists,
+    journal_in_the_way,
+    journal_path,
+    load_cassette,
+    load_if_readable,
+    publish,
+    read_file,
+    without_collection,
+)
+from mrtr_cassette.shell.files.disk import (
+    check_link,
+    is_locked,
+    reason_of,
+    remove_leftovers,
+)
+from mrtr_cassette.shell.files.stores import Location
+from mrtr_cassette.terms import shell_command
+
+_TOOL: Final = f"mrtr-cassette {__version__}"
+_JOURNAL_MARK: Final = b'{"journal":'
+
+
+class Publication(NamedTuple):
+    """What became of a cassette: how many interactions it has, and how many stand as before."""
+
+    interactions: int
+    kept: int = 0
+    is_same: bool = False
+    """All stand as before, and the file was left alone."""
+    redacted: tuple[Redaction, ...] = ()
+    """What redaction replaced in what is new."""
+    exchanges: int = 0
+    """How many exchanges of a journal are in it."""
+
+
+def publish_recording(
+    path: Location,
+    recorded: Cassette,
+    existing: Existing,
+    *,
+    renews: bool = False,
+    hint: str | None = None,
+    ignored_for: IgnoredFor = ignores_nothing,
+) -> Publication:
+    """Write a recording as `publish` does.
+
+    A cassette that is replaced keeps what is the same in the recording, or differs at ignored
+    places only. Where that is all of it, only its date is written, and that if the recording
+    `renews` it.
+    """
+    earlier = None
+    if existing == "replace":
+        # What can't be read as a cassette is replaced whole.
+        earlier = load_if_readable(path)
+    whole = recorded
+    kept = 0
+    if earlier is not None:
+        # A client that waits for its server doesn't wait for the import.
+        from mrtr_cassette.core.drive.rerecording import recorded_over
+
+        whole, kept = recorded_over(earlier, recorded, ignored_for)
+    is_same = whole is earlier and not renews
+    redacted = _redactions_in(whole, path, existing)
+    publication = Publication(len(whole.interactions), kept, is_same, redacted)
+    if not publication.is_same:
+        whole = replace(whole, recorded_at=recorded.recorded_at)
+        publish(path, [dump(whole)], replace=existing != "keep", hint=hint)
+    return publication
+
+
+def _redactions_in(
+    recorded: Cassette, path: Location, existing: Existing
+) -> tuple[Redaction, ...]:
+    """Return what redaction replaced, without what the cassette that is added to has already."""
+    redacted = redactions_of(recorded)
+    if redacted and existing == "append" and exists(path):
+        return redactions_of(recorded, load_cassette(path))
+    return redacted
+
+
+class Journal:
+    """The append-only file of a running recording, which only one process can have."""
+
+    def __init__(self, cassette: Location, header: JournalHeader) -> None:
+        """Create the journal of a recording to a cassette.
+
+        It takes the place of one that has nothing but errors that are not MCP's, such as 404.
+
+        Raises:
+            CassetteError: another recorder is at work, or a killed one left its journal.
+        """
+        self.path = path = journal_path(cassette)
+        self._is_torn = False
+        check_link(path)
+        try:
+            # Where a file is in its place, opening the journal tells.
+            with suppress(FileExistsError):
+                path.parent.mkdir(parents=True, exist_ok=True)
+            if _has_only_errors(path):
+                path.unlink()
+            self._file = os.open(
+                path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600
+            )
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX)
+                self.append(encode_header(header))
+            except OSError:
+                path.unlink()
+                os.close(self._file)
+                raise
+        except FileExistsError:
+            raise journal_in_the_way(cassette) from None
+        except OSError as error:
+            hint = None
+            if not isinstance(cassette, Path):
+                hint = "record in a folder where the journal can be written"
+            raise CassetteError(path, reason_of(error), hint=hint) from None
+
+    def append(self, line: bytes) -> None:
+        """Hand one line to the operating system; it survives the death of this process.
+
+        Raises:
+            OSError: it could not be written whole.
+        """
+        # What was cut short by a full disk must not spoil the line that fits again.
+        rest = b"\n" + line if self._is_torn else line
+        self._is_torn = True
+        while rest:
+            rest = rest[os.write(self._file, rest) :]
+        self._is_torn = not line.endswith(b"\n")
+
+    def check_in_place(self) -> None:
+        """Make sure that no other program has removed the file, or put another in its place."""
+        with suppress(OSError):
+            if os.path.samestat(self.path.stat(), os.fstat(self._file)):
+                return
+        raise CassetteError(
+            self.path,
+            "another program removed or replaced the journal; what it had is lost",
+        )
+
+    def close(self) -> None:
+        """Close the file, which stays; it is locked until then, so that nobody recovers it."""
+        os.close(self._file)
+
+
+def _has_only_errors(path: Path) -> bool:
+    outcomes = Outcomes()
+    with suppress(CassetteError):
+        if not is_locked(path):
+            for exchange in read_journal(path).exchanges.values():
+                outcomes.add(exchange)
+    return outcomes.has_only_errors
+
+
+def client_of(path: Path) -> str | None:
+    """Return which client's recording a journal is of, if that can be told."""
+    with suppress(OSError, CassetteError), path.open("rb") as file:
+        return decode_header(file.readline(), str(path)).client
+    return None
+
+
+def read_journal(path: Path) -> JournalContent:
+    """Read a journal whole.
+
+    Raises:
+        CassetteError: there is no journal, or its first line is not one of ours.
+    """
+    check_link(path)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise CassetteError(path, reason_of(error)) from None
+    return decode_journal(data, str(path))
+
+
+def publish_journal(output: Location) -> tuple[Publication | None, str | None]:
+    """Turn the journal of a recording into its cassette, and remove the journal, which else stays.
+
+    Returns:
+        what became of the cassette, or None where nothing was recorded and there is none; and what
+        was lost, or None.
+    """
+    path = journal_path(output)
+    journal = read_journal(path)
+    published = None
+    if journal.exchanges:
+        ignored_for: IgnoredFor = ignores_nothing
+        if journal.header.ignored:
+            # A client that waits for its server doesn't wait for the import.
+            from mrtr_cassette.shell.files.ignored import ignoring_as
+
+            ignored_for = ignoring_as(journal.header)
+        published = publish_recording(
+            output,
+            _assembled(journal, output),
+            journal.header.existing,
+            ignored_for=ignored_for,
+            hint=hint_at_journal(output),
+        )
+        published = published._replace(exchanges=len(journal.exchanges))
+    path.unlink()
+    return published, journal.lost
+
+
+def recorded_in_journal(output: Location) -> tuple[Cassette | None, str | None]:
+    """Return what the journal of a recording becomes, if it has anything, and what was lost."""
+    journal = read_journal(journal_path(output))
+    recorded = _assembled(journal, output) if journal.exchanges else None
+    return recorded, journal.lost
+
+
+def hint_at_journal(output: Location) -> str:
+    """Return how to publish a journal that stays, as its cassette could not be written."""
+    return (
+        "the recording is in the journal; make way for the cassette, and publish it with: "
+        f"{shell_command('publish_journal', path=str(output))}"
+    )
+
+
+def recover_journal(output: Location) -> tuple[Publication | None, str | None] | None:
+    """Publish what a killed recording left as `publish_journal` does.
+
+    None is returned where the cassette has all of it already, and the journal is just removed.
+    """
+    check_replaceable(output)
+    recorder = read_journal(journal_path(output)).header.recorder
+    with suppress(CassetteError):
+        if recorder in {known.id for known in load_cassette(output).recorders}:
+            discard_journal(output)
+            if isinstance(output, Path):
+                remove_leftovers(output)
+            return None
+    return publish_journal(output)
+
+
+def discard_journal(output: Location) -> None:
+    """Remove the journal of a recording that is not published."""
+    journal_path(output).unlink(missing_ok=True)
+
+
+def recorded_so_far(output: Location) -> Cassette | None:
+    """Return what the journal of a recording under way would become; None where it has nothing."""
+    try:
+        journal = read_journal(journal_path(output))
+    except CassetteError:
+        return None
+    if not journal.exchanges:
+        return None
+    return load(dump(_assembled(journal, output)), str(output))
+
+
+def _assembled(journal: JournalContent, output: Location) -> Cassette:
+    """Return the cassette of a journal, added to the one that there is, if it is to be."""
+    earlier = None
+    if journal.header.existing == "append" and exists(output):
+        earlier = load_cassette(output)
+    return assemble(journal.header, journal.exchanges, _TOOL, earlier)
+
+
+def merge_files(
+    paths: Sequence[Location], output: Location, *, replaces: bool = False
+) -> tuple[Cassette, tuple[str, ...]]:
+    """Write one cassette of what several recorders recorded, in journals and cassettes.
+
+    Returns also what to know of it, in words.
+    """
+    if not paths:
+        raise UsageError("there is nothing to merge", hint="name journals or cassettes")
+    check_replaceable(output)
+    if exists(output) and not replaces:
+        raise CassetteError(
+            output, "the cassette exists", hint="use <<replace>> to replace it"
+        )
+    with without_collection():
+        notes: list[str] = []
+        sources = list(_sources(dict.fromkeys(paths), notes))
+        if not any(source.exchanges for source in sources):
+            raise CassetteError(paths[0], "no file has a complete exchange")
+        cassette, further = merged(sources, _TOOL)
+        publish(output, [dump(cassette)], replace=replaces)
+        return cassette, (*notes, *further)
+
+
+def _sources(places: Iterable[Location], notes: list[str]) -> Iterator[Source]:
+    """Yield the exchanges of the files by recorder; add notes about files."""
+    for place in places:
+        data = read_file(place)
+        if not data.startswith(_JOURNAL_MARK):
+            yield from sources_of(load(data, str(place)))
+            continue
+        header, exchanges, lost = decode_journal(data, str(place))
+        if header.existing == "append":
+            cassette = str(place).removesuffix(".journal")
+            publish = shell_command("publish_journal", path=cassette)
+            raise CassetteError(
+                place,
+                "it adds to a cassette, whose request states it repeats",
+                hint=f"publish it with: {publish}, and merge that",
+            )
+        if isinstance(place, Path) and is_locked(place):
+            notes.append(
+                f"{place}: its recorder is still running; its exchanges so far are merged"
+            )
+        if lost is not None:
+            notes.append(f"{place}: {lost}")
+        yield Source(str(place), header, exchanges)

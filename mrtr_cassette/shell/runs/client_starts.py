@@ -1,0 +1,355 @@
+"""Have a client start a recording or a replay on pipes, any number of times."""
+
+# A replay loads no client and no recorder: what records imports them in its functions.
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+import secrets
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.cassette.texts import combine_cassettes
+from mrtr_cassette.core.replay.faults import FaultOutcome, read_faults
+from mrtr_cassette.core.report.runs import MissReport, Nearest
+from mrtr_cassette.core.report.trials import DivergenceReport, RecordingsLeft
+from mrtr_cassette.core.wire.pointers import Difference
+from mrtr_cassette.errors import MrtrCassetteError, UsageError
+from mrtr_cassette.options import Options, RecordOptions, ReplayOptions
+from mrtr_cassette.shell.files.cassettes import exists, journal_path, load_cassette
+from mrtr_cassette.shell.files.disk import is_free_within, is_locked
+from mrtr_cassette.shell.files.stores import Location, StoreFile
+from mrtr_cassette.shell.runs.piped import StartingClient, replay_pipe
+from mrtr_cassette.shell.runs.replaying import load_played
+from mrtr_cassette.shell.runs.running import run
+from mrtr_cassette.shell.runs.sessions import RunOutcome, Session
+
+T = TypeVar("T")
+
+# What a client starts is a process of its own, and clients hand on neither their environment nor
+# descriptors: its work and its outcomes pass as JSON, in the files of a folder.
+
+_WORK: Final = "work.json"
+_OUTCOMES: Final = "outcomes"
+_PUBLISHING_S: Final = 5.0
+"""Seconds for processes whose clients have closed, which publish what they recorded."""
+_LEFT_OPEN: Final = RunOutcome(
+    problem="a process that the client started as its server is still running: close the client "
+    "before the test ends"
+)
+
+
+class ClientStarts:
+    """A recording or a replay whose command a client may start any number of times."""
+
+    admin_url = None
+    is_piped = True
+
+    def __init__(
+        self, path: Location, base: Cassette | None, folder: Path, *, is_recording: bool
+    ) -> None:
+        self.path = path
+        self.base = base
+        self.is_recording = is_recording
+        self.command = [sys.executable, "-m", __name__, str(folder)]
+        self._outcomes = folder / _OUTCOMES
+        self._outcomes.touch()
+        self._last: list[RunOutcome] | None = None
+        self._whole: Cassette | None = None
+
+    @property
+    def url(self) -> str:
+        """There is none."""
+        done = "recorded" if self.is_recording else "played"
+        raise UsageError(
+            f"{self.path} is {done} over pipes, where there is no URL",
+            hint="have the client start `command`",
+        )
+
+    @property
+    def exchanges(self) -> int:
+        """How many exchanges have been recorded."""
+        return _highest_number(self.recorded()) - _highest_number(self.base)
+
+    @property
+    def outcome(self) -> RunOutcome:
+        """What all starts came to so far."""
+        interactions = 0 if self.base is None else len(self.base.interactions)
+        combined = RunOutcome(unplayed=range(1, interactions + 1))
+        starts = self._starts() if self._last is None else self._last
+        for start in starts:
+            combined = _both(combined, start)
+        return combined
+
+    def _starts(self) -> list[RunOutcome]:
+        last = {}
+        for line in self._outcomes.read_bytes().splitlines():
+            process, outcome = json.loads(line)
+            last[process] = outcome
+        return [_outcome_from(outcome) for outcome in last.values()]
+
+    def recorded(self) -> Cassette | None:
+        """Return the cassette as it is by now."""
+        if self._last is not None:
+            return self._whole
+        if not self.is_recording:
+            return self.base
+        from mrtr_cassette.shell.files.journals import recorded_so_far
+
+        running = recorded_so_far(self.path)
+        if running is None and exists(self.path):
+            return load_cassette(self.path)
+        return running
+
+    def finish(self) -> None:
+        """Wait for all starts, and publish the journal of one that was killed."""
+        have_ended = is_free_within(self._outcomes, _PUBLISHING_S)
+        starts = self._starts()
+        if not have_ended:
+            starts.append(_LEFT_OPEN)
+        if self.is_recording and all(start.objection is None for start in starts):
+            from mrtr_cassette.shell.files.journals import recover_journal
+
+            journal = journal_path(self.path)
+            if journal.exists() and not is_locked(journal):
+                recover_journal(self.path)
+        self._whole = self.recorded()
+        self._last = starts
+
+
+def _both(first: RunOutcome, second: RunOutcome) -> RunOutcome:
+    """Return what two starts came to together."""
+    after_other_writes = {*first.after_other_writes, *second.after_other_writes}
+    unused = _common(first.unused, second.unused)
+    return RunOutcome(
+        misses=[*first.misses, *second.misses],
+        played=first.played + second.played,
+        harmless=first.harmless + second.harmless,
+        unplayed=_common(first.unplayed, second.unplayed),
+        after_other_writes=sorted(after_other_writes),
+        faults=_added(first.faults, second.faults),
+        unknown_tools=Counter(first.unknown_tools) + Counter(second.unknown_tools),
+        stopped=first.stopped + second.stopped,
+        divergences=RecordingsLeft(
+            first.divergences.nearest or second.divergences.nearest,
+            [*first.divergences.all, *second.divergences.all],
+        ),
+        unreachable=first.unreachable + second.unreachable,
+        unrecorded=[*first.unrecorded, *second.unrecorded],
+        problem=first.problem or second.problem,
+        objection=first.objection or second.objection,
+        unused=None if unused is None else sorted(unused),
+        learned={**first.learned, **second.learned},
+        matched=Counter(first.matched) + Counter(second.matched),
+    )
+
+
+def _added(
+    first: Sequence[FaultOutcome], second: Sequence[FaultOutcome]
+) -> Sequence[FaultOutcome]:
+    """Return how often the same faults were met in two starts."""
+    if not first or not second:
+        return first or second
+    added = []
+    for one_start, next_start in zip(first, second, strict=True):
+        came = one_start.came + next_start.came
+        times = one_start.times + next_start.times
+        added.append(FaultOutcome(one_start.fault, came, times))
+    return added
+
+
+def _common(
+    first: Sequence[T] | None, second: Sequence[T] | None
+) -> Sequence[T] | None:
+    """Return the items that are in both; None has them all."""
+    if first is None or second is None:
+        return second if first is None else first
+    kept = set(second)
+    return [item for item in first if item in kept]
+
+
+def _highest_number(cassette: Cassette | None) -> int:
+    return 0 if cassette is None else cassette.highest_number
+
+
+def _outcome_from(data: dict[str, Any]) -> RunOutcome:
+    data["misses"] = [_miss_from(miss) for miss in data["misses"]]
+    data["faults"] = [FaultOutcome(*fault) for fault in data["faults"]]
+    nearest, left = data["divergences"]
+    if nearest is not None:
+        nearest = _divergence_from(nearest)
+    found = [_divergence_from(divergence) for divergence in left]
+    data["divergences"] = RecordingsLeft(nearest, found)
+    if data["unused"] is not None:
+        data["unused"] = [tuple(pair) for pair in data["unused"]]
+    return RunOutcome(**data)
+
+
+def _divergence_from(data: list[Any]) -> DivergenceReport:
+    after, recording, why = data
+    return DivergenceReport(after, recording, _miss_from(why))
+
+
+def _miss_from(data: dict[str, Any]) -> MissReport:
+    data["questions"] = tuple(data["questions"])
+    data["fixes"] = tuple(data["fixes"])
+    differences = [Difference(*difference) for difference in data["differences"]]
+    data["differences"] = tuple(differences)
+    if data["nearest"] is not None:
+        data["nearest"] = Nearest(*data["nearest"])
+    return MissReport(**data)
+
+
+def recorded_by_client(
+    server: Sequence[str],
+    output: Location,
+    options: RecordOptions,
+    cwd: Path | None = None,
+    *,
+    named: Path | None = None,
+) -> AbstractAsyncContextManager[ClientStarts]:
+    """Prepare the recording of a server on pipes; a client starts its `command`.
+
+    Each start publishes what it recorded when it ends, and is added to those before it. Messages
+    name the cassette `named`.
+
+    Raises:
+        CassetteError: the cassette can't be written, or exists.
+        UsageError: a cassette that is to be added to was recorded over HTTP.
+    """
+    from mrtr_cassette.shell.runs.journaling import check_output, check_transport
+
+    shown = str(named or output)
+    earlier = check_output(output, options)
+    if earlier is not None:
+        check_transport(earlier, shown, "stdio")
+    work = {
+        "server": list(server),
+        "cwd": cwd,
+        "named": shown,
+        # Whoever has the command is the same client, by however many processes it starts it.
+        "client": secrets.token_hex(32),
+    }
+    return _started(output, earlier, options, work)
+
+
+def replayed_by_client(
+    path: Location, options: ReplayOptions
+) -> AbstractAsyncContextManager[ClientStarts]:
+    """Prepare a replay on pipes; a client starts its `command`.
+
+    Raises:
+        CassetteError: the cassette can't be read.
+    """
+    read_faults(options.faults, is_piped=True)
+    recorded = combine_cassettes(load_played(path, options))
+    return _started(path, recorded, options, {})
+
+
+@asynccontextmanager
+async def _started(
+    path: Location, base: Cassette | None, options: Options, work: Mapping[str, object]
+) -> AsyncIterator[ClientStarts]:
+    place = path.absolute()
+    values = {}
+    for option in fields(options):
+        value = getattr(options, option.name)
+        if option.name == "log":
+            continue
+        if callable(value):
+            raise UsageError(
+                f"<<{option.name}>> is a function, and clients on pipes start another process, "
+                "which doesn't have it",
+                hint="have the client connect to a URL",
+            )
+        values[option.name] = value
+    whole = {
+        **work,
+        "place": place if isinstance(place, StoreFile) else [place],
+        "options": values,
+    }
+    with tempfile.TemporaryDirectory(prefix="mrtr-cassette-") as name:
+        folder = Path(name)
+        text = json.dumps(whole, default=os.fspath)
+        (folder / _WORK).write_text(text, encoding="utf-8")
+        starts = ClientStarts(path, base, folder, is_recording=bool(work))
+        try:
+            yield starts
+        finally:
+            await asyncio.to_thread(starts.finish)
+
+
+# In the process that a client has started
+
+
+async def _work_of(folder: Path) -> int:
+    """Record or replay, write the outcomes to the file as they change; return the code."""
+    work = json.loads((folder / _WORK).read_bytes())
+    outcomes = os.open(folder / _OUTCOMES, os.O_RDWR | os.O_APPEND)
+    # It is let go of when this process ends, whatever ends it.
+    fcntl.flock(outcomes, fcntl.LOCK_SH)
+
+    def tell(outcome: RunOutcome) -> None:
+        line = json.dumps([os.getpid(), asdict(outcome)]) + "\n"
+        # Where nobody waits any more, there is nobody to be told.
+        with suppress(OSError):
+            os.write(outcomes, line.encode())
+
+    try:
+        session, code = await _do(work, folder, tell)
+    except MrtrCassetteError as error:
+        problem = error.in_terms(work["options"]["terms"])
+        tell(RunOutcome(problem=problem))
+        sys.stderr.write(f"error: {problem}\n")
+        return error.exit_code
+    tell(session.outcome)
+    return code
+
+
+async def _do(
+    work: dict[str, Any], folder: Path, tell: Callable[[RunOutcome], None]
+) -> tuple[Session, int]:
+    """Record or replay; tell the outcome at each miss."""
+    sessions: list[Session] = []
+
+    def on_event(event: dict[str, object]) -> None:
+        if event["event"] == "missed":
+            tell(sessions[0].outcome)
+
+    path = _place_from(work["place"])
+    if "server" not in work:
+        options = ReplayOptions(**work["options"])
+        return await replay_pipe(path, options, on_event, began=sessions.append)
+    from mrtr_cassette.shell.runs.pipe_recording import record_pipe
+
+    return await record_pipe(
+        work["server"],
+        path,
+        RecordOptions(**work["options"]),
+        on_event,
+        cwd=work["cwd"],
+        client=StartingClient(work["client"], None, folder),
+        named=work["named"],
+        began=sessions.append,
+    )
+
+
+def _place_from(parts: Sequence[str]) -> Location:
+    if len(parts) == 1:
+        return Path(parts[0])
+    url, folder = parts
+    return StoreFile(url, Path(folder))
+
+
+if __name__ == "__main__":
+    sys.exit(run(_work_of(Path(sys.argv[1]))))

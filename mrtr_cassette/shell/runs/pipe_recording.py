@@ -1,0 +1,293 @@
+"""Record on our own pipes, between a client and a server that a command starts."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.cassette.transports import over_pipes
+from mrtr_cassette.core.record.recorder import Channel
+from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.secrets.credentials import UserSettings, shown_by
+from mrtr_cassette.core.wire.http import NO_STATUS, End, Line, Request, opens_channel
+from mrtr_cassette.errors import BodyTooLargeError, CassetteError
+from mrtr_cassette.options import RecordOptions
+from mrtr_cassette.shell.files.cassettes import exists, journal_path, without_collection
+from mrtr_cassette.shell.files.disk import is_free_within
+from mrtr_cassette.shell.files.journals import client_of, recover_journal
+from mrtr_cassette.shell.files.log import Announcer, OnEvent, heard_by
+from mrtr_cassette.shell.files.stores import Location
+from mrtr_cassette.shell.pipes.commands import given_to, shown_command
+from mrtr_cassette.shell.pipes.lines import (
+    STDIN,
+    STDOUT,
+    LineWriter,
+    PipedClient,
+    reads_from,
+)
+from mrtr_cassette.shell.pipes.processes import ServerProcess, server_process
+from mrtr_cassette.shell.runs.journaling import (
+    ExchangeRecording,
+    RecordedServer,
+    RecordSession,
+    check_output,
+    check_transport,
+    journaling,
+    rules_of_both,
+)
+from mrtr_cassette.shell.runs.piped import StartingClient, answer_pipe, starting_client
+from mrtr_cassette.shell.runs.replaying import player_of
+from mrtr_cassette.shell.runs.running import told_to_end
+
+_PREDECESSOR_S: Final = 5.0
+"""Seconds to wait for the end of a recorder that the same client started before."""
+
+
+async def _wait_for_predecessor(
+    client: StartingClient, cassette: Location, named: str
+) -> None:
+    """Wait until the client's last recording is published; it may have been killed.
+
+    Raises:
+        CassetteError: it goes on.
+    """
+    journal = journal_path(cassette)
+    if client_of(journal) != client.sha256:
+        return
+    if not await asyncio.to_thread(is_free_within, journal, _PREDECESSOR_S):
+        raise CassetteError(
+            named,
+            "a server that the client has started before is still running",
+            hint="end it first: two servers at once can't share a recording",
+        )
+    if client_of(journal) == client.sha256:
+        # Whoever ended it did not wait for its cassette.
+        recover_journal(cassette)
+
+
+def next_place(output: Path) -> Path:
+    """Return where this start of a client records: the first place that no other recording has.
+
+    After `c.json` comes `c-2.json`. A start that continues the client's last one has its place.
+    """
+    client = starting_client()
+    number = 1
+    place = output
+    while exists(place) or journal_path(place).exists():
+        if client is not None:
+            is_under_way = client_of(journal_path(place)) == client.sha256
+            if is_under_way or client.continues(place):
+                return place
+        number += 1
+        place = output.with_stem(f"{output.stem}-{number}")
+    return place
+
+
+_LAST_S: Final = 4.0
+"""Seconds after the client's end for responses of a server that is added from."""
+
+
+async def record_pipe(
+    command: Sequence[str],
+    output: Location,
+    options: RecordOptions,
+    on_event: OnEvent | None = None,
+    *,
+    cwd: Path | None = None,
+    client: StartingClient | None = None,
+    named: str = "",
+    began: Callable[[RecordSession], None] = lambda _session: None,
+) -> tuple[RecordSession, int]:
+    """Record between our own stdin and stdout and a server, until both sides have ended.
+
+    With `existing="append"`, what the cassette has is played, and the server is started for the
+    first request that it lacks. Where the same client has recorded the cassette, or is about to end
+    its recording, this one is added to it: some clients start a server twice.
+
+    Args:
+        client: None where nobody can tell who it is.
+        named: the cassette as messages show it.
+
+    Returns:
+        the session, and the server's exit code; 0 where it was never started.
+
+    Raises:
+        CassetteError: the cassette can't be written, or exists.
+        UsageError: a cassette that is to be added to was recorded over HTTP.
+        CommandError: the server can't be started.
+    """
+    command = options.filled(command)
+    plays = options.existing == "append"
+    named = named or str(output)
+    if client is not None:
+        await _wait_for_predecessor(client, output, named)
+        if client.continues(output):
+            options = replace(options, existing="append")
+    with without_collection():
+        earlier = check_output(output, options)
+    shown = _shown(command, earlier, options)
+    player = None
+    if plays and earlier is not None:
+        check_transport(earlier, named, "stdio")
+        earlier = replace(earlier, path=named)
+        player = player_of(over_pipes(earlier), options, given_to(command), strict=True)
+        player.recording = replace(player.recording, upstream=shown)
+    announcer = Announcer(options.log, heard_by(on_event), options.terms)
+    client_name = None if client is None else client.sha256
+    server = RecordedServer(shown, "stdio", client_name)
+    process = _ServerCommand(command, cwd)
+    async with told_to_end() as told:
+        with journaling(output, options, announcer, earlier, player, server) as session:
+            began(session)
+            if player is None:
+                code = await _record(session, process, told)
+            else:
+                code = await _append(session, player, process, told, options)
+    is_same = session.published is not None and session.published.is_same
+    if client is not None and is_same:
+        client.note("kept", output)
+    return session, code
+
+
+class _ServerCommand(NamedTuple):
+    """The command of a server, and the folder in which it runs, if that is not ours."""
+
+    arguments: Sequence[str]
+    cwd: Path | None
+
+
+def _shown(
+    command: Sequence[str], earlier: Cassette | None, options: RecordOptions
+) -> str:
+    """Return the command without secrets."""
+    rules = rules_of_both(earlier, options.redaction)
+    without_secrets = shown_by(rules, UserSettings(secrets=options.secrets))
+    return without_secrets(shown_command(command, rules))
+
+
+async def _append(
+    session: RecordSession,
+    player: Player,
+    process: _ServerCommand,
+    told: asyncio.Event,
+    options: RecordOptions,
+) -> int:
+    """Play a cassette, and record what it lacks; return the server's exit code, if it has one."""
+    from mrtr_cassette.shell.files.ignored import ignoring
+    from mrtr_cassette.shell.pipes.upstream import pipe_upstream
+    from mrtr_cassette.shell.runs.recording import Appender, Relay
+
+    earlier = session.base
+    if earlier is None:
+        raise AssertionError("unreachable because a player plays a cassette")
+    recorder = session.recorder
+    longest = recorder.largest_body
+    upstream = pipe_upstream(
+        process.arguments, longest, recorder.add_settings, told, process.cwd
+    )
+    async with session.finishing(), upstream as live:
+        relay = Relay(live, session.url, (), session)
+        ignored_for = ignoring(options.ignore, options.ignore_from, options.masks)
+        appender = Appender(relay, earlier, player, ignored_for)
+        client = PipedClient(appender.handle, longest)
+        live.on_own_line = partial(client.listen, appender.listen)
+        await answer_pipe(client, earlier, told, _LAST_S)
+    return live.exit_code or 0
+
+
+async def _record(
+    session: RecordSession, process: _ServerCommand, told: asyncio.Event
+) -> int:
+    """Record all that passes; return the server's exit code."""
+    add_settings = session.recorder.add_settings
+    with server_process(process.arguments, add_settings, process.cwd) as server:
+        code = await _PipedRecorder(session, server).run(told)
+    if not session.outcomes.errors and not session.outcomes.has_success:
+        program = process.arguments[0]
+        session.failure = f"{program!r} ended with {code} and answered nothing"
+    return code
+
+
+class _PipedRecorder:
+    """Passes lines between a client and a server, and records them."""
+
+    def __init__(self, session: RecordSession, server: ServerProcess) -> None:
+        self._session = session
+        self._longest = session.recorder.largest_body
+        self._server = server
+        self._client = LineWriter(STDOUT, server.client_left.set)
+        # Each run of the server after the first one in a cassette is a session of its own.
+        name = "" if session.base is None else secrets.token_hex(16)
+        self._channel: Channel[ExchangeRecording] = Channel(self._begin, name)
+
+    async def run(self, told: asyncio.Event) -> int:
+        """Pass lines on until both sides have ended; return the server's exit code."""
+        from_server = asyncio.ensure_future(self._from_server())
+        from_client = asyncio.ensure_future(self._from_client())
+        by_server = await self._server.ended(told, from_server)
+        from_client.cancel()
+        from_server.cancel()
+        for exchange, end in self._channel.ended(by_server=by_server):
+            if end is None:
+                exchange.forget()
+            else:
+                exchange.response_ended(end)
+        return self._server.exit_code
+
+    async def _from_client(self) -> None:
+        writer = self._server.writer
+        async for brought in reads_from(STDIN, self._longest):
+            for line in brought.lines:
+                # Nothing that the server says in response is read before the line is shown.
+                writer.write(line.new)
+                self._show(line, self._show_clients)
+            if brought.rest:
+                writer.write(brought.rest)
+            await writer.room()
+        await self._server.close_stdin()
+
+    async def _from_server(self) -> None:
+        client = self._client
+        async for brought in self._server.reads(self._longest):
+            for line in brought.lines:
+                self._show(line, self._show_servers)
+                client.write(line.new)
+            if brought.rest:
+                client.write(brought.rest)
+            await client.room()
+        await client.finish()
+        client.close()
+
+    def _begin(self, request: Request) -> ExchangeRecording:
+        exchange = ExchangeRecording(self._session, request)
+        if opens_channel(request):
+            exchange.response_started(NO_STATUS, ())
+        return exchange
+
+    def _show(self, line: Line, show: Callable[[bytes], None]) -> None:
+        if not line.is_whole:
+            self._session.failed(BodyTooLargeError("a line", self._longest))
+            return
+        try:
+            show(line.raw)
+        except Exception as error:  # noqa: BLE001  the recorder is a spectator
+            self._session.failed(error)
+
+    def _show_clients(self, line: bytes) -> None:
+        exchange, is_over = self._channel.client_line(line)
+        if is_over:
+            exchange.response_ended(End.COMPLETE)
+        else:
+            exchange.response_started(NO_STATUS, ())
+
+    def _show_servers(self, line: bytes) -> None:
+        exchange, is_over = self._channel.server_line(line)
+        exchange.response_bytes(line)
+        if is_over:
+            exchange.response_ended(End.COMPLETE)
