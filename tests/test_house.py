@@ -30,7 +30,7 @@ SMALLEST_FOLDER_MEASURED = 100
 """Lines below which a folder's density says nothing."""
 
 SIZES = {
-    "tokens of the package": 325_000,
+    "tokens of the package": 328_000,
     "modules of the package": 157,
     "functions with more than 10 branches": 27,
     "words of README and docs": 21_000,

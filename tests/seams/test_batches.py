@@ -73,3 +73,16 @@ def test_each_response_of_a_batch_has_the_id_of_its_caller(
     played = play(player, batch(caller))
 
     assert played == b"".join(said(messages_to(caller, order), form).chunks)
+
+
+@given(distinct_ids, st.sampled_from([None, True, [], {}]), st.integers(min_value=0))
+def test_batch_with_an_id_that_no_request_has_is_a_miss(
+    recorded: list[Json], bad: Json, at: int
+) -> None:
+    """Nobody knows under which id its client looks for a response."""
+    order = list(range(len(recorded)))
+    player = player_of((batch(recorded), said(messages_to(recorded, order), "array")))
+    requests = json.loads(batch(recorded))
+    requests[at % len(recorded)]["id"] = bad
+
+    assert missed(player, compact(requests)).reason is Reason.ARGUMENTS_DIFFER

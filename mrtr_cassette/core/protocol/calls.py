@@ -16,7 +16,13 @@ from mrtr_cassette.core.protocol.dialect import (
     Answers,
     answers_in,
 )
-from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, classify, server_messages
+from mrtr_cassette.core.protocol.jsonrpc import (
+    Kind,
+    Message,
+    classify,
+    scalar,
+    server_messages,
+)
 from mrtr_cassette.core.protocol.methods import (
     CALL_TOOL,
     INITIALIZE,
@@ -413,13 +419,16 @@ class Call(NamedTuple):
 
 
 def _without_callers_values(item: Any) -> Any:
-    """Return an item of a batch without the id and the metadata of a request, which never count."""
-    if not {"id", "method"} <= members_of(item).keys():
+    """Return an item of a batch without the id and the metadata of a request, which never count.
+
+    An id that no request can have stays: no response is under it.
+    """
+    if not {"id", "method"} <= members_of(item).keys() or scalar(item["id"]) is None:
         return item
     params = item.get("params")
     if isinstance(params, dict):
         params = {name: value for name, value in params.items() if name != "_meta"}
-    return {**item, "id": None, "params": params}
+    return {**item, "id": "", "params": params}
 
 
 @lru_cache(maxsize=1024)

@@ -82,7 +82,7 @@ class Message(NamedTuple):
     @property
     def progress_token(self) -> str | None:
         """Canonical text of the request's progress token, or None."""
-        return _scalar(self.meta.get("progressToken"))
+        return scalar(self.meta.get("progressToken"))
 
     def spelled(self, path: MemberPath) -> bytes | None:
         """Return the value at a path as it is spelled; of duplicate keys the last one counts."""
@@ -151,7 +151,7 @@ def _message_of(raw: bytes, tree: Any) -> Message | None:
     if not isinstance(tree, dict) or tree.get("jsonrpc") != "2.0":
         return None
     method = tree.get("method")
-    identity = _scalar(tree.get("id"))
+    identity = scalar(tree.get("id"))
     if not isinstance(method, str):
         if "result" not in tree and "error" not in tree:
             return None
@@ -178,7 +178,8 @@ def drop_null_outcome(tree: dict[str, Any]) -> None:
                 return
 
 
-def _scalar(value: Any) -> str | None:
+def scalar(value: Any) -> str | None:
+    """Return the canonical text of an id or a progress token; None for what can be neither."""
     if type(value) is int:
         return str(value)
     if isinstance(value, str | Number):
@@ -209,7 +210,7 @@ def name_in(names: Container[str], name: str | None) -> str | None:
 
 def repeated_token(message: Message) -> str | None:
     """Return the canonical text of the progress token that a notification repeats, or None."""
-    return _scalar(message.params.get("progressToken"))
+    return scalar(message.params.get("progressToken"))
 
 
 class EchoPlace(NamedTuple):
@@ -292,7 +293,7 @@ def _echoes_by_path(message: Message, request: Message) -> list[Echo]:
     for path, spans in find_spans(message.raw, places.keys()).items():
         name = places[path].value
         for span in spans:
-            value = _scalar(parse_tolerantly(message.raw[span.start : span.end]))
+            value = scalar(parse_tolerantly(message.raw[span.start : span.end]))
             echoed = _echoed(name, value, wanted[name])
             if echoed is not None:
                 found.append(Echo(span, echoed))
