@@ -12,6 +12,7 @@ import argparse
 import json
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,7 +28,6 @@ from urllib.parse import urlsplit
 from patience import HANGS_S
 from processes import (
     PEERS,
-    PROGRAM,
     Side,
     free_port,
     install_node_packages,
@@ -64,30 +64,37 @@ class Tool:
     name: str
     record: str
     replay: str
-    packages: list[str] = field(default_factory=list)
+    install: list[str] = field(default_factory=list)
+    needs: list[str] = field(default_factory=list)
     recover: str | None = None
     pipes: bool = False
 
     def command(self, text: str, **values: object) -> list[str]:
-        """Return the words of a command, its program where it is installed."""
-        program, *words = shlex.split(text.format(**values))
-        if not self.packages:
-            return [*PROGRAM, *words]
-        return [str(self.place / "bin" / program), *words]
+        """Return the words of a command."""
+        filled = text.format(
+            python=sys.executable, here=HERE, place=self.place, **values
+        )
+        return shlex.split(filled)
 
     @property
     def place(self) -> Path:
-        """The environment that it is installed in."""
+        """The folder that it is installed in."""
         return ENVIRONMENTS / re.sub(r"\W+", "-", self.name)
 
-    def install(self) -> None:
+    @property
+    def missing(self) -> list[str]:
+        """The programs that it needs and that are not on the PATH."""
+        return [program for program in self.needs if shutil.which(program) is None]
+
+    def make_ready(self) -> None:
         """Install it, unless that was done before."""
-        if not self.packages or (self.place / ".installed").exists():
+        installed = self.place / ".installed"
+        if installed.exists():
             return
-        subprocess.run([sys.executable, "-m", "venv", self.place], check=True)
-        pip = [self.place / "bin/python", "-m", "pip", "install", "--quiet"]
-        subprocess.run([*pip, *self.packages], check=True)
-        (self.place / ".installed").touch()
+        self.place.mkdir(parents=True, exist_ok=True)
+        for text in self.install:
+            subprocess.run(self.command(text), check=True)
+        installed.touch()
 
 
 def flows_of(transcript: str) -> dict[str, str]:
@@ -148,9 +155,13 @@ def started(
 
 @dataclass
 class Recorded:
-    """A recording of a tool, and what really reached the server meanwhile."""
+    """A recording of a tool, and what really reached the server meanwhile.
+
+    Replays listen at its port too, as some tools match the `Host` header.
+    """
 
     file: Path
+    port: int
     seen: str
     states: set[str]
     requests: int
@@ -166,7 +177,7 @@ def record(
     file = folder / "recording.json"
     if tool.pipes:
         command = tool.command(tool.record, file=file, server=SERVER)
-        return Recorded(file, client(command), set(), 0)
+        return Recorded(file, 0, client(command), set(), 0)
     spied = folder / "spied.json"
     with listening(["node", str(SERVER)]) as server:
         spy = record_command(server.url, spied, "--request-state", "verbatim")
@@ -174,7 +185,14 @@ def record(
             port = free_port()
             address = urlsplit(upstream.url)
             origin = f"{address.scheme}://{address.netloc}"
-            command = tool.command(tool.record, upstream=origin, port=port, file=file)
+            command = tool.command(
+                tool.record,
+                upstream=origin,
+                host=address.hostname,
+                upstream_port=address.port,
+                port=port,
+                file=file,
+            )
             with started(tool, command, port, stop) as target:
                 seen = client(target, options=options)
     calls = json.loads(spied.read_bytes())["recording"]["exchanges"]
@@ -183,12 +201,25 @@ def record(
         for state in re.findall(r'"requestState": ?"([^"]+)"', spied.read_text())
         if len(state) > 16
     }
-    return Recorded(file, seen, states, len(calls))
+    return Recorded(file, port, seen, states, len(calls))
+
+
+@contextmanager
+def replaying(tool: Tool, recorded: Recorded) -> Iterator[list[str]]:
+    """Have a tool replay a recording without a server, and give the target for clients."""
+    gone = f"http://127.0.0.1:{free_port()}"
+    command = tool.command(
+        tool.replay, file=recorded.file, port=recorded.port, upstream=gone
+    )
+    with started(tool, command, recorded.port) as target:
+        yield target
 
 
 def measure(tool: Tool) -> dict[str, str]:
     """Run all that a row of the table has."""
-    tool.install()
+    if tool.missing:
+        return {"while recording": f"not run without {' and '.join(tool.missing)}"}
+    tool.make_ready()
     with listening(["node", str(SERVER)]) as server:
         expected = flows_of(client([server.url]))
     with tempfile.TemporaryDirectory() as folder:
@@ -199,24 +230,21 @@ def measure(tool: Tool) -> dict[str, str]:
         killed = record(tool, Path(folder), signal.SIGKILL)
         if tool.recover is not None:
             run(tool.command(tool.recover, file=killed.file))
-        cells["after kill -9"] = replay_score(tool, killed.file, expected)
+        cells["after kill -9"] = replay_score(tool, killed, expected)
     return cells
 
 
 def replay_score(
     tool: Tool,
-    file: Path,
+    recorded: Recorded,
     expected: dict[str, str],
     side: Side = "python",
     options: Sequence[str] = (),
 ) -> str:
     """Return the score of a client of a new replay."""
-    if not file.exists():
+    if not recorded.file.exists():
         return "nothing was recorded"
-    port = free_port()
-    gone = f"http://127.0.0.1:{free_port()}"
-    command = tool.command(tool.replay, file=file, port=port, upstream=gone)
-    with started(tool, command, port) as target:
+    with replaying(tool, recorded) as target:
         return score(expected, flows_of(client(target, side, options)))
 
 
@@ -224,15 +252,15 @@ def replayed(
     tool: Tool, recorded: Recorded, expected: dict[str, str]
 ) -> dict[str, str]:
     """Replay a recording in all ways of the table."""
-    file = recorded.file
-    cells = {"same client": replay_score(tool, file, expected)}
+    cells = {"same client": replay_score(tool, recorded, expected)}
     backwards = ["--flow", *reversed(expected)]
-    cells["other order"] = replay_score(tool, file, expected, options=backwards)
-    cells["other language"] = replay_score(tool, file, expected, "typescript")
+    cells["other order"] = replay_score(tool, recorded, expected, options=backwards)
+    cells["other language"] = replay_score(tool, recorded, expected, "typescript")
     cells["two at once"] = two_at_once(tool, expected)
-    cells["declined"] = declined(tool, file)
+    cells["declined"] = declined(tool, recorded)
     if not tool.pipes:
         cells["requests to the server"] = str(recorded.requests)
+        file = recorded.file
         written = file.read_bytes() if file.exists() else b""
         found = sum(state.encode() in written for state in recorded.states)
         cells["raw states on disk"] = f"{found} of {len(recorded.states)}"
@@ -248,11 +276,7 @@ def two_at_once(tool: Tool, expected: dict[str, str]) -> str:
         recorded = record(tool, Path(folder), options=options)
         if not recorded.file.exists():
             return "nothing was recorded"
-        port = free_port()
-        gone = f"http://127.0.0.1:{free_port()}"
-        file = recorded.file
-        command = tool.command(tool.replay, file=file, port=port, upstream=gone)
-        with started(tool, command, port) as target:
+        with replaying(tool, recorded) as target:
             seen = client(target, options=options)
     scores = []
     for session in "12":
@@ -261,17 +285,14 @@ def two_at_once(tool: Tool, expected: dict[str, str]) -> str:
     return min(scores, key=lambda text: int(text.split()[0]))
 
 
-def declined(tool: Tool, file: Path) -> str:
+def declined(tool: Tool, recorded: Recorded) -> str:
     """Decline what was accepted while recording: only an error is right."""
-    if not file.exists():
+    if not recorded.file.exists():
         return "nothing was recorded"
-    port = free_port()
-    gone = f"http://127.0.0.1:{free_port()}"
     options = ["--flow", *DECLINED_FLOWS]
     for question in ACCEPTED:
         options += ["--decline", question]
-    command = tool.command(tool.replay, file=file, port=port, upstream=gone)
-    with started(tool, command, port) as target:
+    with replaying(tool, recorded) as target:
         seen = flows_of(client(target, options=options))
     wrong = sum("result" in seen.get(flow, "") for flow in DECLINED_FLOWS)
     return f"{wrong} of {len(DECLINED_FLOWS)} answered as accepted"
