@@ -153,7 +153,7 @@ def is_selected(
     """Tell whether one of the patterns matches the method, the name, both, or the number."""
     names = (
         call.method,
-        call.name,
+        call.name or call.method,
         f"{call.method} {call.name}",
         f"{interaction.number}",
     )

@@ -211,6 +211,7 @@ def test_what_cannot_be_sent_as_recorded_is_skipped(
         ("tools/call deploy", [1]),
         ("2", [2]),
         ("none", []),
+        ("", []),
     ],
 )
 def test_patterns_select_by_method_name_both_or_number(
