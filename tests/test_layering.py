@@ -63,7 +63,7 @@ THIRD_PARTY = {
     "markupsafe": frozenset({"markup", "page"}),
     "orjson": None,
     "pydantic": frozenset({"written", "load", "model"}),
-    "pydantic_core": frozenset({"shapes"}),
+    "pydantic_core": frozenset({"load", "shapes"}),
     "re2": frozenset({"rules"}),
 }
 """Third-party packages that the core may use, and by which modules; None stands for all."""

@@ -6,6 +6,7 @@ import base64
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -206,10 +207,9 @@ def _response_tree(response: Response) -> Tree:
     if raws and response.is_lines:
         tree["lines"] = list(map(_line_tree, raws))
     elif raws:
-        first, *later = raws
-        events = [_event_tree(first, first=True)]
-        for raw in later:
-            events.append(_event_tree(raw, first=False))
+        events = []
+        for index, raw in enumerate(raws):
+            events.append(_event_tree(raw, first=index == 0))
         tree["events"] = events
     return tree
 
@@ -380,6 +380,7 @@ def exchange_sha256(request: Request, response: Response | None) -> str:
     return hashlib.sha256(_netstrings(fields)).hexdigest()
 
 
+@lru_cache(maxsize=1024)
 def _header_fields(headers: Headers) -> bytes:
     fields: list[bytes] = []
     for name, value in headers:

@@ -303,9 +303,7 @@ def _headers(pairs: Any) -> Headers:
 
 
 def _pieces(trees: Any) -> tuple[Piece, ...]:
-    pieces = []
-    for raw, at_ms, after in trees:
-        pieces.append(Piece(_raw(raw), at_ms, after))
+    pieces = [Piece(_raw(raw), at_ms, after) for raw, at_ms, after in trees]
     return tuple(pieces)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
@@ -30,7 +30,10 @@ def load(data: bytes, path: str) -> Cassette:
     # The models of a file take half of a start: only who reads a cassette waits for them.
     from mrtr_cassette.core.cassette.loader import cassette_of
 
-    file = decode_cassette(data, path)
+    tree = _tree_of(data, path)
+    # The models that come next take as much memory as the text did.
+    del data
+    file = _checked(tree, path)
     return cassette_of(file, path, file.recording.exchanges)
 
 
@@ -40,10 +43,26 @@ def decode_cassette(data: bytes, path: str) -> CassetteModel:
     Raises:
         CassetteError: no JSON, no cassette, of another version, or of a wrong type.
     """
+    return _checked(_tree_of(data, path), path)
+
+
+def _tree_of(data: bytes, path: str) -> Any:
+    from pydantic_core import from_json
+
+    text = data.removeprefix(codecs.BOM_UTF8)
     try:
-        tree = orjson.loads(data.removeprefix(codecs.BOM_UTF8))
+        # Equal texts in a large file take the memory of one.
+        return from_json(text, allow_inf_nan=False)
+    except ValueError:
+        # It doesn't read what is nested deeply, either.
+        pass
+    try:
+        return orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise _not_json(data, path, error) from None
+
+
+def _checked(tree: Any, path: str) -> CassetteModel:
     version = tree.get("version") if isinstance(tree, dict) else None
     if type(version) is not int or "interactions" not in tree:
         raise CassetteError(

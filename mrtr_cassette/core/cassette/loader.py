@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from sys import intern
 from typing import Any, NamedTuple
 
@@ -407,4 +408,10 @@ def _headers_of(tree: HeaderMap) -> Headers:
             headers.append((name, values))
         else:
             headers.extend((name, value) for value in values)
-    return tuple(headers)
+    return _shared(tuple(headers))
+
+
+@lru_cache(maxsize=1024)
+def _shared(headers: Headers) -> Headers:
+    """Return the first of equal headers: nearly all requests of a client have the same."""
+    return headers

@@ -44,19 +44,14 @@ def begins_old_stream(exchange: RecordedExchange) -> bool:
 
 def is_over_old_transport(cassette: Cassette) -> bool:
     """Tell whether a cassette has sessions of HTTP+SSE."""
-    return any(begins_old_stream(exchange) for exchange in _exchanges(cassette))
-
-
-def _exchanges(cassette: Cassette) -> Iterable[RecordedExchange]:
-    for interaction in cassette.interactions:
-        yield from interaction.own
+    return any(begins_old_stream(exchange) for exchange in cassette.exchanges)
 
 
 def over_lines(cassette: Cassette) -> Cassette:
     """Return a recording of HTTP+SSE as one over pipes; exchanges outside sessions stay."""
     streams: dict[str, RecordedExchange] = {}
     posts: dict[str, list[RecordedExchange]] = defaultdict(list)
-    by_arrival = sorted(_exchanges(cassette), key=lambda exchange: exchange.number or 0)
+    by_arrival = sorted(cassette.exchanges, key=lambda exchange: exchange.number or 0)
     for exchange in by_arrival:
         if begins_old_stream(exchange):
             streams[opened_session(exchange.response)] = exchange

@@ -49,11 +49,8 @@ def without_interactions(cassette: Cassette, numbers: Collection[int]) -> Casset
 
 
 def _without(cassette: Cassette, numbers: Collection[int]) -> list[RecordedInteraction]:
-    kept = []
-    for interaction in cassette.interactions:
-        if interaction.number not in numbers:
-            kept.append(interaction)
-    return kept
+    interactions = cassette.interactions
+    return [kept for kept in interactions if kept.number not in numbers]
 
 
 def _renumbered(

@@ -467,13 +467,16 @@ class Cassette:
         return self.command or self.upstream
 
     @property
+    def exchanges(self) -> Iterator[RecordedExchange]:
+        """The exchanges of all interactions, each once."""
+        for interaction in self.interactions:
+            yield from interaction.own
+
+    @property
     def highest_number(self) -> int:
         """The highest number of an exchange."""
-        highest = 0
-        for interaction in self.interactions:
-            for exchange in interaction.own:
-                highest = max(highest, exchange.number or 0)
-        return highest
+        numbers = [exchange.number or 0 for exchange in self.exchanges]
+        return max(numbers, default=0)
 
     def with_exchanges(
         self, changed: Mapping[RecordedExchange, RecordedExchange]
@@ -491,9 +494,7 @@ def _interaction_with(
     interaction: RecordedInteraction,
     changed: Mapping[RecordedExchange, RecordedExchange],
 ) -> RecordedInteraction:
-    exchanges = []
-    for exchange in interaction.exchanges:
-        exchanges.append(changed.get(exchange, exchange))
+    exchanges = [changed.get(before, before) for before in interaction.exchanges]
     turns = []
     for turn in interaction.pushed_turns:
         asked = _parts_with(turn.asked, changed)

@@ -113,11 +113,10 @@ def with_examples(cassette: Cassette) -> Cassette:
         return with_refs(raw, example_in_place)
 
     changed = {}
-    for interaction in cassette.interactions:
-        for exchange in interaction.own:
-            request = request_with(exchange.request, with_example)
-            if request != exchange.request:
-                changed[exchange] = replace(exchange, request=request)
+    for exchange in cassette.exchanges:
+        request = request_with(exchange.request, with_example)
+        if request != exchange.request:
+            changed[exchange] = replace(exchange, request=request)
     return cassette.with_exchanges(changed)
 
 
@@ -128,11 +127,10 @@ def with_references(cassette: Cassette, texts: Mapping[str, str]) -> Cassette:
         return cassette
     values = Values((), new)
     changed: dict[RecordedExchange, RecordedExchange] = {}
-    for interaction in cassette.interactions:
-        for exchange in interaction.own:
-            sealed = with_texts(exchange, lambda raw, _name: values.seal(raw))
-            if sealed is not exchange:
-                changed[exchange] = sealed
+    for exchange in cassette.exchanges:
+        sealed = with_texts(exchange, lambda raw, _name: values.seal(raw))
+        if sealed is not exchange:
+            changed[exchange] = sealed
     return cassette.with_exchanges(changed)
 
 

@@ -104,12 +104,11 @@ def _is_one_session(cassette: Cassette) -> bool:
     """Tell whether a recording is of one session with at most one stream, as a pipe has it."""
     sessions: set[str] = set()
     streams = 0
-    for interaction in cassette.interactions:
-        for exchange in interaction.own:
-            session = session_of(exchange.request) or opened_session(exchange.response)
-            if session or exchange.call.method != DISCOVER:
-                sessions.add(session)
-            streams += _is_stream(exchange)
+    for exchange in cassette.exchanges:
+        session = session_of(exchange.request) or opened_session(exchange.response)
+        if session or exchange.call.method != DISCOVER:
+            sessions.add(session)
+        streams += _is_stream(exchange)
     return len(sessions) == 1 and NO_SESSION not in sessions and streams <= 1
 
 
@@ -136,16 +135,15 @@ def _check_headers_decide_nothing(cassette: Cassette) -> None:
     the responses have none in common.
     """
     found: dict[str, dict[Headers, set[str]]] = {}
-    for interaction in cassette.interactions:
-        for exchange in interaction.own:
-            message = exchange.call.message
-            response = exchange.rpc_members
-            if message is None or message.kind is not Kind.REQUEST or not response:
-                continue
-            by_headers = found.setdefault(_asked(message), {})
-            by_headers.setdefault(_deciding(exchange.request), set()).add(
-                _answered(response)
-            )
+    for exchange in cassette.exchanges:
+        message = exchange.call.message
+        response = exchange.rpc_members
+        if message is None or message.kind is not Kind.REQUEST or not response:
+            continue
+        by_headers = found.setdefault(_asked(message), {})
+        by_headers.setdefault(_deciding(exchange.request), set()).add(
+            _answered(response)
+        )
     for by_headers in found.values():
         for first, second in combinations(by_headers, 2):
             if by_headers[first].isdisjoint(by_headers[second]):

@@ -239,7 +239,6 @@ def _last_numbers(cassette: Cassette) -> Counter[str]:
                 highest[secret.kind] = max(highest[secret.kind], int(secret.token))
         return raw
 
-    for interaction in cassette.interactions:
-        for exchange in interaction.own:
-            with_texts(exchange, take)
+    for exchange in cassette.exchanges:
+        with_texts(exchange, take)
     return highest

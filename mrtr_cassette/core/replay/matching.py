@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.cassette.entries import RECEIVED, MatchedRequest, ReplayEntry
 from mrtr_cassette.core.cassette.lookup import LookupKey, digest_of, lookup_key
-from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
+from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.texts import request_with
 from mrtr_cassette.core.protocol.calls import Call, CallKey, read_call
 from mrtr_cassette.core.protocol.hooks import MatchHook
@@ -103,7 +103,7 @@ class MatchedForm:
         self.hook = matchers if isinstance(matchers, MatchHook) else None
         self._remembers = remembers
         self._ignored = ignored
-        requests = [exchange.request for exchange in _exchanges_of(cassette)]
+        requests = [exchange.request for exchange in cassette.exchanges]
         self._sessions = {request.header(SESSION_HEADER) for request in requests}
         # Lower-case names of the headers that were kept because the user named them.
         self._header_names: set[str] = set()
@@ -150,7 +150,7 @@ class MatchedForm:
         Any other that a client sends is a text like any other.
         """
         refs = refs_in(self._cassette.upstream)
-        for exchange in _exchanges_of(self._cassette):
+        for exchange in self._cassette.exchanges:
             response = exchange.response
             if response is None:
                 continue
@@ -346,7 +346,7 @@ class MatchedForm:
     @cached_property
     def _placed(self) -> _PlacedSecrets:
         """Where the recorded requests have placeholders."""
-        exchanges = list(_exchanges_of(self._cassette))
+        exchanges = list(self._cassette.exchanges)
         exchanges.sort(key=lambda exchange: exchange.number or float("inf"))
         placed = _PlacedSecrets(self._cassette.redaction or RedactionRules())
         for exchange in exchanges:
@@ -376,12 +376,6 @@ class MatchedForm:
     def shown(self, text: str) -> str:
         """Return a text for the terminal, without known secrets."""
         return without_numbers(self._redactor.text(text))
-
-
-def _exchanges_of(cassette: Cassette) -> Iterator[RecordedExchange]:
-    """Yield all exchanges of a cassette, each once."""
-    for interaction in cassette.interactions:
-        yield from interaction.own
 
 
 def _without_session(request: Request) -> Request:

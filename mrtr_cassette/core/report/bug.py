@@ -72,18 +72,17 @@ def _facts(details: CassetteDetails, call: Interaction) -> Iterator[str]:
     servers: dict[str, None] = {}
     software: dict[str, None] = {}
     versions: dict[str, None] = {}
-    for interaction in recorded.interactions:
-        for exchange in interaction.own:
-            result = members_of(exchange.rpc_members.get("result"))
-            info = members_of(result.get("serverInfo"))
-            info = info or members_of(members_of(result.get("_meta")).get(_INFO))
-            if info:
-                servers[f"{info.get('name')} {info.get('version')}"] = None
-            if isinstance(result.get("protocolVersion"), str):
-                versions[result["protocolVersion"]] = None
-            versions[exchange.request.header("mcp-protocol-version")] = None
-            if exchange.response is not None:
-                software |= dict.fromkeys(_software_of(exchange.response))
+    for exchange in recorded.exchanges:
+        result = members_of(exchange.rpc_members.get("result"))
+        info = members_of(result.get("serverInfo"))
+        info = info or members_of(members_of(result.get("_meta")).get(_INFO))
+        if info:
+            servers[f"{info.get('name')} {info.get('version')}"] = None
+        if isinstance(result.get("protocolVersion"), str):
+            versions[result["protocolVersion"]] = None
+        versions[exchange.request.header("mcp-protocol-version")] = None
+        if exchange.response is not None:
+            software |= dict.fromkeys(_software_of(exchange.response))
     yield f"- server: {_code(', '.join(servers) or 'not told')}"
     if software:
         yield f"- software of the server: {_code(', '.join(software))}"

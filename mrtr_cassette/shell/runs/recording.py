@@ -417,10 +417,9 @@ class Appender:
     ) -> None:
         session = relay.session
         recorder = session.recorder
-        for interaction in earlier.interactions:
-            for exchange in interaction.own:
-                if exchange.response is not None:
-                    recorder.announced.add(exchange.response, exchange.response)
+        for exchange in earlier.exchanges:
+            if exchange.response is not None:
+                recorder.announced.add(exchange.response, exchange.response)
         new_recorder = partial(
             Recorder,
             redactor=redactor_of(earlier),
