@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from mrtr_cassette.core.cassette.entries import ReplayEntry
 from mrtr_cassette.core.cassette.recorded import RecordedExchange, RecordedInteraction
@@ -31,7 +31,7 @@ from mrtr_cassette.core.drive.live_session import (
     with_values,
 )
 from mrtr_cassette.core.drive.plan import why_not_repeatable
-from mrtr_cassette.core.drive.script import RecordedScript
+from mrtr_cassette.core.drive.script import RecordedScript, without_turns
 from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
@@ -197,7 +197,7 @@ class SessionOpening(Conversation):
 class RecordedAsks:
     """The asks of a cassette that issued a state, by this state."""
 
-    def __init__(self, player: Player, new_recorder: NewRecorder = Recorder) -> None:
+    def __init__(self, player: Player, new_recorder: NewRecorder) -> None:
         self._player = player
         self._new_recorder = new_recorder
         self._askers: dict[str, list[ReplayEntry]] = {}
@@ -321,13 +321,6 @@ class ReplayToAsk(Conversation):
 # Calls that were played
 
 
-class PlayedCall(NamedTuple):
-    """A client's request, and the recorded exchange that was played for it."""
-
-    request: Request
-    entry: ReplayEntry
-
-
 class RepeatedPlay(Conversation):
     """A call that was played, made with the live server too."""
 
@@ -361,7 +354,7 @@ class RepeatedPlay(Conversation):
                 detail = f"asks something else in turn {turn}"
             case _:
                 detail = "does not end it as recorded"
-        changes = [change for _, change in self._recorded.findings.changes]
+        changes = without_turns(self._recorded.findings.changes)
         detail = f"the live server {detail}"
         return Diverged(self.entry, detail, _differences(changes))
 
@@ -402,22 +395,21 @@ class PlayedCalls:
         self._ignored_for = ignored_for
         self._recording = rejoined(player.recording)
         self._handles = Handles(handles_in(player.recording))
-        self._unmade = deque[PlayedCall]()
+        self._unmade = deque[Play]()
         """The writes that the live server has not made so far."""
         self._diverged: Diverged | None = None
-        self._issuers: dict[str, PlayedCall] = {}
+        self._issuers: dict[str, Play] = {}
         """The calls that first had texts which a client may send back, by these."""
         self._of_client: set[str] = set()
         """Such texts that the client has sent of its own accord."""
 
     def played(self, play: Play) -> None:
         """Take a call that was played."""
-        call = PlayedCall(play.request, play.entry)
         self._of_client |= sent_in(play.request) - self._issuers.keys()
         for text in issued_in(play.entry.exchange) - self._of_client:
-            self._issuers.setdefault(text, call)
+            self._issuers.setdefault(text, play)
         if self._player.is_write(play.entry):
-            self._unmade.append(call)
+            self._unmade.append(play)
 
     def repeated_by(self, request: Request) -> list[str]:
         """Return the texts in a request that a played response had first."""
@@ -435,7 +427,7 @@ class PlayedCalls:
             return None
         return self._diverged.refusal(shown)
 
-    def _make_write(self, call: PlayedCall) -> Steps:
+    def _make_write(self, call: Play) -> Steps:
         interaction = self._interaction_of(call)
         reason = why_not_repeatable(interaction)
         if reason is None and interaction.exchanges[-1].rpc_response is None:
@@ -470,10 +462,10 @@ class PlayedCalls:
                 yield read
                 read.ended()
 
-    def _interaction_of(self, call: PlayedCall) -> RecordedInteraction:
+    def _interaction_of(self, call: Play) -> RecordedInteraction:
         return self._recording.interactions[call.entry.interaction - 1]
 
-    def _repeated(self, call: PlayedCall) -> RepeatedPlay:
+    def _repeated(self, call: Play) -> RepeatedPlay:
         matched = read_call(call.entry.matched.request)
         ignored = self._ignored_for(matched)
         interaction = self._interaction_of(call)
@@ -546,7 +538,9 @@ class Appending:
         return _refusal_of(decision) or decision.call
 
     def _played(self, play: Play) -> None:
-        play = replace(play, request=self._recorder.values.sealed(play.request))
+        sealed = self._recorder.values.sealed(play.request)
+        # Plays are kept to the end of the run, and nobody needs the bytes that were sent.
+        play = replace(play, request=sealed, delivery=None)
         exchange = play.entry.exchange
         method = play.entry.key.method
         self._sessions.played(play.request, method, exchange.response)

@@ -35,22 +35,20 @@ class BranchRequests:
 
     def as_recorded(self, sent: Request) -> Request | None:
         """Return a request as the recorded client would have sent it; None leaves it out."""
+        if not self._is_branch:
+            return None
         ask = self.script.ask
-        asked = self.script.asked
-        probe = self.script.probe
-        is_branch = ask.via == "result"
-        if is_branch and not _is_fit(ask, asked):
-            return None
-        if probe is not None and probe.question not in ask.requests:
-            return None
         call = read_call(sent)
-        recorded = ask.planned.call.request
         is_request = call.message is not None and call.message.kind is Kind.REQUEST
         if not is_request or call.method != ask.planned.call.method:
             return self._in_recorded_session(sent)
-        state = None if call.answers is None else call.answers.request_state
+        recorded = ask.planned.call.request
         body = sent.body
-        if is_branch and asked is not None and not self._is_begun:
+        state = None
+        if call.answers is not None:
+            state = call.answers.request_state
+        asked = self.script.asked
+        if ask.via == "result" and asked is not None and not self._is_begun:
             body = with_answer_keys(body, _recorded_keys(ask, asked))
             state = self._recorded_state(ask, state)
         self._is_begun = True
@@ -59,6 +57,15 @@ class BranchRequests:
         retry = write_retry(recorded.body, answers, state)
         retry = replace_members(retry, (), {"id": identity})
         return self._in_recorded_session(with_body(recorded, retry))
+
+    @property
+    def _is_branch(self) -> bool:
+        """Whether the answers are some to the recorded ask."""
+        ask = self.script.ask
+        probe = self.script.probe
+        if probe is not None and probe.question not in ask.requests:
+            return False
+        return ask.via != "result" or _is_fit(ask, self.script.asked)
 
     def _recorded_state(self, ask: ProbedAsk, state: str | None) -> str | None:
         """Return the state that the recorded ask issued, for which the live one stands."""

@@ -19,6 +19,7 @@ from mrtr_cassette.core.compare.values import (
     without_ignored,
     without_times_and_ids,
 )
+from mrtr_cassette.core.drive.script import without_turns
 from mrtr_cassette.core.drive.verification import VerifiedInteraction
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.secrets.sealed import reads_as_words
@@ -160,9 +161,8 @@ def learned(
             for change in without_ignored(differing, known):
                 _learn(places, change)
     found = [place.pointer for place in places.values() if place.reason is None]
-    changes = [change for _, change in first.changes]
     unproven = _CALLED_ONCE if second is None else _SAME_TODAY
-    for change in without_ignored(changes, [*known, *found]):
+    for change in without_ignored(without_turns(first.changes), [*known, *found]):
         _learn(places, change, unproven)
     return list(places.values())
 
@@ -175,7 +175,7 @@ def varying_in(
     Two calls differ there; or, if something was written, which can't be asked twice, both values
     are times or random ids.
     """
-    changes = {change.pointer: change for _, change in verified.changes}
+    changes = {change.pointer: change for change in without_turns(verified.changes)}
     found = []
     for place in places:
         change = changes.get(place.pointer.partition(WORD)[0])

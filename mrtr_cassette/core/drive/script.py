@@ -210,6 +210,11 @@ class TurnChange(NamedTuple):
     change: Change
 
 
+def without_turns(changes: Iterable[TurnChange]) -> list[Change]:
+    """Return changes without the turns in which they are."""
+    return [change for _, change in changes]
+
+
 class LivePair(NamedTuple):
     """A recorded response, and the live one in its place, as it would be recorded.
 
@@ -722,7 +727,7 @@ class RecordedScript:
         recorded_id = self._interaction.task_id
         if not recorded_id or not self._is_at_end:
             self.finished(ask)
-            changes = [change for _, change in self.findings.changes]
+            changes = without_turns(self.findings.changes)
             return AskedOtherwise(ask, tuple(changes))
         self._came(self._exchanges[-1], ask, 0)
         self.findings.states.append((task_id, recorded_id))

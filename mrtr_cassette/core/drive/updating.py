@@ -25,7 +25,7 @@ from mrtr_cassette.core.compare.responses import changed_keys, comparable_text
 from mrtr_cassette.core.compare.values import Change, Verdict
 from mrtr_cassette.core.drive.kept_names import KeptNames
 from mrtr_cassette.core.drive.live_session import OWN_ID, with_body
-from mrtr_cassette.core.drive.script import LivePair, LivePush
+from mrtr_cassette.core.drive.script import LivePair, LivePush, without_turns
 from mrtr_cassette.core.drive.verification import (
     Accepts,
     VerifiedInteraction,
@@ -125,6 +125,11 @@ class Proposal:
         return tuple(counting)
 
     @property
+    def verdicts(self) -> set[Verdict]:
+        """The verdicts of these changes."""
+        return {change.verdict for change in self.counting}
+
+    @property
     def ends_open(self) -> bool:
         """Whether the conversation ends at a question for which no answer is recorded."""
         if self.course is None:
@@ -165,21 +170,15 @@ def accepted_by_verdict(
     proposed: Iterable[Proposal], verdicts: Collection[str]
 ) -> list[Proposal]:
     """Return the proposals that are accepted because of the verdicts of their changes."""
-    chosen = []
-    for proposal in proposed:
-        if _is_accepted(proposal, verdicts):
-            chosen.append(proposal)
-    return chosen
+    return [proposal for proposal in proposed if _is_accepted(proposal, verdicts)]
 
 
 def _is_accepted(proposal: Proposal, verdicts: Collection[str]) -> bool:
     if proposal.problem is not None or proposal.is_breakdown:
         return False
-    counting = {change.verdict for change in proposal.counting}
-    if not counting <= set(verdicts):
+    if not proposal.verdicts <= set(verdicts):
         return False
-    found = {change.verdict for change in proposal.changes}
-    return not found.isdisjoint(verdicts)
+    return any(change.verdict in verdicts for change in proposal.changes)
 
 
 def proposals(
@@ -220,8 +219,7 @@ class _Repetition(NamedTuple):
     @property
     def turns(self) -> tuple[int, ...]:
         """The turns that differ."""
-        turns = [change.turn for change in self.verified.changes]
-        return tuple(dict.fromkeys(turns))
+        return tuple(dict.fromkeys(turn for turn, _ in self.verified.changes))
 
 
 def _repetition(cassette: Cassette, verified: VerifiedInteraction) -> _Repetition:
@@ -410,9 +408,7 @@ class _WholeProposal:
     def __init__(self, repetition: _Repetition) -> None:
         self._repetition = repetition
         self._interaction = repetition.interaction
-        self._changes: list[Change] = []
-        for _, change in repetition.verified.changes:
-            self._changes.append(change)
+        self._changes = without_turns(repetition.verified.changes)
         self._calls: list[LivePair] = []
         """The responses to the call and to its retries."""
         self._polls: list[LivePair] = []

@@ -49,6 +49,7 @@ from mrtr_cassette.core.drive.script import (
     RecordedScript,
     TurnChange,
     open_turns,
+    without_turns,
 )
 from mrtr_cassette.core.protocol.calls import NO_SESSION, session_of
 from mrtr_cassette.core.protocol.methods import CALL_TOOL, LIST_TOOLS, method_of
@@ -121,8 +122,7 @@ class VerifiedInteraction:
     @property
     def varies(self) -> bool:
         """Whether all that differs is at such places."""
-        changes = [change for _, change in self.changes]
-        counting = without_ignored(changes, self.varying)
+        counting = without_ignored(without_turns(self.changes), self.varying)
         return self.verdict == "text-changed" and heaviest(counting) == "same"
 
     @property
@@ -204,7 +204,7 @@ class Repeated:
         changes = tuple(found.changes)
         return VerifiedInteraction(
             self.planned,
-            heaviest(change for _, change in changes),
+            heaviest(without_turns(changes)),
             changes,
             pairs=tuple(found.pairs),
             pushes=tuple(found.pushes),
@@ -268,14 +268,14 @@ class Verifier:
         )
         self._sessions: dict[str, ServerSession] = {}
         self._issued: set[str] = set()
-        for interaction in cassette.interactions:
-            self._issued.update(map(issued_session, interaction.own))
         self._at_start = calls_at_start(cassette.interactions)
         self._unopened: dict[str, str] = {}
         self._tools: dict[str, ToolList] = {}
         self._asides: dict[str, Asides] = {}
         self._turns: dict[int, list[OpenTurn]] = {}
+        """The turns that come one by one, by the number of their interaction, until it begins."""
         for interaction in cassette.interactions:
+            self._issued.update(map(issued_session, interaction.own))
             turns = open_turns(interaction)
             self._turns[interaction.number] = turns
             self._asides_of(interaction).take(interaction.number, turns)
@@ -431,24 +431,31 @@ class Verifier:
 
     def _skipped(self, planned: Planned) -> VerifiedInteraction | None:
         """Return the verdict on an interaction that is not sent, or None."""
-        only_reads = planned.is_needed and self.only_reads(planned)
-        if planned.skipped is None and (only_reads or not planned.is_sent):
-            return VerifiedInteraction(planned, "skipped", reason=_NOT_SELECTED)
-        may_destroy = planned.skipped is None and self.may_destroy(planned)
-        if planned.skipped is not None:
-            reason = planned.skipped
-        elif may_destroy:
-            reason = "the server says that the tool may destroy something"
-        elif self._unmade is not None and planned.call.depends_on_writes:
-            reason = f"it may depend on #{self._unmade}, which was not sent"
-        else:
+        number = planned.interaction.number
+        may_destroy = False
+        reason = planned.skipped
+        if reason is None:
+            if not self._is_wanted(planned):
+                return VerifiedInteraction(planned, "skipped", reason=_NOT_SELECTED)
+            may_destroy = self.may_destroy(planned)
+            if may_destroy:
+                reason = "the server says that the tool may destroy something"
+            elif self._unmade is not None and planned.call.depends_on_writes:
+                reason = f"it may depend on #{self._unmade}, which was not sent"
+        if reason is None:
             return None
         if planned.is_sent and self._unmade is None and self._may_write(planned):
-            self._unmade = planned.interaction.number
-        self._asides_of(planned.interaction).drop(planned.interaction.number)
+            self._unmade = number
+        self._asides_of(planned.interaction).drop(number)
         return VerifiedInteraction(
             planned, "skipped", reason=reason, may_destroy=may_destroy
         )
+
+    def _is_wanted(self, planned: Planned) -> bool:
+        """Tell whether an interaction is sent: one that is needed only if it may write."""
+        if planned.is_needed and self.only_reads(planned):
+            return False
+        return planned.is_sent
 
     def may_destroy(self, planned: Planned) -> bool:
         """Tell whether a call's tool may destroy something, which nobody has allowed."""
@@ -563,8 +570,7 @@ class Verifier:
     def verified_again(self, verified: VerifiedInteraction) -> VerifiedInteraction:
         """Return the verdict, where more places are left out now."""
         ignored = self._ignored_for(verified.planned.call)
-        changes = [change for _, change in verified.changes]
-        counting = without_ignored(changes, ignored)
+        counting = without_ignored(without_turns(verified.changes), ignored)
         kept = [change for change in verified.changes if change.change in counting]
         return replace(verified, verdict=heaviest(counting), changes=tuple(kept))
 

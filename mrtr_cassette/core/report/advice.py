@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from mrtr_cassette.core.compare.values import VERDICTS, Verdict, without_ignored
+from mrtr_cassette.core.drive.script import without_turns
 from mrtr_cassette.core.drive.updating import ACCEPTABLE, Proposal, accepted_by_verdict
 from mrtr_cassette.core.report.comparison import Verification
 from mrtr_cassette.errors import counted, printable
@@ -25,8 +26,14 @@ def advice_on(verifications: Sequence[Verification], terms: Terms) -> list[str]:
     The live server's responses may be taken where the heaviest verdict can be, and values be left
     out that differ in every run, which nothing that is taken would mend.
     """
-    ways = [*_acceptance(verifications, terms), *_leaving_out(verifications, terms)]
-    return [f"{' or' if number else 'fix'}: {way}" for number, way in enumerate(ways)]
+    lines: list[str] = []
+    for way in [
+        *_acceptance(verifications, terms),
+        *_leaving_out(verifications, terms),
+    ]:
+        head = " or" if lines else "fix"
+        lines.append(f"{head}: {way}")
+    return lines
 
 
 def _acceptance(verifications: Sequence[Verification], terms: Terms) -> list[str]:
@@ -38,9 +45,8 @@ def _acceptance(verifications: Sequence[Verification], terms: Terms) -> list[str
     # A response is taken if all its changes are accepted.
     accepted = {str(heaviest)}
     for proposal in accepted_by_verdict(proposed, ACCEPTABLE):
-        own = {str(change.verdict) for change in proposal.counting}
-        if heaviest in own:
-            accepted |= own
+        if heaviest in proposal.verdicts:
+            accepted |= proposal.verdicts
     taken = accepted_by_verdict(proposed, accepted)
     if not taken:
         return []
@@ -63,10 +69,11 @@ def _failing(
     verdicts: set[Verdict] = set()
     proposed: list[Proposal] = []
     for verification in verifications:
-        failing = {
-            call.number: call for call in verification.failures if not call.varies
-        }
-        verdicts |= {call.verdict for call in failing.values()}
+        failing = set()
+        for call in verification.failures:
+            if not call.varies:
+                failing.add(call.number)
+                verdicts.add(call.verdict)
         for proposal in verification.proposed:
             if proposal.number in failing:
                 proposed.append(proposal)
@@ -110,8 +117,8 @@ def _hide_changes(
     """Tell whether a call differs at one of these places, and won't in every run."""
     for verification in verifications:
         for call in verification.failures:
-            others = [pointer for pointer in pointers if pointer not in call.varying]
-            changes = [change for _, change in call.changes]
-            if len(without_ignored(changes, others)) < len(changes):
+            of_others = set(pointers).difference(call.varying)
+            changes = without_turns(call.changes)
+            if len(without_ignored(changes, of_others)) < len(changes):
                 return True
     return False

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 from xml.etree import ElementTree as ET
 
+from mrtr_cassette.core.drive.script import without_turns
 from mrtr_cassette.core.report.comparison import Verification, folded, interaction_lines
 from mrtr_cassette.core.report.probes import (
     Probing,
@@ -20,11 +21,11 @@ from mrtr_cassette.errors import printable, printable_json, shorten
 
 def junit(report: ReplayReport) -> bytes:
     """Return the outcome of a replay as XML."""
-    suite = ET.Element("testsuite", name=printable_json(report.cassette))
+    suite = _suite(report.cassette)
     for interaction in report.interactions:
         case = _case(suite, f"#{interaction.number} {interaction.call}")
         if interaction.outcome != "played":
-            ET.SubElement(case, "skipped", message=interaction.outcome)
+            _skipped(case, interaction.outcome)
     for number, miss in enumerate(report.misses, start=1):
         case = _case(suite, f"miss {number}: {miss.request}")
         _failure(case, miss.reason, f"{miss.reason}: {miss.detail}", miss.text)
@@ -39,7 +40,7 @@ def verification_junit(verifications: Sequence[Verification]) -> bytes:
     """Return the outcome of verifying as XML, a suite for each cassette."""
     suites = []
     for verification in verifications:
-        suite = ET.Element("testsuite", name=printable_json(verification.cassette))
+        suite = _suite(verification.cassette)
         for interaction in verification.interactions:
             case = _case(suite, f"#{interaction.number} {interaction.call}")
             verdict = interaction.verdict
@@ -48,14 +49,14 @@ def verification_junit(verifications: Sequence[Verification]) -> bytes:
                 text = "\n".join(interaction_lines(interaction, is_whole=True))
                 _failure(case, verdict, reason or verdict, text)
             elif verdict == "skipped":
-                ET.SubElement(case, "skipped", message=printable_json(reason))
+                _skipped(case, reason)
         suites.append(suite)
     return _xml("mrtr-cassette verify", suites)
 
 
 def trials_junit(report: TrialsReport) -> bytes:
     """Return the outcome of trials as XML, a case for each."""
-    suite = ET.Element("testsuite", name="trials")
+    suite = _suite("trials")
     properties = ET.SubElement(suite, "properties")
     rate = {"name": "validity_rate", "value": str(report.validity_rate)}
     ET.SubElement(properties, "property", rate)
@@ -70,23 +71,33 @@ def probing_junit(probings: Sequence[Probing]) -> bytes:
     """Return the outcome of probing as XML, a suite for each cassette."""
     suites = []
     for probing in probings:
-        suite = ET.Element("testsuite", name=printable_json(probing.cassette))
+        suite = _suite(probing.cassette)
         for probed in told_once(probing.probes):
             case = _case(suite, probed_title(probed))
+            reason = probed.reason or probed.verdict
             if probed.is_finding:
                 text = "\n".join(probed_lines(probed))
-                _failure(case, probed.verdict, probed.reason or probed.verdict, text)
+                _failure(case, probed.verdict, reason, text)
             elif probed.verdict == "not-reached":
-                reason = printable_json(probed.reason or probed.verdict)
-                ET.SubElement(case, "skipped", message=reason)
+                _skipped(case, reason)
         suites.append(suite)
     return _xml("mrtr-cassette probe", suites)
+
+
+def _suite(name: str) -> ET.Element:
+    """Return a test suite without cases."""
+    return ET.Element("testsuite", name=printable_json(name))
 
 
 def _case(suite: ET.Element, name: str) -> ET.Element:
     """Add a case of a test suite."""
     facts = {"classname": suite.get("name", ""), "name": printable_json(name)}
     return ET.SubElement(suite, "testcase", facts)
+
+
+def _skipped(case: ET.Element, reason: str) -> None:
+    """Add the reason why a case was not tried."""
+    ET.SubElement(case, "skipped", message=printable_json(reason))
 
 
 def _failure(case: ET.Element, kind: str, message: str, text: str) -> None:
@@ -131,7 +142,7 @@ def verification_annotations(verification: Verification) -> list[str]:
         facts = []
         if interaction.reason:
             facts.append(printable(interaction.reason))
-        for fold in folded(change for _, change in interaction.changes):
+        for fold in folded(without_turns(interaction.changes)):
             facts.append(f"{fold.pointer or '/'} {fold.first.verdict}")
         title = f"#{interaction.number} {interaction.call}: {interaction.verdict}"
         text = shorten("; ".join(facts) or interaction.verdict)

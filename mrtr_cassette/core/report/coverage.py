@@ -212,12 +212,12 @@ def untried_line(given: Iterable[GivenAnswer]) -> str | None:
         questions[tool, turn, key].add(given_answer)
     never = []
     for answer in ANSWERS:
-        untried = [found for found in questions.values() if answer not in found]
-        where = f"{len(untried)} of {len(questions)} questions"
-        if len(untried) == len(questions):
-            where = "any question"
-        if untried:
-            never.append(f"{answer} on {where}")
+        tried = sum(answer in found for found in questions.values())
+        if tried == 0 and questions:
+            never.append(f"{answer} on any question")
+        elif tried < len(questions):
+            untried = len(questions) - tried
+            never.append(f"{answer} on {untried} of {len(questions)} questions")
     if not never:
         return None
     return f"never tried: {', '.join(never)} (mrtr-cassette inspect --coverage)"
