@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
-from forked import start
+from forked import FORKS_ALL, start
 from processes import PEERS, PROGRAM, ProcessError, Run, install_node_packages
 
 Era = Literal["2025", "2026"]
@@ -86,7 +86,7 @@ class Language:
     def run_tests(self, cassettes: Path, variables: Mapping[str, str]) -> Run:
         """Run its own tests with a `serve` of a folder, as its users do."""
         serve = (*PROGRAM, "serve", str(cassettes), "--log-format", "json", "--")
-        return self.run([*serve, *self.test], variables)
+        return self.run([*serve, *self.test], {**variables, FORKS_ALL: "1"})
 
     def run(
         self,

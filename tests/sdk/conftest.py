@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
 import pytest
+from forked import FORKS_ALL
 from processes import (
     Listening,
     ProcessError,
@@ -17,6 +19,14 @@ from processes import (
     peer,
     run,
 )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forks_all() -> Iterator[None]:
+    """Have servers forked that a client or the program starts."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(FORKS_ALL, "1")
+        yield
 
 
 @pytest.fixture(scope="session")
