@@ -238,16 +238,7 @@ class Recorder:
             self.credentials.seen(request.headers)
         played = self.arrivals.played.pop(request.header(SESSION_HEADER), [])
         call = self.read(request)
-        kept = self._kept(call)
-        begun = RecordedExchange(
-            self.arrivals.count,
-            kept.request,
-            None,
-            at_ms,
-            at_ms,
-            follows=tuple(played),
-        )
-        return Observation(self, begun, call, kept)
+        return Observation(self, call, self._kept(call), at_ms, tuple(played))
 
     def _kept(self, call: Call) -> Call:
         """Return a request as it is recorded, unless its call is left out."""
@@ -441,40 +432,39 @@ class Observation:
     """
 
     def __init__(
-        self, recorder: Recorder, begun: RecordedExchange, call: Call, kept: Call
+        self,
+        recorder: Recorder,
+        call: Call,
+        kept: Call,
+        started_ms: float,
+        follows: tuple[int, ...],
     ) -> None:
         self.recorder = recorder
+        self.number = recorder.arrivals.count
+        """How many requests had arrived with this one."""
         self.call = call
+        self.started_ms = started_ms
+        """When the request had arrived."""
         self._kept = kept
+        self._follows = follows
         self.is_answered = False
         """The client has its whole response, or will have with the bytes seen last."""
         self.is_listening = False
         """The response tells, message by message, what other requests cause."""
         self.ask: InputRequired | None = None
         """What the response asks, as sealing found; None for a final response."""
-        self._begun = begun
         self._head: Response | None = None
         self._body = _Body(is_lines=call.request.is_line)
-        self._links = _Links(recorder, begun.number or 0, call)
+        self._links = _Links(recorder, self.number, call)
         self._on_disk = _OnDisk.NOTHING
         answered = self._links.answered
         if answered is not None and answered.exchange in recorder.left_out:
             recorder.left_out.add(self.number)
 
     @property
-    def number(self) -> int:
-        """How many requests had arrived with this one."""
-        return self._begun.number or 0
-
-    @property
     def is_left_out(self) -> bool:
         """Whether it is part of a call that is not recorded."""
         return self.number in self.recorder.left_out
-
-    @property
-    def started_ms(self) -> float:
-        """When the request had arrived."""
-        return self._begun.started_ms
 
     @property
     def status(self) -> int:
@@ -627,11 +617,14 @@ class Observation:
             end = End.COMPLETE if self.is_answered else end
             since = self._body.written if continues else 0
             response = self._body.response(self._head, end, since)
-        exchange = replace(
-            self._begun,
-            response=response,
-            ended_ms=at_ms,
+        exchange = RecordedExchange(
+            self.number,
+            self._kept.request,
+            response,
+            self.started_ms,
+            at_ms,
             ended_after=self.recorder.arrivals.count,
+            follows=self._follows,
         )
         return Due(exchange, self._kept, continues)
 

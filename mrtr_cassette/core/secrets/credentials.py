@@ -225,6 +225,8 @@ class RepeatedSecrets:
 
     def remember(self, state: str, shown_as: str | None = None) -> None:
         """Replace a state from now on, unless it is so short that it may be a word."""
+        if state in self.texts:
+            return
         hashed = state if shown_as is None else shown_as
         self.add(state, sealed_hash(hashed), is_searched=is_searched(state))
 
