@@ -48,8 +48,12 @@ def example_answer(request: InputRequest) -> Example:
     names = required_in(request) or [*fields]
     if request.kind != "form" or not names:
         return Example({}, _OF_KINDS.get(request.kind, "accept"))
-    values = {name: example_of(fields.get(name)) for name in names}
-    can_be_named = all(name in fields and _can_be_written(name) for name in names)
+    values = {}
+    can_be_named = True
+    for name in names:
+        values[name] = example_of(fields.get(name))
+        if name not in fields or not _can_be_written(name):
+            can_be_named = False
     answer = elicited("accept", values)
     if problem_of(request, answer) is not None:
         return Example({}, "decline")

@@ -165,11 +165,10 @@ def _problem_of_content(request: InputRequest, content: Any) -> str | None:
         problems[name] = "is required and missing"
     for name, value in content.items():
         problems[name] = problem_of_value(value, fields.get(name))
-    told = [
-        f"/{escape_pointer(name)} {problem}"
-        for name, problem in problems.items()
-        if problem
-    ]
+    told = []
+    for name, problem in problems.items():
+        if problem is not None:
+            told.append(f"/{escape_pointer(name)} {problem}")
     return "; ".join(told) or None
 
 
@@ -366,15 +365,17 @@ def titled_choices(schema: Any) -> list[tuple[Any, str]]:
         titles = schema.get("enumNames")
         if not isinstance(titles, list) or len(titles) != len(values):
             titles = values
-        return [
-            (value, text_of(title)) for value, title in zip(values, titles, strict=True)
-        ]
+        return list(zip(values, map(text_of, titles), strict=True))
     parts = schema.get("oneOf") or schema.get("anyOf")
-    if isinstance(parts, list) and all("const" in members_of(part) for part in parts):
-        return [
-            (part["const"], text_of(part.get("title", part["const"]))) for part in parts
-        ]
-    return titled_choices(schema.get("items"))
+    if not isinstance(parts, list):
+        return titled_choices(schema.get("items"))
+    choices = []
+    for part in parts:
+        if "const" not in members_of(part):
+            return titled_choices(schema.get("items"))
+        value = part["const"]
+        choices.append((value, text_of(part.get("title", value))))
+    return choices
 
 
 def text_of(value: Any) -> str:
@@ -423,9 +424,10 @@ def _list_of(text: str, schema: Mapping[str, Any]) -> list[Any]:
         return value
     if not text.strip():
         return []
-    return [
-        value_of_text(part.strip(), schema.get("items")) for part in text.split(",")
-    ]
+    values = []
+    for part in text.split(","):
+        values.append(value_of_text(part.strip(), schema.get("items")))
+    return values
 
 
 def _truth_of(text: str) -> bool | str:
@@ -578,11 +580,14 @@ def _read(line: str, schema: Mapping[str, Any]) -> Any:
     choices = titled_choices(schema)
     if not choices:
         return value_of_text(line, schema)
-    if type_of_text(schema) == "array":
-        return [
-            _chosen(part.strip(), choices) for part in line.split(",") if part.strip()
-        ]
-    return _chosen(line.strip(), choices)
+    if type_of_text(schema) != "array":
+        return _chosen(line.strip(), choices)
+    chosen = []
+    for part in line.split(","):
+        text = part.strip()
+        if text:
+            chosen.append(_chosen(text, choices))
+    return chosen
 
 
 def _chosen(text: str, choices: Sequence[tuple[Any, str]]) -> Any:

@@ -39,7 +39,13 @@ from mrtr_cassette.core.protocol.jsonrpc import Message
 from mrtr_cassette.core.protocol.methods import GET_TASK, LIST_ROOTS
 from mrtr_cassette.core.protocol.tasks import TaskState, key_names, polled_state
 from mrtr_cassette.core.secrets.names import sha256_of
-from mrtr_cassette.core.wire.jsonbytes import canonical, find_spans, parse, to_json
+from mrtr_cassette.core.wire.jsonbytes import (
+    MemberPath,
+    canonical,
+    find_spans,
+    parse,
+    to_json,
+)
 from mrtr_cassette.core.wire.pointers import members_of
 from mrtr_cassette.errors import NotJsonError, printable, shorten
 
@@ -124,18 +130,16 @@ class _Answering:
         self._answers[key] = Answer(completed, source)
 
     def _missing(self) -> list[AskedRequest]:
-        return [
-            question
-            for question in self._questions
-            if question.key not in self._answers
-        ]
+        missing = []
+        for question in self._questions:
+            if question.key not in self._answers:
+                missing.append(question)
+        return missing
 
     def answer_by_call_and_rules(self) -> None:
         """Answer what the call or a rule has an answer to."""
         # All of them first: whatever fault one has, the names of the others were asked for.
-        given = [
-            self._sources.given.answer_to(question) for question in self._questions
-        ]
+        given = list(map(self._sources.given.answer_to, self._questions))
         for question, answer in zip(self._questions, given, strict=True):
             if answer is not None:
                 self._take(question.key, answer, "call")
@@ -182,11 +186,11 @@ class _Answering:
                 self._answers[question.key] = Answer(elicited(action), "otherwise")
             elif is_required(request):
                 return self._unanswered(question)
-        return {
-            key: self._answers[key]
-            for key in self._asked.requests
-            if key in self._answers
-        }
+        answers = {}
+        for question in self._questions:
+            if question.key in self._answers:
+                answers[question.key] = self._answers[question.key]
+        return answers
 
     def _unanswered(self, question: AskedRequest) -> Unanswered:
         given = self._sources.given
@@ -226,9 +230,10 @@ def _given_twice(reply: bytes, responses: Any) -> str | None:
         keys = [repr(item.get("id")) for item in responses]
         return next((key for key in keys if keys.count(key) > 1), None)
     top = (INPUT_RESPONSES,)
-    spans = find_spans(
-        reply, [top, *((INPUT_RESPONSES, key) for key in members_of(responses))]
-    )
+    paths: list[MemberPath] = [top]
+    for key in members_of(responses):
+        paths.append((INPUT_RESPONSES, key))
+    spans = find_spans(reply, paths)
     if len(spans[top]) > 1:
         return f"`{INPUT_RESPONSES}`"
     for path, found in spans.items():
@@ -295,25 +300,32 @@ class Rounds:
 
     def _asked(self, ask: LiveAsk, requests: Mapping[str, InputRequest]) -> Asked:
         call = ask.call or ask.exchange.call
-        arguments = (
-            None if call.message is None else call.message.params.get("arguments")
+        params = {} if call.message is None else call.message.params
+        first = 1
+        for turn in self.turns:
+            first += len(turn.requests)
+        return Asked(
+            call.method,
+            call.name,
+            params.get("arguments"),
+            ask.turn,
+            requests,
+            first,
         )
-        first = 1 + sum(len(turn.requests) for turn in self.turns)
-        return Asked(call.method, call.name, arguments, ask.turn, requests, first)
 
 
 def _turn_of(
     ask: LiveAsk, requests: Mapping[str, InputRequest], answers: Mapping[str, Answer]
 ) -> CallTurn:
-    state = ask.request_state
-    return CallTurn(
-        number=ask.turn,
-        via=ask.via,
-        requests=requests,
-        answers={key: answer.value for key, answer in answers.items()},
-        answered_by={key: answer.answered_by for key, answer in answers.items()},
-        state_sha256=None if state is None else sha256_of(state),
-    )
+    values = {}
+    sources = {}
+    for key, answer in answers.items():
+        values[key] = answer.value
+        sources[key] = answer.answered_by
+    state_sha256 = None
+    if ask.request_state is not None:
+        state_sha256 = sha256_of(ask.request_state)
+    return CallTurn(ask.turn, ask.via, requests, values, sources, state_sha256)
 
 
 def _spelled(ask: LiveAsk, turn: CallTurn, names: Mapping[str, str]) -> Answered:
@@ -322,7 +334,10 @@ def _spelled(ask: LiveAsk, turn: CallTurn, names: Mapping[str, str]) -> Answered
     if ask.push is not None:
         return Answered(to_json(answers[ask.push.key]).encode())
     if ask.task is not None:
-        given = {key: answers[name] for key, name in names.items() if name in answers}
+        given = {}
+        for key, name in names.items():
+            if name in answers:
+                given[key] = answers[name]
         if not given:
             return Answered(None)
         return Answered(write_answers(DIALECTS[0].name, given))

@@ -261,11 +261,10 @@ def answers_text(cassette: Cassette, name: str) -> str:
 def _rules_of(interaction: RecordedInteraction) -> Iterator[tuple[str, str]]:
     """Yield the conditions and the answer of a rule for each answer that was given."""
     call = interaction.exchanges[0].call
-    of_call = {
-        member: call.name
-        for member, method in _METHOD_OF.items()
-        if call.method == method
-    }
+    of_call = {}
+    for member, method in _METHOD_OF.items():
+        if call.method == method:
+            of_call[member] = call.name
     for turn in interaction.turns:
         given = turn.given or {}
         for key, request in turn.requests.items():
@@ -300,28 +299,25 @@ def _answer_lines(request: InputRequest, answer: Any) -> str:
     # What a client answered may be no object, which only a result can say.
     if is_result or not isinstance(answer, dict):
         return note + _lines({"result": answer})
-    return note + _lines(
-        {name: answer.get(name) for name in ("value", "action", "content")}
-    )
+    members = {name: answer.get(name) for name in ("value", "action", "content")}
+    return note + _lines(members)
 
 
 def _lines(members: Mapping[str, Any]) -> str:
     """Return members as lines of TOML, which has no null."""
-    lines = [
-        f"{name} = {_toml(value)}\n"
-        for name, value in members.items()
-        if value is not None
-    ]
+    lines = []
+    for name, value in members.items():
+        if value is not None:
+            lines.append(f"{name} = {_toml(value)}\n")
     return "".join(lines)
 
 
 def _toml(value: Any) -> str:
     if isinstance(value, dict):
-        members = [
-            f"{_toml(name)} = {_toml(member)}"
-            for name, member in value.items()
-            if member is not None
-        ]
+        members = []
+        for name, member in value.items():
+            if member is not None:
+                members.append(f"{_toml(name)} = {_toml(member)}")
         return f"{{ {', '.join(members)} }}" if members else "{}"
     if isinstance(value, list):
         return f"[{', '.join(_toml(item) for item in value if item is not None)}]"
@@ -395,7 +391,9 @@ class Wanted:
     def params(self, input_schema: Any = None) -> dict[str, Any]:
         """Return the params; a text is read as the type that a tool's schema declares."""
         fields = members_of(members_of(input_schema).get("properties"))
-        values = {pair.name: pair.read_as(fields.get(pair.name)) for pair in self.pairs}
+        values = {}
+        for pair in self.pairs:
+            values[pair.name] = pair.read_as(fields.get(pair.name))
         named_by = method_of(self.method).named_by
         if not self.name or not named_by:
             return values
@@ -495,27 +493,34 @@ class GivenAnswers:
 
     def _named_answer(self, question: AskedRequest, fields: Mapping[str, Any]) -> Any:
         whole = self._whole_pair(question)
-        if whole is not None and isinstance(whole.value, dict):
+        if whole is not None:
+            return self._answer_by(whole, question, fields)
+        if self.spent_name(question):
+            return None
+        return self._given_form(self._field_pairs(question, fields), fields)
+
+    def _answer_by(
+        self, whole: WrittenPair, question: AskedRequest, fields: Mapping[str, Any]
+    ) -> Any:
+        """Return the answer to a question by a pair that is named like it."""
+        if isinstance(whole.value, dict):
             self._used.add(whole.name)
             return whole.value
-        names_field = whole is None or whole.name in fields
+        names_field = whole.name in fields
         if names_field and self.spent_name(question):
             return None
         given = self._field_pairs(question, fields)
-        if (
-            whole is not None
-            and not given
-            and len(fields) == 1
-            and whole.value not in ACTIONS
-        ):
-            given = {next(iter(fields)): whole}
-        if (
-            whole is not None
-            and not names_field
-            and (not given or whole.value in ACTIONS[1:])
-        ):
+        if not given and len(fields) == 1 and whole.value not in ACTIONS:
+            given = dict.fromkeys(fields, whole)
+        if not names_field and (not given or whole.value in ACTIONS[1:]):
             self._used.add(whole.name)
             return _whole_answer(whole, question.request)
+        return self._given_form(given, fields)
+
+    def _given_form(
+        self, given: Mapping[str, WrittenPair], fields: Mapping[str, Any]
+    ) -> Any:
+        """Return the answer to a form by pairs for its fields, which are used up by it."""
         for field, pair in given.items():
             self._used.add(pair.name)
             if pair.name == field:
@@ -570,7 +575,10 @@ class GivenAnswers:
                 return dict(names)
         if not fields:
             return {question.place: whole}
-        return {f"{question.place}.{field}": value for field, value in fields.items()}
+        example = {}
+        for field, value in fields.items():
+            example[f"{question.place}.{field}"] = value
+        return example
 
     def _are_free(self, names: Mapping[str, Any], number: int) -> bool:
         """Tell whether names were neither given nor could be meant for an earlier question."""
@@ -587,7 +595,9 @@ def _form_answer(given: Mapping[str, WrittenPair], fields: Mapping[str, Any]) ->
             return elicited(pair.value)
     if not given:
         return None
-    content = {field: pair.read_as(fields[field]) for field, pair in given.items()}
+    content = {}
+    for field, pair in given.items():
+        content[field] = pair.read_as(fields[field])
     return elicited("accept", content)
 
 

@@ -154,7 +154,12 @@ class CassetteComparison:
     @property
     def is_same(self) -> bool:
         """Whether nothing that counts differs; the order of interactions doesn't count."""
-        return all(interaction.mark == "=" for interaction in self.interactions)
+        return not self.differing
+
+    @property
+    def differing(self) -> list[InteractionComparison]:
+        """The interactions with differences that count."""
+        return [pair for pair in self.interactions if pair.mark != "="]
 
     @property
     def counts(self) -> Counter[Mark]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Literal
@@ -225,12 +225,16 @@ def _objections(item: Planned, endpoint: str) -> Iterator[str]:
     if _is_lost(item):
         yield "no complete response was recorded: its client left, or the server was lost"
     if item.part == "call":
-        if listens(call, item.interaction.exchanges[-1].response):
-            yield "it listens to effects of other calls"
-        reason = why_not_repeatable(item.interaction)
-        if reason is not None:
-            yield reason
+        yield from _objections_to_call(item)
     yield from _objections_to_request(call.request, endpoint)
+
+
+def _objections_to_call(item: Planned) -> Iterator[str]:
+    if listens(item.call, item.interaction.exchanges[-1].response):
+        yield "it listens to effects of other calls"
+    reason = why_not_repeatable(item.interaction)
+    if reason is not None:
+        yield reason
 
 
 def _is_lost(item: Planned) -> bool:
@@ -293,21 +297,37 @@ def planned_by_run(
     plans: dict[int, list[Planned]] = {}
     for item in plan:
         recorded = item.interaction.own
-        by = recorded[0].recorded_by
-        run = 0 if by is None else runs.get(by.recorder, 0)
+        run = _run_of(recorded[0], runs)
         brought: list[Planned] = []
         session = item.opens or item.session
         if (run, session) not in opened:
             opened.add((run, session))
             brought += openings.get(session, ())
-        for exchange in recorded:
-            brought += [
-                by_number[write] for write in exchange.follows if write in by_number
-            ]
+        brought += _writes_before(item, by_number)
         of_run = plans.setdefault(run, [])
-        of_run += [replace(before, is_brought=True) for before in brought]
+        for before in brought:
+            of_run.append(replace(before, is_brought=True))
         of_run.append(item)
-        by_number |= {exchange.number: item for exchange in recorded}
+        for exchange in recorded:
+            by_number[exchange.number] = item
         if item.call.method in (INITIALIZE, INITIALIZED):
             openings.setdefault(session, []).append(item)
     return list(plans.values())
+
+
+def _writes_before(
+    item: Planned, by_number: Mapping[int | None, Planned]
+) -> Iterator[Planned]:
+    """Yield the writes that an interaction follows."""
+    for exchange in item.interaction.own:
+        for write in exchange.follows:
+            if write in by_number:
+                yield by_number[write]
+
+
+def _run_of(exchange: RecordedExchange, runs: Mapping[str, int]) -> int:
+    """Return the run of the recorder in which an exchange was recorded."""
+    by = exchange.recorded_by
+    if by is None:
+        return 0
+    return runs.get(by.recorder, 0)

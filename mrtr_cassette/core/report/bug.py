@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
@@ -12,7 +12,6 @@ from mrtr_cassette.core.protocol.methods import CALL_TOOL, METHODS
 from mrtr_cassette.core.report.details import CassetteDetails, Interaction, details_of
 from mrtr_cassette.core.report.text import diagram, json_text
 from mrtr_cassette.core.secrets.names import example_in_place, with_refs
-from mrtr_cassette.core.wire.http import Response
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.core.wire.pointers import members_of
 from mrtr_cassette.errors import printable, shorten
@@ -36,7 +35,8 @@ def bug_report(cassette: Cassette, number: int, source: str, recorded_as: int) -
         recorded_as: the number of the call there.
     """
     details = details_of(cassette)
-    (call,) = [found for found in details.interactions if found.number == number]
+    place = [interaction.number for interaction in details.interactions].index(number)
+    call = details.interactions[place]
     lines = [
         f"{_code(call.call)} ended: {printable(call.ended)}.",
         "",
@@ -45,10 +45,11 @@ def bug_report(cassette: Cassette, number: int, source: str, recorded_as: int) -
         diagram(CassetteDetails(cassette, (call,))),
         "",
     ]
-    (recorded,) = [found for found in cassette.interactions if found.number == number]
-    for exchange in (*recorded.exchanges, *[step.exchange for step in recorded.steps]):
-        lines += _folded("Request", exchange.call.message, exchange.request.body)
-        lines += _response_lines(exchange)
+    recorded = cassette.interactions[number - 1]
+    for exchange in recorded.exchanges:
+        lines += _exchange_lines(exchange)
+    for step in recorded.steps:
+        lines += _exchange_lines(step.exchange)
     cut = shell_command("cut_shared", path=source, number=f"#{recorded_as}", to=_FILE)
     lines += [
         f"To reproduce it, take the attached cassette `{_FILE}`, made with {_code(cut)}:",
@@ -67,41 +68,76 @@ def _code(text: str) -> str:
 def _facts(details: CassetteDetails, call: Interaction) -> Iterator[str]:
     """Yield who was recorded, as far as the recording tells."""
     recorded = details.recorded
-    named = [found.client for found in details.interactions if found.client]
-    yield f"- client: {_code(call.client or ''.join(named[-1:]) or 'not told')}"
-    servers: dict[str, None] = {}
-    software: dict[str, None] = {}
-    versions: dict[str, None] = {}
-    for exchange in recorded.exchanges:
-        result = members_of(exchange.rpc_members.get("result"))
-        info = members_of(result.get("serverInfo"))
-        info = info or members_of(members_of(result.get("_meta")).get(_INFO))
-        if info:
-            servers[f"{info.get('name')} {info.get('version')}"] = None
-        if isinstance(result.get("protocolVersion"), str):
-            versions[result["protocolVersion"]] = None
-        versions[exchange.request.header("mcp-protocol-version")] = None
-        if exchange.response is not None:
-            software |= dict.fromkeys(_software_of(exchange.response))
-    yield f"- server: {_code(', '.join(servers) or 'not told')}"
+    client = call.client
+    for interaction in reversed(details.interactions):
+        client = client or interaction.client
+    servers: list[str] = []
+    software: list[str] = []
+    versions: list[str] = []
+    for recorded_interaction in recorded.interactions:
+        for exchange in recorded_interaction.own:
+            servers += _server_in(exchange)
+            software += _software_in(exchange)
+            versions += _versions_in(exchange)
+    yield f"- client: {_code(client or 'not told')}"
+    yield f"- server: {_listed(servers)}"
     if software:
-        yield f"- software of the server: {_code(', '.join(software))}"
-    yield f"- MCP: {_code(', '.join(filter(None, versions)) or 'not told')}"
+        yield f"- software of the server: {_listed(software)}"
+    yield f"- MCP: {_listed(versions)}"
     transport = "pipes" if recorded.transport == "stdio" else "HTTP"
     yield f"- recorded: over {transport}, {_code(recorded.recorded_at)}, {_code(recorded.tool)}"
 
 
-def _software_of(response: Response) -> Iterator[str]:
-    for name, value in response.headers:
+def _listed(texts: Iterable[str]) -> str:
+    """Return different texts as code, in the order in which they came first."""
+    return _code(", ".join(dict.fromkeys(texts)) or "not told")
+
+
+def _server_in(exchange: RecordedExchange) -> Iterator[str]:
+    """Yield the name and the version that a server gives itself in a response."""
+    result = members_of(exchange.rpc_members.get("result"))
+    info = members_of(result.get("serverInfo"))
+    if not info:
+        info = members_of(members_of(result.get("_meta")).get(_INFO))
+    if info:
+        yield f"{info.get('name')} {info.get('version')}"
+
+
+def _versions_in(exchange: RecordedExchange) -> Iterator[str]:
+    """Yield the versions of MCP that an exchange names."""
+    result = members_of(exchange.rpc_members.get("result"))
+    version = result.get("protocolVersion")
+    if version and isinstance(version, str):
+        yield version
+    header = exchange.request.header("mcp-protocol-version")
+    if header:
+        yield header
+
+
+def _software_in(exchange: RecordedExchange) -> Iterator[str]:
+    """Yield what the headers of a response say of the server's software."""
+    if exchange.response is None:
+        return
+    for name, value in exchange.response.headers:
         if name.lower() in _SERVER_HEADERS:
             yield value
+
+
+def _exchange_lines(exchange: RecordedExchange) -> list[str]:
+    """Return the lines of a request and its response."""
+    message = exchange.call.message
+    tree = None if message is None else message.tree
+    request = _folded("Request", tree, exchange.request.body)
+    return [*request, *_response_lines(exchange)]
 
 
 def _response_lines(exchange: RecordedExchange) -> list[str]:
     response = exchange.response
     if response is None:
         return ["No response came.", ""]
-    messages = [located.message.tree for located in messages_in(response)]
+    messages = []
+    for located in messages_in(response):
+        messages.append(located.message.tree)
     title = "Response"
     if not response.is_lines:
         title = f"Response, HTTP {response.status}"
@@ -115,7 +151,7 @@ def _folded(title: str, shown: Any, body: bytes) -> list[str]:
     if shown is None:
         text = "\n".join(map(printable, body.decode("utf-8", "replace").splitlines()))
     else:
-        text = json_text(getattr(shown, "tree", shown))
+        text = json_text(shown)
     rest = len(text) - _LONGEST
     if rest > 0:
         text = f"{text[:_LONGEST]}\n… ({rest:,} more characters are in the cassette)"
@@ -135,17 +171,28 @@ def _replay_command(call: Interaction) -> str:
     command = ["mrtr-cassette", "replay", _FILE]
     if call.method not in METHODS or call.listens:
         return shell_words(command)
-    words = [call.name]
+    command += ["--", "mrtr-cassette", "call"]
+    for word in _words_of_call(call):
+        command.append(with_refs(word, example_in_place))
+    return shell_words(command)
+
+
+def _words_of_call(call: Interaction) -> Iterator[str]:
+    """Yield what is called, its arguments and the recorded answers, for the command line."""
     if call.method != CALL_TOOL:
-        words = [call.method, call.name]
+        yield call.method
+    if call.name:
+        yield call.name
     for name, value in members_of(call.parameters).items():
-        is_text = isinstance(value, str) and value.isprintable()
-        words.append(f"{name}={value}" if is_text else f"{name}:={canonical(value)}")
+        if isinstance(value, str) and value.isprintable():
+            yield f"{name}={value}"
+        else:
+            yield f"{name}:={canonical(value)}"
     number = 0
     for turn in call.turns:
+        answers = turn.answers_json or {}
         for key in turn.input_requests:
             number += 1
-            if key in (turn.answers_json or {}):
-                words += ["--answer", f"#{number}:={(turn.answers_json or {})[key]}"]
-    named = [with_refs(word, example_in_place) for word in words if word]
-    return shell_words([*command, "--", "mrtr-cassette", "call", *named])
+            if key in answers:
+                yield "--answer"
+                yield f"#{number}:={answers[key]}"

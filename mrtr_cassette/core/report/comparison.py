@@ -26,9 +26,10 @@ from mrtr_cassette.core.compare.values import (
 from mrtr_cassette.core.drive.ignored import Learned
 from mrtr_cassette.core.drive.script import TurnChange
 from mrtr_cassette.core.drive.updating import Proposal
+from mrtr_cassette.core.drive.verdicts import Probed
 from mrtr_cassette.core.drive.verification import Reached, VerifiedInteraction
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS
-from mrtr_cassette.core.report.text import answer_words, as_data
+from mrtr_cassette.core.report.text import answer_words, as_data, in_markdown
 from mrtr_cassette.core.wire.jsonbytes import canonical, parse
 from mrtr_cassette.core.wire.pointers import ANY, Difference, excerpts, members_of
 from mrtr_cassette.errors import counted, printable, printable_lines, shorten
@@ -42,7 +43,6 @@ _MARKED: Final[Mapping[Mark, str]] = {
     "-": "removed",
     "+": "added",
 }
-_NOT_COMPARED = frozenset({"skipped", "not-reached"})
 _MARKS = {"same": "=", "skipped": "-"}
 _DIFFERENT: Final = 1
 _UNREACHABLE: Final = 4
@@ -176,14 +176,22 @@ def response_line(value: str) -> str:
     questions = _questions(members.get(INPUT_REQUESTS, members))
     if questions:
         return f"asks {'; '.join(questions)}"
-    content = members.get("content") or ()
-    texts = [item.get("text") for item in content if isinstance(item, dict)]
-    if not texts or not isinstance(texts[0], str):
+    text = _first_text(members.get("content"))
+    if text is None:
         return shorten(value)
-    line = _first_line(texts[0])
+    line = _first_line(text)
     if members.get("isError") is True:
         line = f"isError: {line}"
     return line
+
+
+def _first_text(content: Any) -> str | None:
+    """Return the text of the first block of a result's content, if it has one."""
+    for block in content or ():
+        if isinstance(block, dict):
+            text = block.get("text")
+            return text if isinstance(text, str) else None
+    return None
 
 
 def _first_line(text: object) -> str:
@@ -243,7 +251,8 @@ def comparison_text(
     for interaction in comparison.interactions:
         if interaction.mark != "=" or interaction.is_moved:
             lines += _compared_lines(interaction)
-        responses += [stage.changes for stage in interaction.stages]
+        for stage in interaction.stages:
+            responses.append(stage.changes)
     lines += _information_lines(responses)
     lines.append(conclusion(comparison, marked))
     return printable_lines("\n".join(lines))
@@ -251,7 +260,7 @@ def comparison_text(
 
 def held_text(comparison: CassetteComparison, terms: Terms = LIBRARY_TERMS) -> str:
     """Return how a test differs from its cassette: the verdict, the facts, the ways out."""
-    differing = [pair for pair in comparison.interactions if pair.mark != "="]
+    differing = comparison.differing
     worst = max(differing, key=_severity)
     verdict = _NOT_IN_BOTH.get(worst.mark, worst.verdict)
     head = f"{verdict}: {_call_of(worst)}"
@@ -342,8 +351,12 @@ def _information_lines(responses: Iterable[Iterable[Change]]) -> Iterator[str]:
     """Yield the information in several responses, each change once."""
     told: Counter[Fold] = Counter()
     for changes in responses:
-        folds = folded([change for change in changes if change.is_information])
-        told.update(dict.fromkeys(map(_without_place_of_server, folds), 1))
+        information = []
+        for change in changes:
+            if change.is_information:
+                information.append(change)
+        folds = map(_without_place_of_server, folded(information))
+        told.update(dict.fromkeys(folds, 1))
     for fold, count in told.items():
         first, *values = fold_lines(fold)
         line = f"information, {counted(count, 'time')}: {first.removesuffix(', information only')}"
@@ -370,19 +383,17 @@ def conclusion(
     comparison: CassetteComparison, marked: Mapping[Mark, str] = _MARKED
 ) -> str:
     """Return in one line how many interactions of two cassettes differ."""
-    counts = comparison.counts
     total = counted(len(comparison.interactions), "interaction")
-    differing = len(comparison.interactions) - counts["="]
+    text = f"the same: {total}"
+    differing = len(comparison.differing)
     if differing:
-        facts = [
-            f"{counts[mark]} {words}" for mark, words in marked.items() if counts[mark]
-        ]
-        verb = "differ"
-        if differing == 1:
-            verb = "differs"
+        facts = []
+        for mark, words in marked.items():
+            count = comparison.counts[mark]
+            if count:
+                facts.append(f"{count} {words}")
+        verb = "differs" if differing == 1 else "differ"
         text = f"{differing} of {total} {verb}: {', '.join(facts)}"
-    else:
-        text = f"the same: {total}"
     moved = sum(interaction.is_moved for interaction in comparison.interactions)
     if moved:
         return f"{text}; {moved} moved"
@@ -440,9 +451,11 @@ class Verification:
     @property
     def learned(self) -> list[tuple[str, str]]:
         """The pointers that are left out from now on, each with its call."""
-        return [
-            (call, place.pointer) for call, place in self.places if place.reason is None
-        ]
+        pointers = []
+        for call, place in self.places:
+            if place.reason is None:
+                pointers.append((call, place.pointer))
+        return pointers
 
     @property
     def left_out(self) -> list[Change]:
@@ -453,15 +466,15 @@ class Verification:
         return changes
 
     @property
-    def counts(self) -> dict[str, int]:
+    def counts(self) -> Counter[str]:
         """How many interactions have each verdict, the lightest first."""
-        counts = Counter(interaction.verdict for interaction in self.interactions)
-        return {verdict: counts[verdict] for verdict in VERDICTS if counts[verdict]}
+        return verdict_counts(self.interactions, VERDICTS)
 
     @property
     def compared(self) -> int:
         """How many interactions were compared."""
-        return sum(pair.verdict not in _NOT_COMPARED for pair in self.interactions)
+        counts = self.counts
+        return counts.total() - counts["skipped"] - counts["not-reached"]
 
     @property
     def failures(self) -> tuple[VerifiedInteraction, ...]:
@@ -482,6 +495,20 @@ class Verification:
     def is_good(self) -> bool:
         """Whether something was compared, and nothing fails."""
         return exit_code_of([self]) == 0
+
+
+def verdict_counts(
+    judged: Iterable[VerifiedInteraction | Probed], order: Sequence[str]
+) -> Counter[str]:
+    """Count verdicts, and put the counts into an order."""
+    verdicts: list[str] = [outcome.verdict for outcome in judged]
+    return Counter(sorted(verdicts, key=order.index))
+
+
+def counts_text(counts: Mapping[str, int]) -> str:
+    """Return how many outcomes have each verdict, in words."""
+    words = [f"{count} {verdict}" for verdict, count in counts.items()]
+    return ", ".join(words) or "none"
 
 
 def exit_code_of(verifications: Sequence[Verification]) -> int:
@@ -540,23 +567,25 @@ def interaction_lines(
     lines = [f"{mark} #{interaction.number} {interaction.call}: {interaction.verdict}"]
     if interaction.reason is not None:
         lines.append(f"    {printable(interaction.reason)}")
-    reached = {response.turn: response for response in interaction.reached}
+    reached = interaction.reached
+    responses = {response.turn: response for response in reached}
     for turn, changes in _changes_by_turn(interaction).items():
-        counting = [change for change in changes if not change.is_information]
-        if turn in reached:
-            counting = [_with_responses(change, reached[turn]) for change in counting]
+        counting = []
+        for change in changes:
+            if not change.is_information:
+                counting.append(_with_responses(change, responses.get(turn)))
         lines += _change_lines(_place_of(turn), counting)
     if is_whole:
-        for response in reached.values():
+        for response in reached:
             place = _place_of(response.turn)
             lines += _response_lines("-", f"{place}, expected", response.expected)
             lines += _response_lines("+", f"{place}, received", response.received)
     return lines
 
 
-def _with_responses(change: Change, response: Reached) -> Change:
+def _with_responses(change: Change, response: Reached | None) -> Change:
     """Return a change of a whole response with both responses as its values."""
-    if change.verdict not in _OF_WHOLE_RESPONSES:
+    if response is None or change.verdict not in _OF_WHOLE_RESPONSES:
         return change
     expected = canonical(response.expected)
     received = canonical(response.received)
@@ -572,12 +601,11 @@ def _response_lines(mark: str, title: str, response: Any) -> Iterator[str]:
 
 def summary_line(verification: Verification) -> str:
     """Return in one line how many interactions have which verdict."""
-    counts = [f"{count} {verdict}" for verdict, count in verification.counts.items()]
     total = counted(len(verification.interactions), "interaction")
     names = (
         f"{printable(verification.cassette)} against {printable(verification.upstream)}"
     )
-    line = f"{names}: {total}: {', '.join(counts) or 'none'}"
+    line = f"{names}: {total}: {counts_text(verification.counts)}"
     if verification.compared:
         return line
     return f"{line}; nothing was compared"
@@ -604,7 +632,7 @@ def verification_markdown(verifications: Sequence[Verification]) -> str:
     """Return verifications as Markdown, for a pull request or a job's summary."""
     lines = []
     for verification in verifications:
-        summary = re.sub(r"[\\`*_{}\[\]<>#|~]", r"\\\g<0>", summary_line(verification))
+        summary = in_markdown(summary_line(verification))
         failing = []
         for interaction in verification.failures:
             failing += interaction_lines(interaction, is_whole=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,14 +11,13 @@ from mrtr_cassette.core.protocol.calls import CallKey
 from mrtr_cassette.core.protocol.methods import CALL_TOOL
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.details import CassetteDetails, Interaction, Turn
+from mrtr_cassette.core.report.text import markdown_table
 from mrtr_cassette.errors import counted, printable
 
 ANSWERS: Final = ("accept", "decline", "cancel")
 """The answers that a person can give to a form or a URL."""
 _REJECTED: Final = "rejected"
 """An accept that an error or the same question follows."""
-_IN_MARKDOWN: Final = r"[\\`*_{}\[\]<>#|~]"
-"""Characters that mean something in a cell of a Markdown table."""
 
 
 class GivenAnswer(NamedTuple):
@@ -125,8 +123,10 @@ def coverage_data(covered: dict[str, ToolCoverage]) -> dict[str, Any]:
     for name, tool in covered.items():
         questions = []
         for (turn, key), counts in tool.questions.items():
-            times = {answer: counts[answer] for answer in (*ANSWERS, _REJECTED)}
-            questions.append({"turn": turn, "key": key, **times})
+            question = {"turn": turn, "key": key}
+            for answer in (*ANSWERS, _REJECTED):
+                question[answer] = counts[answer]
+            questions.append(question)
         tools[name] = {
             "arguments": len(tool.arguments),
             "errors": tool.errors,
@@ -170,13 +170,7 @@ def coverage_markdown(covered: dict[str, ToolCoverage]) -> str:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return rows as a Markdown table, of which the first is the head."""
-    lines = []
-    for row in rows:
-        cells = [re.sub(_IN_MARKDOWN, r"\\\g<0>", printable(cell)) for cell in row]
-        lines.append(f"| {' | '.join(cells)} |")
-    lines.insert(1, "| --- " * len(rows[0]) + "|")
-    return lines
+    return markdown_table(rows, "| --- " * len(rows[0]) + "|")
 
 
 def untried_questions(

@@ -170,7 +170,7 @@ def _interaction(recorded: RecordedInteraction, streamed: _Streamed) -> Interact
     """Return the details of one interaction."""
     first = recorded.exchanges[0]
     call = first.call
-    turns = tuple([_turn(turn) for turn in recorded.turns])
+    turns = tuple(map(_turn, recorded.turns))
     person_ms = _waits(recorded, turns)
     ended, final, size = _ending(recorded, streamed)
     return Interaction(
@@ -231,9 +231,9 @@ def _parameters(call: Call) -> Any:
         return None
     if call.name:
         return message.params.get("arguments") or None
-    return {
-        key: value for key, value in message.params.items() if key != "_meta"
-    } or None
+    params = dict(message.params)
+    params.pop("_meta", None)
+    return params or None
 
 
 def _client(call: Call) -> str:
@@ -244,8 +244,11 @@ def _client(call: Call) -> str:
     info = message.meta.get(_CLIENT_INFO) or message.params.get("clientInfo")
     if not isinstance(info, dict):
         return ""
-    facts = (info.get("title") or info.get("name"), info.get("version"))
-    return " ".join(fact for fact in facts if isinstance(fact, str))
+    facts = []
+    for fact in (info.get("title") or info.get("name"), info.get("version")):
+        if isinstance(fact, str):
+            facts.append(fact)
+    return " ".join(facts)
 
 
 # Turns and time
@@ -304,7 +307,9 @@ def _waits(recorded: RecordedInteraction, turns: Sequence[Turn]) -> dict[Via, fl
 def _server_ms(recorded: RecordedInteraction, person_ms: Mapping[Via, float]) -> float:
     """Return how long the client waited for the server while the server waited for nobody."""
     chain = recorded.exchanges[recorded.shared :]
-    busy_ms = sum(exchange.ended_ms - exchange.started_ms for exchange in chain)
+    busy_ms = 0.0
+    for exchange in chain:
+        busy_ms += exchange.ended_ms - exchange.started_ms
     if recorded.steps:
         busy_ms += recorded.steps[-1].exchange.ended_ms - chain[-1].ended_ms
     return max(0.0, busy_ms - person_ms["push"] - person_ms["task"])
@@ -368,26 +373,31 @@ def _ending(recorded: RecordedInteraction, streamed: _Streamed) -> _Outcome:
         message = last_response(response)
     state = polled_state(message) if recorded.steps else None
     if recorded.is_open:
-        is_task_asking = state is not None and bool(state.input_requests)
-        is_asking = last.ask is not None or is_task_asking
-        reason = "the last ask has no answer" if is_asking else "its task was at work"
-        return _Outcome(f"abandoned: {reason}", _NOTHING)
+        return _Outcome(_why_abandoned(last, state), _NOTHING)
     if state is not None:
-        words, final, size = _outcome(message, state)
-        return _Outcome(
-            ", ".join(filter(None, [f"task {state.status}", words])), final, size
-        )
+        outcome = _outcome(message, state)
+        facts = filter(None, [f"task {state.status}", outcome.words])
+        return outcome._replace(words=", ".join(facts))
     place = ""
     if message is None:
         message, place = _streamed_response(last, streamed)
-    words, final, size = _outcome(message)
-    if words:
-        words += place
+    outcome = _outcome(message)
+    if outcome.words:
+        outcome = outcome._replace(words=outcome.words + place)
     # The messages of a stream are told one by one.
     elif response is not None and response.body and not response.is_framed:
         final = FinalResponse("text", _text_of(response.body))
-        size = len(response.body)
-    return _Outcome(", ".join(filter(None, _facts(response, words))), final, size)
+        outcome = _Outcome("", final, len(response.body))
+    facts = filter(None, _facts(response, outcome.words))
+    return outcome._replace(words=", ".join(facts))
+
+
+def _why_abandoned(last: RecordedExchange, state: TaskState | None) -> str:
+    """Return why a call has no end, in words."""
+    is_task_asking = state is not None and bool(state.input_requests)
+    if last.ask is not None or is_task_asking:
+        return "abandoned: the last ask has no answer"
+    return "abandoned: its task was at work"
 
 
 def _facts(response: Response | None, words: str) -> Iterator[str]:

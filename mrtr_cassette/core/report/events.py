@@ -70,7 +70,7 @@ def request_event(observation: Observation) -> Event:
     return event | {
         "event": "answered",
         "via": via,
-        "keys": [recorder.shown(key) for key in sorted(given)],
+        "keys": list(map(recorder.shown, sorted(given))),
         "request_state_sha256": None if state is None else sha256_of(state),
     }
 
@@ -89,7 +89,10 @@ def _without_id(members: Mapping[str, Any], task: str | None) -> dict[str, Any]:
     """Return members by the keys of questions, without the id of the task that asks them."""
     if not task:
         return {**members}
-    return {key.replace(task, TASK): member for key, member in members.items()}
+    renamed = {}
+    for key, member in members.items():
+        renamed[key.replace(task, TASK)] = member
+    return renamed
 
 
 def response_said(
@@ -313,14 +316,15 @@ _CONCLUDED: Final = (
 
 def turn_said(turn: CallTurn) -> Said:
     """Return who answered what in a turn of a call without a client."""
+    sources = {}
+    for key, source in turn.answered_by.items():
+        sources[printable(key)] = source
     event = {
-        "event": "answered" if turn.answered_by or not turn.requests else "unanswered",
+        "event": "answered" if sources or not turn.requests else "unanswered",
         "turn": turn.number,
         "via": turn.via,
         "keys": kinds_of(turn.requests),
-        "answered_by": {
-            printable(key): source for key, source in turn.answered_by.items()
-        },
+        "answered_by": sources,
         "request_state_sha256": turn.state_sha256,
     }
     asked = []
@@ -328,10 +332,9 @@ def turn_said(turn: CallTurn) -> Said:
         question = f"{key} ({request.kind})"
         if request.message:
             question += f" {shorten(request.message)!r}"
-        source = turn.answered_by.get(key)
         answered = "not answered"
-        if source:
-            answered = f"answered by {source}"
+        if key in turn.answered_by:
+            answered = f"answered by {turn.answered_by[key]}"
         asked.append(f"{question}, {answered}")
     line = f"turn {turn.number}: {'; '.join(asked) or 'asked for a retry only'}"
     return said(event, line)

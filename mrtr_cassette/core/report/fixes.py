@@ -110,11 +110,6 @@ _FIXES_UNDER_WAY: Final[Mapping[Reason, Sequence[str]]] = {
 }
 """The same for answers to pushed requests and tasks: a call that is played has no other course."""
 
-_FIXES_AFTER_WRITE: Final = (_READS, _AGAIN)
-"""The same for calls that can't be recorded after a write that was played."""
-_FIXES_AFTER_VARYING_WRITE: Final = (_IGNORE, _AGAIN)
-"""The same where its result has another time or id in every run."""
-
 _USER: Final = re.compile("(?<=://)[^/@]*@")
 _NEEDED: Final = {"<<reads_tool>>": "tool", "<<ignore_values>>": "pointers"}
 """Slots of ways out that work only with a value."""
@@ -134,35 +129,46 @@ def fixes_of(miss: Miss, cassette: Cassette, adds_to: str, terms: Terms) -> list
         chosen = _over_this_transport(chosen, is_on_pipes=is_on_pipes)
     fixes = []
     for fix in chosen:
-        lacking = [
-            slot for slot, name in _NEEDED.items() if name not in values and slot in fix
-        ]
-        if not lacking:
+        if _has_needed(fix, values):
             spelled = fix.format(too=f"{recorder}_too", again=f"{recorder}_again")
             fixes.append(in_terms(spelled, filled, values))
     return fixes
 
 
+def _has_needed(fix: str, values: Values) -> bool:
+    """Tell whether the values are known without which a way out doesn't work."""
+    for slot, name in _NEEDED.items():
+        if slot in fix and name not in values:
+            return False
+    return True
+
+
 def _chosen(miss: Miss, values: Values) -> Sequence[str]:
     """Return the ways out that fit a miss, before any value is filled in."""
-    reason = miss.reason
     nearest = miss.nearest
-    fixes = _FIXES[reason]
-    if reason is Reason.ALREADY_PLAYED and "tool" in values:
-        fixes = [fix for fix in fixes if fix is not _REPEAT]
+    fixes = list(_FIXES[miss.reason])
+    if "tool" in values and _REPEAT in fixes:
+        fixes.remove(_REPEAT)
     if nearest is None:
         return fixes
+    return _chosen_near(miss, nearest, fixes, values)
+
+
+def _chosen_near(
+    miss: Miss, nearest: ReplayEntry, fixes: list[str], values: Values
+) -> Sequence[str]:
+    """Return the ways out that fit what is nearest to a miss, of these or in place of them."""
+    reason = miss.reason
     is_answer = nearest.answered_question is not None and bool(miss.differences)
     if is_answer and reason is not Reason.UNKNOWN_METHOD:
         return _FIXES_UNDER_WAY[Reason.ANSWERS_DIFFER]
     if nearest.created_by is not None:
         return _FIXES_UNDER_WAY.get(reason, fixes)
     if reason is Reason.UNRECORDED and not nearest.asks:
-        return (
-            _FIXES_AFTER_VARYING_WRITE if "pointers" in values else _FIXES_AFTER_WRITE
-        )
+        # It can't be recorded after a write that was played, whose result may vary in every run.
+        return [_IGNORE if "pointers" in values else _READS, _AGAIN]
     if reason is Reason.ALREADY_PLAYED and nearest.session:
-        return (*fixes, "open a new session, in which everything is played anew")
+        fixes.append("open a new session, in which everything is played anew")
     return fixes
 
 
@@ -178,8 +184,13 @@ def recording_of_more(cassette: Cassette, terms: Terms) -> str:
 def _over_this_transport(fixes: Sequence[str], *, is_on_pipes: bool) -> list[str]:
     """Return ways out of a miss over a transport over which nothing can be added."""
     again = _AGAIN_OVER.format(transport="pipes" if is_on_pipes else "HTTP")
-    own_fixes = [fix for fix in fixes if fix is not _INSTEAD]
-    return [again if "<<{too}>>" in fix else fix for fix in own_fixes]
+    ways = []
+    for fix in fixes:
+        if "<<{too}>>" in fix:
+            ways.append(again)
+        elif fix is not _INSTEAD:
+            ways.append(fix)
+    return ways
 
 
 def _recorder_of(cassette: Cassette, *, is_on_pipes: bool) -> str:
@@ -278,8 +289,12 @@ def asked_in(miss: Miss) -> Mapping[str, InputRequest]:
         Reason.ANSWERS_MISSING,
     ):
         return {}
+    asked = {}
     keys = {_answered_key(difference.pointer) for difference in miss.differences}
-    return {key: request for key, request in asker.asked.items() if key in keys}
+    for key, request in asker.asked.items():
+        if key in keys:
+            asked[key] = request
+    return asked
 
 
 def _answered_key(pointer: str) -> str | None:

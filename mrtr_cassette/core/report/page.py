@@ -71,10 +71,9 @@ def page(
     facts: dict[str, Any] = {"comparison": None, "earlier": (), "changed": {}}
     if first is not None:
         comparison = compared(first, cassette, ignored_for)
-        changed = [pair for pair in comparison.interactions if pair.mark != "="]
         facts["comparison"] = comparison
         facts["earlier"] = details_of(first).interactions
-        facts["changed"] = {pair.received: pair for pair in changed}
+        facts["changed"] = {pair.received: pair for pair in comparison.differing}
     stream = _template(assets.templates).stream(
         cassette=cassette,
         version=VERSION,
@@ -215,9 +214,9 @@ def _spans_on_axis(
         first = exchanges[0]
         arrived = first.number or 0
         # Order is a count, which is exact where times are rounded.
-        under_way = {
-            before: until for before, until in under_way.items() if until >= arrived
-        }
+        for before, until in list(under_way.items()):
+            if until < arrived:
+                del under_way[before]
         if not under_way:
             origin = first.started_ms - end
         left = first.started_ms - origin
@@ -381,10 +380,12 @@ def _choices(
     if not options:
         return ()
     chosen = answer if isinstance(answer, list) else [answer]
-    texts = [_text(value) for value in chosen]
-    # An answer is shown even if it is not one of the choices.
-    listed = dict(options)
-    options += [(text, text) for text in texts if text not in listed]
+    texts = list(map(_text, chosen))
+    labels = dict(options)
+    for text in texts:
+        if text not in labels:
+            # An answer is shown even if it is not one of the choices.
+            options.append((text, text))
     return tuple([(label, option in texts) for option, label in options])
 
 

@@ -10,7 +10,12 @@ from typing import Any, Final, NamedTuple
 from mrtr_cassette.core.drive.ignored import tables_in
 from mrtr_cassette.core.drive.probing import PROBES
 from mrtr_cassette.core.drive.verdicts import PROBE_VERDICTS, Probed
-from mrtr_cassette.core.report.comparison import diff_block, response_line
+from mrtr_cassette.core.report.comparison import (
+    counts_text,
+    diff_block,
+    response_line,
+    verdict_counts,
+)
 from mrtr_cassette.core.report.text import as_data
 from mrtr_cassette.errors import counted, printable, shorten
 
@@ -47,11 +52,13 @@ def read_expected(text: str) -> tuple[Expected, ...]:
     Raises:
         ValueError: it is none; the text says where and why.
     """
-    tables = tables_in(text, _TABLE)
-    return tuple([_read_table(table, where) for where, table in tables])
+    expected = []
+    for where, table in tables_in(text, _TABLE):
+        expected.append(_read_table(where, table))
+    return tuple(expected)
 
 
-def _read_table(table: Any, where: str) -> Expected:
+def _read_table(where: str, table: Any) -> Expected:
     members = table if isinstance(table, dict) else {}
     unknown = sorted(members.keys() - _REQUIRED - {"question"})
     if unknown:
@@ -85,21 +92,21 @@ class Probing:
     @property
     def findings(self) -> tuple[Probed, ...]:
         """The outcomes that count, without expected ones; one for each probe and tool."""
-        told = told_once(self.probes)
-        return tuple([probed for probed in told if probed.is_finding])
+        found = []
+        for probed in told_once(self.probes):
+            if probed.is_finding:
+                found.append(probed)
+        return tuple(found)
 
     @property
-    def counts(self) -> dict[str, int]:
+    def counts(self) -> Counter[str]:
         """How many probes have each verdict."""
-        counts = Counter(probed.verdict for probed in self.probes)
-        return {
-            verdict: counts[verdict] for verdict in PROBE_VERDICTS if counts[verdict]
-        }
+        return verdict_counts(self.probes, PROBE_VERDICTS)
 
     @property
     def is_reached(self) -> bool:
         """Whether a question was reached."""
-        return any(probed.verdict != "not-reached" for probed in self.probes)
+        return not self.counts.keys() <= {"not-reached"}
 
     @property
     def is_good(self) -> bool:
@@ -144,10 +151,12 @@ def told_once(probes: Iterable[Probed]) -> list[Probed]:
 
 def unmet_in(probings: Sequence[Probing]) -> list[Expected]:
     """Return the expected findings that no cassette had."""
-    unmet = []
-    for entry in probings[0].unmet if probings else ():
-        if all(entry in probing.unmet for probing in probings):
-            unmet.append(entry)
+    if not probings:
+        return []
+    first, *others = probings
+    unmet = list(first.unmet)
+    for probing in others:
+        unmet = [entry for entry in unmet if entry in probing.unmet]
     return unmet
 
 
@@ -165,9 +174,8 @@ def probing_text(probing: Probing) -> str:
     lines = []
     for place, probes in _by_place(told_once(probing.probes)).items():
         lines.append(place)
-        told = [probed for probed in probes if _is_told(probed)]
-        told.sort(key=lambda probed: not probed.is_found)
-        for probed in told:
+        told = filter(_is_told, probes)
+        for probed in sorted(told, key=lambda probed: not probed.is_found):
             lines += probed_lines(probed)
         lines += _other_lines(probes)
     lines.append(probing_line(probing))
@@ -182,8 +190,13 @@ def _is_told(probed: Probed) -> bool:
 def _by_place(probes: Iterable[Probed]) -> dict[str, list[Probed]]:
     places: dict[str, list[Probed]] = defaultdict(list)
     for probed in probes:
-        places[f"#{probed.number} {probed.call}, turn {probed.turn}"].append(probed)
+        places[_place_of(probed)].append(probed)
     return places
+
+
+def _place_of(probed: Probed) -> str:
+    """Return the call and the turn of a probe."""
+    return f"#{probed.number} {probed.call}, turn {probed.turn}"
 
 
 def probe_name(probed: Probed) -> str:
@@ -195,7 +208,7 @@ def probe_name(probed: Probed) -> str:
 
 def probed_title(probed: Probed) -> str:
     """Return the name of a probe with its call."""
-    return f"#{probed.number} {probed.call}, turn {probed.turn}: {probe_name(probed)}"
+    return f"{_place_of(probed)}: {probe_name(probed)}"
 
 
 def probed_lines(probed: Probed) -> Iterator[str]:
@@ -231,11 +244,10 @@ def _other_lines(probes: Sequence[Probed]) -> Iterator[str]:
 
 def probing_line(probing: Probing) -> str:
     """Return in one line how much was found."""
-    counts = [f"{count} {verdict}" for verdict, count in probing.counts.items()]
     names = f"{printable(probing.cassette)} against {printable(probing.upstream)}"
     total = counted(len(probing.probes), "probe")
     found = counted(len(probing.findings), "finding")
-    return f"{names}: {found} in {total}: {', '.join(counts) or 'none'}"
+    return f"{names}: {found} in {total}: {counts_text(probing.counts)}"
 
 
 _ROWS: Final = {

@@ -65,12 +65,14 @@ def _text_of(exchange: RecordedExchange) -> str:
     request = exchange.request
     response = exchange.response
     headers = request.headers
-    body = request.body
+    bodies = request.body
     if response is not None:
         headers += response.headers
-        body += b"\n" + response.body
-    values = [value for _, value in headers]
-    return "\n".join([request.target, *values, body.decode("latin-1")])
+        bodies += b"\n" + response.body
+    texts = [request.target]
+    for _, value in headers:
+        texts.append(value)
+    return "\n".join([*texts, bodies.decode("latin-1")])
 
 
 def redaction_lines(redactions: Iterable[Redaction]) -> list[str]:

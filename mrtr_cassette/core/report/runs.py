@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Final, Literal, NamedTuple
@@ -123,20 +123,24 @@ def miss_report(
 
     request = shown(_request_text(miss))
     detail = shown(miss.detail)
-    questions = [shown(question) for question in _questions(miss)]
+    questions = list(map(shown, _questions(miss)))
     nearest = _nearest(miss, shown)
     differences = []
     for difference in miss.differences:
         differences.append(_shown_difference(difference, shown))
     fixes = [shown(fix) for fix in fixes_of(miss, cassette, adds_to or path, terms)]
     lines = [f"{_BEGINS_MISS}{miss.reason.value}: {detail}", f"  request:  {request}"]
-    lines += [f"  question: {question}" for question in questions]
-    lines.append(
-        f"  nearest:  {nearest} in {path}" if nearest else f"  cassette: {path}"
-    )
+    for question in questions:
+        lines.append(f"  question: {question}")
+    if nearest is None:
+        lines.append(f"  cassette: {path}")
+    else:
+        lines.append(f"  nearest:  {nearest} in {path}")
     lines += map(_difference_line, differences)
-    lines.append(f"  fix:      {fixes[0]}")
-    lines += [f"       or:  {fix}" for fix in fixes[1:]]
+    head = "  fix:      "
+    for fix in fixes:
+        lines.append(f"{head}{fix}")
+        head = "       or:  "
     return MissReport(
         reason=miss.reason.value,
         detail=detail,
@@ -314,9 +318,8 @@ class UnplayedError(MrtrCassetteError):
 
     def __init__(self, path: object, unplayed: Sequence[Interaction]) -> None:
         lines = [f"not all that is on {path} was played:"]
-        lines += [
-            f"  #{interaction.number} {interaction.call}" for interaction in unplayed
-        ]
+        for interaction in unplayed:
+            lines.append(f"  #{interaction.number} {interaction.call}")
         super().__init__("\n".join(lines))
         self.unplayed = tuple(unplayed)
 
@@ -328,10 +331,11 @@ def report_of_replay(player: Player, terms: Terms = LIBRARY_TERMS) -> ReplayRepo
     unplayed = set(player.unplayed)
     interactions = []
     for number, entries in enumerate(player.interactions, start=1):
-        # The client decides how often it polls a task.
-        plays = sum(
-            player.times[entry] for entry in entries if entry.created_by is None
-        )
+        plays = 0
+        for entry in entries:
+            # The client decides how often it polls a task.
+            if entry.created_by is None:
+                plays += player.times[entry]
         outcome: Outcome = "played"
         if number in unplayed:
             outcome = "played in part" if plays else "never played"
@@ -340,18 +344,18 @@ def report_of_replay(player: Player, terms: Terms = LIBRARY_TERMS) -> ReplayRepo
     strayed = []
     for number, times in player.after_other_writes.items():
         strayed.append(StrayedRead(number, interactions[number - 1].call, times))
+    harmless: Counter[tuple[str, str]] = Counter()
     # Another thread may replay meanwhile.
-    requests = (*player.harmless,)
-    harmless = Counter(
-        (redacted(request.call.title), request.answer) for request in requests
-    )
+    for request in tuple(player.harmless):
+        harmless[redacted(request.call.title), request.answer] += 1
+    answered = []
+    for (title, answer), times in harmless.items():
+        answered.append(HarmlessRequest(title, answer, times))
     return ReplayReport(
         player.path,
         tuple(interactions),
         reports_of_misses(player, terms),
-        tuple(
-            [HarmlessRequest(*request, times) for request, times in harmless.items()]
-        ),
+        tuple(answered),
         without_response=tuple(player.without_response),
         after_other_writes=tuple(strayed),
         faults=player.fault_outcomes,
@@ -380,15 +384,14 @@ def summary_text(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> str:
     incomplete = report.incomplete
     played = f"played {total - len(incomplete)} of {total} interactions"
     lines = [f"{played}, {_misses_text(report.misses)}"]
-    lines += _first_ten(
-        [f"  {call.outcome}: #{call.number} {call.call}" for call in incomplete]
-    )
-    calls = {
-        interaction.number: interaction.call for interaction in report.interactions
-    }
+    unplayed = []
+    for call in incomplete:
+        unplayed.append(f"  {call.outcome}: #{call.number} {call.call}")
+    lines += _first_ten(unplayed)
     given_up = []
     for number in report.without_response:
-        given_up.append(f"  no response was recorded: #{number} {calls[number]}")
+        call = report.interactions[number - 1]
+        given_up.append(f"  no response was recorded: #{number} {call.call}")
     lines += _first_ten(given_up)
     harmless = []
     for request in report.harmless:
@@ -411,9 +414,13 @@ def summary_text(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> str:
         times = counted(match.times, "time")
         lines.append(f"  matched without being equal, by {match.kind}: {times}")
     lines += map(_elsewhere_text, report.elsewhere)
-    lines += _first_ten([f"  {fault}" for fault in report.faults])
-    lines += [f"  {line}" for line in learned_lines(report.learned)]
+    lines += _first_ten(_indented(report.faults))
+    lines += _indented(learned_lines(report.learned))
     return line_by_line(*lines)
+
+
+def _indented(lines: Iterable[object]) -> list[str]:
+    return [f"  {line}" for line in lines]
 
 
 def learned_lines(learned: Mapping[str, str]) -> list[str]:
@@ -446,8 +453,11 @@ def _misses_text(misses: Sequence[MissReport]) -> str:
     if not misses:
         return "no misses"
     reasons = Counter(miss.reason for miss in misses)
-    named = ", ".join(f"{reason} {times}" for reason, times in sorted(reasons.items()))
-    return f"{len(misses)} {'miss' if len(misses) == 1 else 'misses'} ({named})"
+    named = []
+    for reason, times in sorted(reasons.items()):
+        named.append(f"{reason} {times}")
+    noun = "miss" if len(misses) == 1 else "misses"
+    return f"{len(misses)} {noun} ({', '.join(named)})"
 
 
 def summary_data(report: ReplayReport | RecordingReport) -> Any:
@@ -457,10 +467,14 @@ def summary_data(report: ReplayReport | RecordingReport) -> Any:
 
 def is_report_of(report: ReplayReport, cassette: Cassette) -> bool:
     """Tell whether a report has the calls of a cassette, in its order."""
-    calls = [interaction.exchanges[0].call for interaction in cassette.interactions]
-    return [outcome.call for outcome in report.interactions] == [
-        str(call.key()) for call in calls
-    ]
+    if len(report.interactions) != len(cassette.interactions):
+        return False
+    for outcome, recorded in zip(
+        report.interactions, cassette.interactions, strict=True
+    ):
+        if outcome.call != str(recorded.exchanges[0].call.key()):
+            return False
+    return True
 
 
 def saved_report(raw: bytes) -> ReplayReport:
@@ -569,7 +583,7 @@ def recording_text(report: RecordingReport) -> str:
         return "nothing was recorded, no cassette was written"
     lines = [", ".join([outcome, *parts])]
     lines += map(_elsewhere_text, report.elsewhere)
-    lines += [f"  {line}" for line in redaction_lines(report.redacted)]
+    lines += _indented(redaction_lines(report.redacted))
     return line_by_line(*lines)
 
 
@@ -652,8 +666,11 @@ def problem_lines(result: CallResult, *, is_miss_told: bool = False) -> list[str
         result = replace(
             result, error={**error, "message": "not recorded, for the reason above"}
         )
-    lines = [f"error: {problem}" for problem in _problems(result, _as_options)]
-    lines += [f"warning: {unused_text([name])}" for name in result.unused]
+    lines = []
+    for problem in _problems(result, _as_options):
+        lines.append(f"error: {problem}")
+    for name in result.unused:
+        lines.append(f"warning: {unused_text([name])}")
     return lines
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from operator import attrgetter
 from typing import Any, Final
@@ -137,9 +137,12 @@ def _turn_lines(number: int, turn: Turn) -> Iterator[str]:
     if turn.has_request_state:
         form = "with request state"
     form = {"push": "pushed", "task": "of its task"}.get(turn.via, form)
-    named = [f"{key} ({request.kind})" for key, request in turn.input_requests.items()]
-    unasked = sorted((turn.answered or {}).keys() - turn.input_requests.keys())
-    named += [f"{key} (was not asked)" for key in unasked]
+    named = []
+    for key, request in turn.input_requests.items():
+        named.append(f"{key} ({request.kind})")
+    unasked = (turn.answered or {}).keys() - turn.input_requests.keys()
+    for key in sorted(unasked):
+        named.append(f"{key} (was not asked)")
     yield f"    turn {number}, {form}: {', '.join(named) or 'asked for a retry only'}"
     if turn.answered_by is not None:
         yield f"      by the recording proxy ({turn.answered_by}), and not by the client"
@@ -150,8 +153,10 @@ def _content_lines(turn: Turn) -> Iterator[str]:
     for key, request in turn.input_requests.items():
         yield f"      asked    {key}"
         yield from _indented("\n".join(message_lines(request)), 8)
-        members = request.definition.items()
-        rest = {name: member for name, member in members if name not in _SHOWN_APART}
+        rest = {}
+        for name, member in request.definition.items():
+            if name not in _SHOWN_APART:
+                rest[name] = member
         if rest:
             yield from _indented(json_text(rest), 8)
     if turn.answered is None:
@@ -208,11 +213,11 @@ def outcome_line(interaction: Interaction) -> str:
     parts = []
     is_answered = False
     for turn in interaction.turns:
+        answered = "not answered"
         is_answered = turn.answered is not None
-        parts.append(question_words(turn.input_requests))
-        parts.append(
-            "not answered" if turn.answered is None else answer_words(turn.answered)
-        )
+        if turn.answered is not None:
+            answered = answer_words(turn.answered)
+        parts += [question_words(turn.input_requests), answered]
     outcome = final_words(interaction.final)
     if is_answered:
         outcome = outcome or interaction.ended
@@ -339,9 +344,10 @@ def as_data(value: Any, rows: Mapping[type, str | Callable[[Any], Any]]) -> Any:
     """
     value = _members_in(value, rows.get(type(value)))
     if isinstance(value, Mapping):
-        return {
-            _encodable(name): as_data(member, rows) for name, member in value.items()
-        }
+        data = {}
+        for name, member in value.items():
+            data[_encodable(name)] = as_data(member, rows)
+        return data
     if isinstance(value, str):
         return _encodable(value)
     if isinstance(value, frozenset):
@@ -457,7 +463,24 @@ def _mermaid_escape(char: str) -> str:
     return f"#{ord(char)};"
 
 
-# JSON for people
+# Markdown and JSON for people
+
+_MARKUP: Final = re.compile(r"[\\`*_{}\[\]<>#|~]")
+"""Characters that mean something in Markdown."""
+
+
+def in_markdown(text: str) -> str:
+    """Return a text in Markdown, in which nothing is markup."""
+    return _MARKUP.sub(r"\\\g<0>", text)
+
+
+def markdown_table(rows: Iterable[Sequence[str]], rule: str) -> list[str]:
+    """Return rows as a Markdown table; the first is the head, and the rule is below it."""
+    lines = []
+    for row in rows:
+        cells = [in_markdown(printable(cell)) for cell in row]
+        lines.append(f"| {' | '.join(cells)} |")
+    return [lines[0], rule, *lines[1:]]
 
 
 def json_text(value: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -11,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from mrtr_cassette.core.replay.diagnosis import Divergence
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.runs import MissReport, Nearest
-from mrtr_cassette.core.report.text import as_data
+from mrtr_cassette.core.report.text import as_data, markdown_table
 from mrtr_cassette.errors import counted, printable, shorten
 
 OTHER_RECORDING: Final = "other-recording"
@@ -177,18 +176,24 @@ def trials_data(report: TrialsReport) -> Any:
     return {"trials": trials, "total": total}
 
 
-_MARKUP = re.compile(r"[\\`*_{}\[\]<>#|~]")
 _HEAD: Final = (
-    "| trial | valid | served | missed | unplayed | unknown tools | ended by "
-    "| first divergence |\n| --- | --- | ---: | ---: | ---: | --- | --- | --- |\n"
+    "trial",
+    "valid",
+    "served",
+    "missed",
+    "unplayed",
+    "unknown tools",
+    "ended by",
+    "first divergence",
 )
+_RULE: Final = "| --- | --- | ---: | ---: | ---: | --- | --- | --- |"
 
 
 def trials_markdown(report: TrialsReport) -> str:
     """Return trials as a table of Markdown, and the validity rate below it."""
-    rows = []
+    rows = [list(_HEAD)]
     for trial in report.trials:
-        cells = [
+        row = [
             trial.trial,
             "yes" if trial.valid else "no",
             str(trial.served),
@@ -198,10 +203,6 @@ def trials_markdown(report: TrialsReport) -> str:
             trial.ended_by or "",
             str(trial.divergences.nearest or ""),
         ]
-        rows.append(f"| {' | '.join(map(_cell, cells))} |\n")
-    return f"{_HEAD}{''.join(rows)}\n{report.text}\n"
-
-
-def _cell(text: str) -> str:
-    """Return a text as a cell of a table, in which nothing is markup."""
-    return _MARKUP.sub(r"\\\g<0>", shorten(printable(text)))
+        rows.append([shorten(printable(cell)) for cell in row])
+    table = "\n".join(markdown_table(rows, _RULE))
+    return f"{table}\n\n{report.text}\n"
