@@ -216,3 +216,18 @@ def test_a_page_replaces_a_page_only(tmp_path: Path) -> None:
     ):
         with pytest.raises(CassetteError, match=reason):
             write_page(place, cassette)
+
+
+@pytest.mark.parametrize("address", ["http://localhost/r.json", "s3://bucket/r.json"])
+def test_no_folder_is_made_of_the_address_that_a_report_is_given(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder with the name of a scheme would be a surprise; one that is there is taken."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="is an address, and reports and pages are"):
+        write_own(Path(address), [b"report"])
+    assert list(tmp_path.iterdir()) == []
+
+    (tmp_path / Path(address).parts[0]).mkdir()
+    write_own(Path(address), [b"report"])
+    assert Path(address).read_bytes() == b"report"

@@ -31,6 +31,8 @@ _OWN = re.compile(
 """How our reports and pages begin."""
 _OPEN = re.compile("/dev/(fd/[0-9]+|stdin|stdout|stderr)|/proc/[^/]+/fd/[0-9]+")
 """What is open already, such as redirected output, is written to, and not replaced."""
+_ADDRESS = re.compile("[A-Za-z][A-Za-z0-9+.-]+:/")
+"""How the path of an address begins, which has one slash less."""
 _BEGINNING: Final = 32 * 1024
 """Bytes in which that shows; a report begins with the path of a cassette."""
 
@@ -40,8 +42,13 @@ def check_place(path: Path) -> None:
 
     Raises:
         CassetteError: there can be no folder for it, or the system refuses the name.
-        UsageError: a file of another kind is there.
+        UsageError: it is an address, or a file of another kind is there.
     """
+    if _ADDRESS.match(str(path)) and not Path(path.parts[0]).exists():
+        raise UsageError(
+            f"{path} is an address, and reports and pages are written to files",
+            hint="name a file",
+        )
     try:
         check_writable(path)
         if not _is_own_file(path):
