@@ -25,24 +25,24 @@ TESTS = [
 ]
 LONGEST_FUNCTION = 50
 LARGEST_MODULE = 6_400
-DENSEST_FOLDER = 6.3
+DENSEST_FOLDER = 6.25
 SMALLEST_FOLDER_MEASURED = 100
 """Lines below which a folder's density says nothing."""
 
 SIZES = {
     "tokens of the package": 328_000,
     "modules of the package": 157,
-    "functions with more than 10 branches": 27,
+    "functions with more than 10 branches": 13,
     "words of README and docs": 21_000,
     "lines of README": 150,
 }
 """Upper limits, a few percent above what is there, so that nobody packs a statement to stay below one."""
 
 DENSITY = {
-    "tokens in a line of the package": 5.8,
-    "tokens in a line of tests": 6.6,
-    "conditional expressions in 1,000 lines": 9.5,
-    "comprehensions in 1,000 lines": 14.5,
+    "tokens in a line of the package": 5.75,
+    "tokens in a line of tests": 6.55,
+    "conditional expressions in 1,000 lines": 8,
+    "comprehensions in 1,000 lines": 11,
     "tuple assignments in 1,000 lines": 0.5,
     "names that name nothing in 1,000 lines": 1,
 }
