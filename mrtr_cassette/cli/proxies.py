@@ -239,8 +239,8 @@ async def _record(
             if end.code and not end.was_stopped:
                 session.failure = f"{command[0]!r} ended with {end.code}"
         code = _conclude_recording(session, log, reports)
-        is_unused = session.is_unused and _had_no_client(command, end, log)
-    return end.code or code or int(is_unused)
+        has_no_client = session.is_unused and _tell_of_no_client(command, end, log)
+    return end.code or code or int(has_no_client)
 
 
 async def _record_pipe(
@@ -405,8 +405,8 @@ async def _replay(
         player = session.player
         is_met = any(fault.came for fault in player.fault_outcomes)
         is_used = player.plays or player.misses or is_met
-        is_unused = not is_used and _had_no_client(command, end, log)
-    return end.code or int(fails or is_unused)
+        has_no_client = not is_used and _tell_of_no_client(command, end, log)
+    return end.code or int(fails or has_no_client)
 
 
 async def _replay_pipe(
@@ -508,12 +508,13 @@ def _run(
         aside.finish(_LOG_S)
 
 
-def _had_no_client(command: Sequence[str], end: CommandEnd, log: Log) -> bool:
-    """Say that a command, if there is one, has run and sent nothing to the proxy."""
-    if command and end.has_run:
+def _tell_of_no_client(command: Sequence[str], end: CommandEnd, log: Log) -> bool:
+    """Say that a command has run and sent nothing to the proxy, and return that it has."""
+    has_run = bool(command) and end.has_run
+    if has_run:
         text = f"error: no client came; does {command[0]!r} read {URL_VARIABLE}?"
         log.tell(text, {"event": "no_client", "command": command[0]})
-    return bool(command) and end.has_run
+    return has_run
 
 
 async def _until_stopped(

@@ -138,20 +138,20 @@ class LiveSession:
             return True
         return entry.parent.question in self.asked
 
-    def arrive(self, entry: ReplayEntry, values: CallerValues | None = None) -> None:
-        """Take note that a request like a recorded one has come, with its caller's values.
+    def arrive(self, entry: ReplayEntry, caller: CallerValues | None = None) -> None:
+        """Take note that a request like a recorded one has come, from a caller with these values.
 
-        Without values nothing has come, but nothing waits for it any more.
+        Without a caller nothing has come, but nothing waits for it any more.
         """
         number = entry.numbers.lookup
         count = self.arrived.get(number, 0) + 1
         self.arrived[number] = count
-        if values is not None and entry.session:
-            self._values[number, count] = values
+        if caller is not None and entry.session:
+            self._values[number, count] = caller
         if entry.kind is not Kind.REQUEST:
             return
-        if values is not None:
-            self.callers[entry] = values
+        if caller is not None:
+            self.callers[entry] = caller
         if entry.session == self.recorded:
             self.reached = max(self.reached, entry.exchange.number or 0)
 

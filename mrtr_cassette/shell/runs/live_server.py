@@ -108,7 +108,7 @@ class LiveServer:
                 except asyncio.CancelledError:
                     if steps.task is not None:
                         missing = "its task did not end"
-                    await self._leave(steps)
+                    await self._give_up_task(steps)
                     raise
         except TimeoutError:
             raise self._too_late(missing) from None
@@ -127,7 +127,7 @@ class LiveServer:
         )
         return MuteServerError(no_response(self.shown_as, reason))
 
-    async def _leave(self, steps: Conversation) -> None:
+    async def _give_up_task(self, steps: Conversation) -> None:
         """Tell the server that nobody waits for its task any more."""
         observation = steps.leave()
         if observation is None:
