@@ -311,6 +311,8 @@ def _run(words: list[str], env: dict[str, str]) -> None:
         sys.argv = ["-c", *words[2:]]
         exec(words[1], {"__name__": "__main__"})
     elif is_module:
+        # It may have been imported here in another way than programs are, such as pytest's.
+        sys.modules.pop(words[1], None)
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)
     else:
         runpy.run_path(words[0], run_name="__main__")

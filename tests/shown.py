@@ -64,7 +64,8 @@ class Session:
             return 0, self._begin(_in_python(command.removesuffix("&").split()))
         words = shlex.split(command)
         env = self.env
-        while re.match(r"[A-Z_]+=", words[0]):
+        # Completion depends on the name by which a shell finds the program.
+        while re.match(r"[A-Z][A-Z_]*=", words[0]):
             name, _, value = words.pop(0).partition("=")
             env = {**env, name: value}
         if words[0] not in MODULES or set(command) & set("<>|&;"):

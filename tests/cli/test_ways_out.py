@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from forked import start
+from forked import FORKS_ALL, start
 from keeping import SERVER as KEEPING
 from patience import HANGS_S
 from processes import PROGRAM, listening
@@ -92,7 +92,7 @@ class Shell:
         self.folder = folder
         (folder / "my server.py").write_text(SERVER)
         self.server = f"{sys.executable} 'my server.py'"
-        self._environment = {**os.environ, "PATH": PATH}
+        self._environment = {**os.environ, "PATH": PATH, FORKS_ALL: "1"}
 
     def run(self, command: str, code: int = 0) -> str:
         """Run a command, which ends with this code; return its output."""
