@@ -7,7 +7,6 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import filterfalse
 from typing import Any, Final
 
 from mrtr_cassette.core.cassette.recorded import (
@@ -706,7 +705,7 @@ def calls_at_start(interactions: Sequence[RecordedInteraction]) -> set[int]:
 
 
 def _drop(messages: list[Any], is_dropped: Callable[[Mapping[str, Any]], bool]) -> None:
-    messages[:] = filterfalse(is_dropped, messages)
+    messages[:] = [message for message in messages if not is_dropped(message)]
 
 
 def _is_log(message: Mapping[str, Any]) -> bool:

@@ -34,8 +34,7 @@ def by_name(recorded: list[Any], received: list[Any]) -> list[Pair]:
     if None in old or None in new:
         return by_place(recorded, received)
     partners = dict(matches(enumerate(old), enumerate(new)))
-    places = range(len(old))
-    pairs: list[Pair] = list(zip(places, map(partners.get, places), strict=True))
+    pairs: list[Pair] = [(index, partners.get(index)) for index in range(len(old))]
     taken = set(partners.values())
     for index, name in enumerate(new):
         if index in taken:

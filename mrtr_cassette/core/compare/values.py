@@ -257,7 +257,7 @@ def unused_pointers(pointers: Iterable[str], left_out: Iterable[Change]) -> list
     unused = []
     for pointer in pointers:
         outer, _, _ = without_side(pointer, "params", "result").partition(WORD)
-        if not any(map(partial(is_below, outer=outer), places)):
+        if not any(is_below(place, outer) for place in places):
             unused.append(pointer)
     return unused
 

@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
-from itertools import filterfalse
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -351,7 +350,8 @@ def _other_answer(call: Call, message: Message, recorded: Recorded) -> Miss | No
     posted = _answers_with_id(call, message, recorded.entries)
     if not posted:
         return None
-    candidates = list(filterfalse(recorded.played.get, posted)) or posted
+    unplayed = [entry for entry in posted if not recorded.played.get(entry)]
+    candidates = unplayed or posted
     here = [entry for entry in candidates if entry.key.endpoint == call.endpoint]
     if here:
         detail = "the question was answered in another way"

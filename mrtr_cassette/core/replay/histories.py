@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import filterfalse
 from typing import Final, Literal, NamedTuple
 
 from mrtr_cassette.core.cassette.entries import (
@@ -750,8 +749,8 @@ class WriteHistories:
         in_place: set[ReplayEntry] = set()
         for line in self.lines(entries):
             in_place.update(self.in_place(line, played))
-        elsewhere = list(filterfalse(in_place.__contains__, entries)) or entries
-        unplayed = list(filterfalse(times.get, elsewhere)) or elsewhere
+        elsewhere = [entry for entry in entries if entry not in in_place] or entries
+        unplayed = [entry for entry in elsewhere if not times.get(entry)] or elsewhere
         nearest = self._first_ahead(unplayed, self._living(played))
         return nearest, self._writes_before(self._points[nearest])
 

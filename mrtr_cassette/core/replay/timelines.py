@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import filterfalse
 from operator import itemgetter
 from typing import Final, NamedTuple
 
@@ -81,7 +80,7 @@ def _is_step(entry: ReplayEntry) -> bool:
 
 def _causing(causes: Sequence[ReplayEntry]) -> tuple[ReplayEntry, ...]:
     """Return those that may have caused something."""
-    return tuple(filterfalse(only_asks, causes))
+    return tuple([cause for cause in causes if not only_asks(cause)])
 
 
 OPEN: Final = Gate()
