@@ -132,30 +132,35 @@ def test_a_task_plays_and_verifies(tmp_path: Path) -> None:
     assert verified.code == 0, verified
 
 
-async def read(url: str, who: str) -> tuple[Any, str]:
+async def read(url: str, revision: str, who: str) -> tuple[Any, str]:
     """Read a file as somebody; return whether that failed, and the text."""
     # Without a probe for the newer era, whose time may be up where the server starts slowly.
-    async with Client(url, mode="legacy") as client:
+    async with Client(url, mode=revision) as client:
+        if revision != "legacy":
+            await client.session.send_discover(revision)
         arguments = {"path": f"/home/{who}/b.txt", "mail": f"{who}@corp.example"}
         result = await client.call_tool("read", arguments)
     assert isinstance(result.content[0], TextContent)
     return result.is_error, result.content[0].text
 
 
+@pytest.mark.parametrize("revision", ["2026-07-28", "legacy"])
 @looped
-async def test_stranger_replays_a_failing_call_by_two_commands(tmp_path: Path) -> None:
+async def test_stranger_replays_a_failing_call_by_two_commands(
+    tmp_path: Path, revision: str
+) -> None:
     """Another user's client plays it in an empty folder, and a server is held to it."""
     (tmp_path / "server.py").write_text(FAILING)
     server = (sys.executable, str(tmp_path / "server.py"))
     session = tmp_path / "session.json"
     async with record(server, session, log=None) as recording:
-        failed, _ = await read(recording.url, "alice")
+        failed, _ = await read(recording.url, revision, "alice")
     assert failed
     bug = cut(session, "--last", "--share")
     for private in ("alice", "10.20.30.40", str(tmp_path)):
         assert private not in bug.read_text()
     async with replay(bug, log=None) as played:
-        failed, told = await read(played.url, "bob")
+        failed, told = await read(played.url, revision, "bob")
     assert failed
     assert told.endswith(
         "<shared-email:1> can't read /home/<shared-user:1>/b.txt of <shared-ip:1>"

@@ -159,9 +159,9 @@ def test_recording_again_changes_the_recording_block_only(
     """A restarted server's cassette differs in times and state hashes, and nowhere else."""
     port = free_port()
     cassettes = [tmp_path / "first.json", tmp_path / "second.json"]
-    client = peer("client", "python")
+    client = peer("client", "typescript")
     for cassette in cassettes:
-        with start_server("python", port) as server:
+        with start_server("typescript", port) as server:
             ended = run_at(record_command(server.url, cassette), client)
             assert ended.code == 0, ended.stderr
     assert lasting_part(cassettes[0]) == lasting_part(cassettes[1])
