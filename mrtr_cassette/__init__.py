@@ -121,5 +121,6 @@ def __getattr__(name: str) -> Any:
     """Import what is asked for, so that the import of the package alone costs nothing."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
     module = next((each for each, names in _MODULES.items() if name in names), "api")
     return getattr(import_module(f"{__name__}.{module}"), name)

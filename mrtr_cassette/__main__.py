@@ -11,12 +11,14 @@ def main() -> None:
     is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_ours:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+
     from mrtr_cassette.cli import load
     from mrtr_cassette.cli import main as program
 
     load(sys.argv[1:])
     if is_ours:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
     program()
 
 

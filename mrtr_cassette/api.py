@@ -86,10 +86,12 @@ def record(
                 f"the upstream {upstream!r} is not a command",
                 hint="with stdio=True it is the server's program and arguments",
             )
+
         _refuse_with_pipes(checked, "admin_port", "answers")
         from mrtr_cassette.shell.runs.client_starts import recorded_by_client
 
         opened = partial(recorded_by_client, upstream, location(path), checked)
+
     return Proxy(opened, Recording, partial(_check_recording, checked))
 
 
@@ -126,10 +128,12 @@ def replay(
             raise UsageError(
                 "stdio and stateless don't go together: a pipe has one process"
             )
+
         _refuse_with_pipes(checked, "admin_port")
         from mrtr_cassette.shell.runs.client_starts import replayed_by_client
 
         opened = partial(replayed_by_client, place, checked)
+
     return Proxy(opened, Replay, partial(_check_replay, checked))
 
 
@@ -140,6 +144,7 @@ def _read_place(path: FilePath | Location) -> Location:
 
         found = result_in_thread(fetch(str(path)))
         path = keep_fetched(found.shown, found.data)
+
     return location(path)
 
 
@@ -207,6 +212,7 @@ def _check_recording(options: RecordOptions, recording: Recording) -> None:
         raise CassetteError(
             recording.place, f"the recording is incomplete: {recording.problem}"
         )
+
     _warn_of_unused(recording)
 
 
@@ -220,11 +226,13 @@ def _check_replay(options: ReplayOptions, replay: Replay) -> None:
         raise MrtrCassetteError(replay.problem)
     if options.on_miss != "report" and replay.misses:
         raise MissesError(replay.place, replay.misses)
+
     unmet = unmet_text(replay.faults)
     if unmet is not None:
         raise MrtrCassetteError(unmet)
     if options.fail_on_unplayed and replay.unplayed:
         raise UnplayedError(replay.place, replay.unplayed)
+
     _warn_of_unused(replay)
 
 
@@ -280,6 +288,7 @@ def merge(
     """
     if existing not in ("keep", "replace"):
         raise UsageError(f"existing is {existing!r}, and not one of keep, replace")
+
     from mrtr_cassette.shell.files.journals import merge_files
 
     files = [location(recording) for recording in recordings]
@@ -322,4 +331,5 @@ def call(
     )
     if result.unused:
         warnings.warn(unused_text(result.unused), stacklevel=2)
+
     return result

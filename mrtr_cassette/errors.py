@@ -34,6 +34,7 @@ def printable_lines(text: str) -> str:
     """Escape the same in a text of whole lines, of which none begins with `::` then."""
     if text.isprintable() and "::" not in text and "##" not in text:
         return text
+
     lines = [_escaped(line, _python_escape) for line in text.split("\n")]
     return _LINE_COMMAND.sub(lambda match: match[0][:-1] + r"\x3a", "\n".join(lines))
 
@@ -54,6 +55,7 @@ def internal_error(error: BaseException) -> str:
     where = ""
     for frame, line in walk_tb(error.__traceback__):
         where = f" at line {line} of {frame.f_code.co_filename.rpartition('/')[2]}"
+
     return f"INTERNAL ERROR, please report it: {type(error).__name__}{where}"
 
 
@@ -67,6 +69,7 @@ _LINE_COMMAND = re.compile("^[ \t]*:(?=:)", re.MULTILINE)
 def _escaped(text: str, escape: Callable[[str], str], kept: str = "") -> str:
     if "##" in text:
         text = _COMMAND.sub(lambda match: escape(match[0]), text)
+
     if text.isprintable():
         return text
     return "".join(

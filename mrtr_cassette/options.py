@@ -40,6 +40,7 @@ Existing = Literal["keep", "replace", "append"]
 
 Mode = Literal["none", "once", "append", "all", "verify"]
 """What a test, or a play, does with its cassette."""
+
 MODES: Sequence[Mode] = get_args(Mode)
 MODE_VARIABLE = "MRTR_CASSETTE_MODE"
 """The environment variable that settles the mode of a whole suite."""
@@ -60,16 +61,20 @@ class Option(NamedTuple):
     help: str
     in_shell: bool = True
     """Its flag is its name with dashes, in the singular."""
+
     flags: Mapping[str, tuple[str, str]] | None = None
     """For a choice, the flags that stand for a value, each with its help text."""
+
     metavar: str | None = None
     choices: tuple[str, ...] = ()
     of_programs: tuple[str, ...] = ()
     """Further choices, of the library alone: in a suite or a shell there is nothing to raise."""
+
     smallest: int = 0
     largest: int | None = None
     unit: int = 1
     """How many bytes one is on the command line."""
+
     shell_default: Any = None
     flag: str = ""
     """Its flag, where that is not its name."""
@@ -83,6 +88,7 @@ def option_field(kind: Kind, text: str, *, default: Any = None, **facts: Any) ->
         default = False
     elif kind == "choice":
         default = facts["choices"][0]
+
     return field(default=default, metadata={"option": Option(kind, text, **facts)})
 
 
@@ -96,7 +102,9 @@ def options_of(options: type[Any]) -> dict[str, Option]:
         for member in fields(options):
             if "option" in member.metadata:
                 found[member.name] = member.metadata["option"]
+
         _options_by_class[options] = found
+
     return _options_by_class[options]
 
 
@@ -106,6 +114,7 @@ def flag_of(name: str, option: Option) -> str:
         return ""
     if option.flag:
         return option.flag
+
     is_repeated = option.kind in ("list", "headers", "values") and name not in (
         "ignore",
         "redact",
@@ -143,30 +152,38 @@ def checked(name: str, option: Option, value: Any) -> Any:
     """Return a value in its unchangeable form."""
     if option.kind == "headers":
         return checked_headers(value)
+
     if option.kind == "faults":
         from mrtr_cassette.core.replay.faults import read_faults
 
         read_faults(value, f"<<{name}>>")
         return tuple(value)
+
     if option.kind == "values":
         return checked_values(value)
     if option.kind == "match":
         return checked_match(value)
+
     if option.kind == "choice":
         choices = option.choices + option.of_programs
         if value not in choices:
             known = ", ".join(choices)
             raise UsageError(f"<<{name}>> is {value!r}, and not one of {known}")
+
         return value
+
     if option.kind == "list" and isinstance(value, str):
         raise UsageError(
             f"<<{name}>> is a single text", hint=f"give a list: {name}=[{value!r}]"
         )
+
     is_right, wanted = _WANTED[option.kind]
     if not is_right(value):
         raise UsageError(f"<<{name}>> is {value!r}, and not {wanted}")
+
     if option.kind == "number":
         _check_range(name, option, value)
+
     return tuple(value) if option.kind == "list" else value
 
 
@@ -195,6 +212,7 @@ def checked_match(value: Any) -> Any:
             )
         if not isinstance(pointer, str):
             raise UsageError(f"<<match>> {pointer!r} is not a JSON Pointer")
+
     read_matchers(value)
     return dict(value)
 
@@ -210,6 +228,7 @@ def checked_headers(value: Any) -> Headers:
     # Values are not shown: they may be secrets.
     if isinstance(value, str) or not isinstance(value, Mapping | Sequence):
         raise UsageError("<<headers>> is not a mapping of names to values")
+
     pairs = tuple(value.items() if isinstance(value, Mapping) else value)
     for name, text in pairs:
         are_texts = isinstance(name, str) and isinstance(text, str)
@@ -226,6 +245,7 @@ def checked_headers(value: Any) -> Headers:
             raise UsageError(
                 f"<<headers>>: the header {name!r} is set by the connection itself"
             )
+
     return pairs
 
 
@@ -233,6 +253,7 @@ def checked_values(value: Any) -> tuple[tuple[str, str], ...]:
     """Return the texts of values as pairs."""
     if isinstance(value, str) or not isinstance(value, Mapping | Sequence):
         raise UsageError("<<values>> is not a mapping of names to texts")
+
     pairs = []
     for pair in value.items() if isinstance(value, Mapping) else value:
         if isinstance(pair, str):
@@ -240,6 +261,7 @@ def checked_values(value: Any) -> tuple[tuple[str, str], ...]:
                 f"<<values>> has the name {pair!r} without its text",
                 hint="give it as <<give_value>>",
             )
+
         name, given = pair
         text = os.fspath(given) if isinstance(given, os.PathLike) else given
         if not isinstance(name, str) or not _VALUE_NAME.fullmatch(name):
@@ -252,7 +274,9 @@ def checked_values(value: Any) -> tuple[tuple[str, str], ...]:
                 f"<<values>>: the text of {name!r} has fewer than {_SHORTEST_VALUE} characters",
                 hint="a shorter text is part of too many others",
             )
+
         pairs.append((name, text))
+
     return tuple(pairs)
 
 
@@ -263,6 +287,7 @@ def check_names(names: Iterable[str], known: Collection[str], owner: str) -> Non
     for name in names:
         if name in known:
             continue
+
         nearest = difflib.get_close_matches(name, known, n=1)
         raise UsageError(
             f"{owner} has no option {name!r}",
@@ -278,6 +303,7 @@ class Options:
 
     max_body: int = 256 * MEBIBYTE
     """Bytes of the largest body that is taken; only who calls an upstream can set it."""
+
     log: Callable[[str], None] | None = option_field(
         "function",
         "Takes a line of text at a time, from the thread of the proxy: recorded exchanges, "
@@ -354,6 +380,7 @@ class SecretOptions(Options):
         def text_of(named: re.Match[str]) -> str:
             if named[1] in texts or not self.values:
                 return texts.get(named[1], named[0])
+
             raise UsageError(
                 f"<<values>>: the command has {named[0]}, and no value has this name",
                 hint="give it as <<give_value>>",
@@ -370,6 +397,7 @@ class SecretOptions(Options):
                     f"<<redact_env>>: the environment variable {name!r} is not set",
                     hint="set it to the value that the server or the client uses",
                 )
+
             _check_secret(f"<<redact_env>>: the value of {name!r}", value)
 
 
@@ -429,6 +457,7 @@ def mode_named(text: str, source: str) -> Mode:
     for mode in MODES:
         if mode == text:
             return mode
+
     raise UsageError(f"{source} is {text!r}, and not one of {', '.join(MODES)}")
 
 
@@ -495,6 +524,7 @@ class ProxyOptions(ListeningOptions, SecretOptions):
         super().__post_init__()
         if self.ignore:
             _ = self.ignored
+
         if self.echo and (not self.match or callable(self.match)):
             raise UsageError(
                 "<<echo>> needs <<match>> with kinds",
@@ -520,6 +550,7 @@ class ProxyOptions(ListeningOptions, SecretOptions):
                     f"<<ignore>> {pointer!r} is not a JSON Pointer",
                     hint="it begins with a slash, such as /arguments/requestedAt",
                 ) from None
+
         return tuple(paths)
 
     @cached_property
@@ -532,6 +563,7 @@ class ProxyOptions(ListeningOptions, SecretOptions):
             return None
         if callable(self.match):
             return MatchHook(self.match)
+
         return Matchers(read_matchers(self.match), echo=self.echo)
 
     @property
@@ -730,8 +762,10 @@ class RecordOptions(WritingOptions, ProxyOptions):
             from mrtr_cassette.core.compare.values import masks_as_places
 
             masks_as_places(self.masks)
+
         if self.redact or self.redact_keys or self.no_redact:
             _ = self.redaction
+
         if self.match_headers:
             _ = self.kept_headers
 
@@ -769,6 +803,7 @@ class RecordOptions(WritingOptions, ProxyOptions):
                     f"<<match_headers>> {name!r} would keep a credential",
                     hint="the presence of Authorization counts anyway, but never its value",
                 )
+
         return frozenset(name.lower() for name in self.match_headers)
 
     @cached_property
@@ -935,6 +970,7 @@ class ProbeOptions(UpstreamOptions):
                 "<<replace>> and <<append>> are about a cassette of branches",
                 hint="name it, too",
             )
+
         for verdict in self.fail_on:
             if verdict not in ("unprotected", "repeatable"):
                 raise UsageError(
@@ -966,4 +1002,5 @@ def shell_terms() -> Terms:
             flag = flag_of(name, option)
             if flag:
                 flags[name] = flag
+
     return {**flags, **SHELL_TERMS}

@@ -36,6 +36,7 @@ _INI_OPTIONS = (
     "seal_answers",
 )
 """The options that an ini file can set: what holds for a whole suite, whatever its tests are."""
+
 _OUTPUT = "mrtr_cassette"
 """Under which a worker of pytest-xdist hands on what it counted and noted."""
 
@@ -109,10 +110,12 @@ def _mode(config: pytest.Config) -> tuple[Mode, bool]:
     for source, mode in sources:
         if not mode:
             continue
+
         try:
             return mode_named(mode, source), source != ini
         except UsageError as error:
             raise pytest.UsageError(str(error)) from None
+
     return default_mode(), False
 
 
@@ -139,6 +142,7 @@ class SuiteRun:
                 value = self.config.getini(_INI + name)
                 if value is not None:
                     ini[name] = value
+
             self._uses = Uses(
                 self.config,
                 self.mode,
@@ -147,6 +151,7 @@ class SuiteRun:
                 ini,
                 is_mode_given=self.is_mode_given,
             )
+
         return self._uses
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -170,6 +175,7 @@ class SuiteRun:
         if output is None:
             # It has crashed.
             return
+
         counts, matches, notes, answers = output
         self.counts.update(counts)
         self.option_matches.update(matches)
@@ -182,8 +188,10 @@ class SuiteRun:
             self._problems = self._uses.publish_shared()
             self._notes += self._uses.notes
             self._answers += map(list, self._uses.answers)
+
         if self._problems and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
         output = getattr(self.config, "workeroutput", None)
         if output is not None:
             counts = dict(self.counts)
@@ -199,10 +207,12 @@ class SuiteRun:
                 "mrtr-cassette: cassettes that could not be written", red=True
             )
             terminalreporter.line(problem)
+
         for name, times in sorted(self.option_matches.items()):
             if not times:
                 line = f"mrtr-cassette: {name} matched nothing in this run"
                 terminalreporter.write_line(line)
+
         if self.counts and self.config.get_verbosity() >= 0:
             counts = [
                 f"{count} {outcome}" for outcome, count in sorted(self.counts.items())
@@ -216,6 +226,7 @@ class SuiteRun:
                 untried = untried_line(given)
                 if untried is not None:
                     lines = [*lines, untried]
+
             for line in lines:
                 terminalreporter.write_line(f"mrtr-cassette: {line}")
 

@@ -12,6 +12,7 @@ Terms = Mapping[str, str]
 
 A text of the core or the shell never spells an option: it has a slot, such as `<<append>>`.
 """
+
 Values = Mapping[str, str | Sequence[str]]
 """What the slots within a term stand for."""
 
@@ -186,6 +187,7 @@ WAYS_OUT: Final[Mapping[str, WayOut]] = {
 SHELL_TERMS: Final[Terms] = {name: way.shell for name, way in WAYS_OUT.items()}
 LIBRARY_TERMS: Final[Terms] = {name: way.library for name, way in WAYS_OUT.items()}
 """The slots that are no option's name; an option is its keyword here."""
+
 SUITE_TERMS: Final[Terms] = {name: way.suite for name, way in WAYS_OUT.items()}
 PLAY_TERMS: Final[Terms] = {name: way.play for name, way in WAYS_OUT.items()}
 
@@ -208,10 +210,13 @@ def without_upstream(terms: Terms) -> dict[str, str]:
         slot = "<<command>>"
         if name in ("record_again", "record_too"):
             slot = "<<upstream>>"
+
         upstream = f"upstream={slot} {_IN_MARKER}"
         if is_play:
             upstream = f"upstream: {slot} {_IN_PLAY}"
+
         changed[name] = f"{upstream}, and {terms[name]}"
+
     return changed
 
 
@@ -238,6 +243,7 @@ def shell_command(name: str, **values: str) -> str:
 _SLOT = re.compile("<<([a-z_]+)>>")
 _OF_A_SHELL = ("--", "mrtr-cassette ", "pytest")
 """Begin what is written in a shell; all else is Python."""
+
 _IN_HOME = re.compile(r"~/[\w./-]+", re.ASCII)
 """A word that the shell expands, and that is nothing else to it."""
 
@@ -263,6 +269,7 @@ def in_terms(
                 return terms.get(name, name)
             if is_shell:
                 return shell_words(given[name], between)
+
             value = given[name]
             return repr(value if isinstance(value, str) else [*value])
 

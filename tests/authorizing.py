@@ -107,9 +107,11 @@ class Guarded:
             metadata = f"{origin}{self.metadata}"
             challenge = f'WWW-Authenticate: Bearer error="invalid_token", resource_metadata="{metadata}"'
             return response(b"", challenge, status="401 Unauthorized")
+
         body = visit.request.json
         if "id" not in body:
             return response(status="202 Accepted")
+
         results = {
             "server/discover": {
                 "supportedVersions": ["2026-07-28"],

@@ -56,6 +56,7 @@ class Helpful:
     def answer(self, ask: LiveAsk) -> Answered:
         if ask.push is not None:
             return Answered(compact(ANSWERS[ask.push.message.method]))
+
         live = ask.exchange.ask
         assert live is not None
         requests = live.message.tree["result"]["inputRequests"]
@@ -91,6 +92,7 @@ async def planned(server: LiveServer, era: str, *, on_pipe: bool) -> str:
             else get("/mcp", ACCEPTS, ("Mcp-Protocol-Version", era))
         )
         await server.listen(Conversation(listening_, Helpful(), session))
+
     call = Conversation(sent(message("tools/call", params)), Helpful(), session)
     await server.follow(call)
     await server.close()

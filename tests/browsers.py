@@ -109,14 +109,18 @@ def browser_in(folder: Path) -> Iterator[Browser]:
     if None in programs:
         if os.environ.get("MRTR_TEST_BROWSER") == "required":
             pytest.fail(_MISSING, pytrace=False)
+
         pytest.skip(_MISSING)
+
     try:
         install_node_packages()
     except ProcessError as error:
         pytest.fail(str(error), pytrace=False)
+
     options = ChromeOptions()
     for flag in (*FLAGS, f"--user-data-dir={folder / 'profile'}"):
         options.add_argument(flag)
+
     options.binary_location = str(programs[0])
     options.set_capability(
         "goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"}

@@ -79,6 +79,7 @@ def changed(request: bytes, *path: str, to: Json) -> bytes:
     inner = tree
     for step in path[:-1]:
         inner = inner.setdefault(step, {})
+
     inner[path[-1]] = to
     return compact(tree)
 
@@ -104,8 +105,10 @@ def retry(
     """Return the request again, with answers, an echoed state or both."""
     if answers is not None:
         request = changed(request, "params", "inputResponses", to=answers)
+
     if state is not None:
         request = changed(request, "params", "requestState", to=state)
+
     return with_id(request, number)
 
 
@@ -197,6 +200,7 @@ def show(observation: Observation, response: Json) -> None:
     observation.response_started(given.status, given.headers)
     for chunk in given.chunks:
         observation.response_bytes(chunk, 0.0)
+
     observation.response_ended(0.0)
 
 
@@ -234,6 +238,7 @@ def push_on(observation: Observation, pushed: bytes) -> OpenPush:
     """Have a live server push a request on the stream of a response."""
     if not observation.status:
         observation.response_started(200, STREAM_HEADERS)
+
     observation.response_bytes(sse(pushed), 0.0)
     (push,) = observation.take_pushed()
     return push
@@ -280,8 +285,10 @@ class Conversation:
         found = as_answer(observation.call.request, response)
         if found.status:
             observation.response_started(found.status, found.headers)
+
         for chunk in found.chunks:
             observation.response_bytes(chunk, self.tick())
+
         observation.response_ended(self.tick())
         self.exchanges.append(observation.seal(found.end, self.tick()))
         return self.exchanges[-1]
@@ -366,6 +373,7 @@ def conversation(*script: Step, **options: bool) -> Conversation:
     talk = Conversation(**options)
     for request, response in script:
         talk.response(talk.request(request), response)
+
     return talk
 
 
@@ -412,10 +420,12 @@ def pipe_cassette(*exchanges: tuple[Request, list[bytes] | None, End]) -> Casset
         if lines is not None:
             pieces = tuple(Piece(line + b"\n", 0, number) for line in lines)
             response = Response(NO_STATUS, (), pieces, end)
+
         exchange = RecordedExchange(number, request, response, 0, 0, None, None)
         interactions.append(
             RecordedInteraction(number, (exchange,), None, is_orphan=False)
         )
+
     empty = loaded(cassette_of())
     return replace(empty, transport="stdio", interactions=tuple(interactions))
 
@@ -501,6 +511,7 @@ def sent_now(play: Play) -> bytes:
     delivery = play.delivery
     while delivery is not None and isinstance(step := delivery.next(), Sending):
         sent += step.raw
+
     return sent
 
 
@@ -510,9 +521,11 @@ def told(delivery: Delivery) -> list[Any]:
     while (step := delivery.next()) is not None:
         if isinstance(step, End):
             return [*said, step]
+
         said.append(
             step.raw if isinstance(step, Sending) else (step.id, step.miss.reason)
         )
+
     return said
 
 
@@ -530,6 +543,7 @@ def heard(player: Player, request: bytes | Request) -> str:
         return f"miss {found.reason.value}"
     if isinstance(found, Harmless):
         return "harmless"
+
     raw = sent_now(found)
     return said(raw) if b'"result"' in raw else raw.decode()
 
@@ -556,4 +570,5 @@ def members(cassette: CassetteModel, *path: str | int) -> Mapping[str, Any] | Js
     value: Json = cassette.model_dump(by_alias=True, exclude_none=True)
     for step in path:
         value = value[step]
+
     return value

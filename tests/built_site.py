@@ -28,6 +28,7 @@ class Page(HTMLParser):
                 self.anchors.add(value)
             elif name == "href" and value:
                 self.links.add(value)
+
             if value and (name in LOADS or (name == "href" and tag == "link")):
                 self.loaded.add(value)
 
@@ -43,15 +44,19 @@ def broken_links(site: Path) -> list[str]:
             if address.scheme or address.netloc:
                 if target in page.loaded and address.scheme != "data":
                     problems.append(f"{shown} loads {target}")
+
                 continue
+
             linked = path
             if address.path:
                 linked = (path.parent / unquote(address.path)).resolve()
+
             anchor = unquote(address.fragment)
             if not linked.is_file():
                 problems.append(f"{shown}: {target} does not exist")
             elif anchor and linked in pages and anchor not in pages[linked].anchors:
                 problems.append(f"{shown}: {target} has no such section")
+
     return problems
 
 

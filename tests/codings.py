@@ -11,10 +11,12 @@ def packed_by_libraries(body: bytes) -> list[tuple[str, bytes]]:
     packed: list[tuple[str, bytes]] = []
     if find_spec("brotli"):
         packed.append(("br", import_module("brotli").compress(body)))
+
     if find_spec("zstandard"):
         compress = import_module("zstandard").compress
         packed += [
             ("zstd", compress(body)),
             ("zstd", compress(body[:5]) + compress(body[5:])),
         ]
+
     return packed

@@ -58,6 +58,7 @@ async def recorded(path: Path) -> Path:
     """Record a conversation of one ask and two branches."""
     async with taping(path, asking) as tape:
         await conversation(tape.url)
+
     return path
 
 

@@ -55,6 +55,7 @@ def updates_goldens(request: pytest.FixtureRequest) -> bool:
     updates: bool = request.config.getoption("--update-goldens")
     if updates and os.environ.get("CI"):
         pytest.fail("--update-goldens is not for CI", pytrace=False)
+
     return updates
 
 
@@ -72,12 +73,14 @@ def made_once(
     folder = factory.getbasetemp() / name
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = factory.getbasetemp().parent / name
+
     made = folder.with_name(f"{name}-made")
     with folder.with_name(f"{name}-claim").open("w") as claim:
         fcntl.flock(claim, fcntl.LOCK_EX)
         if not made.exists():
             make(folder)
             made.touch()
+
     return folder
 
 
@@ -113,10 +116,12 @@ def distributions_needed(*roots: str) -> Iterator[Distribution]:
         needed = waiting.pop()
         if str(needed) in seen:
             continue
+
         seen.add(str(needed))
         distribution = metadata.distribution(needed.name)
         if needed.name != DISTRIBUTION:
             yield distribution
+
         extras = needed.extras or {""}
         for requirement in map(Requirement, distribution.requires or ()):
             marker = requirement.marker
@@ -143,6 +148,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
         (site,) = (folder / "lib").glob("python*/site-packages")
         for distribution in distributions_needed(DISTRIBUTION, "pytest", "mcp"):
             borrow(distribution, site)
+
         pip("--python", str(folder / "bin/python"), "install", "--no-deps", str(wheel))
 
     return made_once(tmp_path_factory, "environment", install) / "bin"
@@ -156,8 +162,10 @@ def pytest_configure(config: pytest.Config) -> None:
     # No proxy of this machine stands before what the tests serve.
     for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
         del os.environ[name]
+
     if config.option.timeout is None:
         config.option.timeout = TEST_HANGS_S
+
     if not hasattr(config, "workerinput"):
         # Where Python is told to write no bytecode, each program would compile the package anew.
         compileall.compile_dir(PACKAGE, quiet=2)

@@ -139,6 +139,7 @@ class Contract:
         if visit.request.head.line.startswith("DELETE"):
             await visit.send(response(b"", status="204 No Content"))
             return
+
         body = visit.request.json
         if "method" not in body:
             self.answers["push"] += 1
@@ -155,9 +156,11 @@ class Contract:
         name, reply = self._said(body)
         if name in self.plants:
             self.plants[name](reply)
+
         for said in reply.said:
             if "method" not in said:
                 said["id"] = body["id"]
+
         if reply.body is not None:
             await visit.send(response(reply.body, *reply.headers, status=reply.status))
         elif reply.is_stream:
@@ -188,10 +191,12 @@ class Contract:
         if method == "initialize":
             session = f"Mcp-Session-Id: {secrets.token_hex(16)}"
             return method, _reply({"protocolVersion": LEGACY, **about}, session)
+
         if method in replies:
             return method.replace("/", "_"), replies[method]
         if method == "prompts/get":
             return self._asked("prompt", params, [{"who": FORM}], lambda _: _prompt())
+
         return self._tool(params["name"], params)
 
     def _tool(self, name: str, params: JsonObject) -> tuple[str, Reply]:
@@ -202,7 +207,9 @@ class Contract:
             if name == "late":
                 reply.is_stream = True
                 reply.said.insert(0, progress(1))
+
             return label, reply
+
         results = {
             "build": text("Built"),
             "report": json.loads(json.dumps(REPORT)),
@@ -211,10 +218,12 @@ class Contract:
         if name not in results:
             error = {"code": -32602, "message": f"Unknown tool: {name}"}
             return name, Reply([{"jsonrpc": "2.0", "error": error}])
+
         reply = _reply(results[name])
         if name == "build":
             reply.said[:0] = [progress(1), progress(2)]
             reply.is_stream = True
+
         return name, reply
 
     def _asked(
@@ -234,11 +243,13 @@ class Contract:
         else:
             turn = int(state.rpartition("-")[2])
             self.answers[f"{name}.{turn}"] += 1
+
         if turn == len(rounds):
             result = final(answers)
             return f"{name}.{'declined' if 'isError' in result else 'end'}", _reply(
                 result
             )
+
         asked = json.loads(json.dumps(rounds[turn]))
         asking = {
             "resultType": "input_required",
@@ -246,6 +257,7 @@ class Contract:
         }
         if asked:
             asking["inputRequests"] = asked
+
         return f"{name}.{turn + 1}", _reply(asking)
 
     async def _push(self, visit: Visit, identity: Any) -> None:
@@ -258,6 +270,7 @@ class Contract:
         asking = Reply([pushed])
         if "push" in self.plants:
             self.plants["push"](asking)
+
         await visit.send(stream_head())
         for each in asking.said:
             answer = self._pushed[each["id"]] = (
@@ -270,9 +283,11 @@ class Contract:
             await asyncio.gather(left, return_exceptions=True)
             if not answer.done():
                 return
+
         ending = _reply(text("Pushed"))
         if "push.end" in self.plants:
             self.plants["push.end"](ending)
+
         ending.said[-1]["id"] = identity
         await visit.send(chunk(event(ending.said[-1])), chunk(b""))
 
@@ -343,13 +358,16 @@ async def say_everything(url: str) -> None:
         ("resources/read", {"uri": "config://port"}),
     ):
         await post(url, message(method, {**params, "_meta": CAPABLE}))
+
     for name, answers in ROUNDS.items():
         await _rounds(url, tool_call(name, _meta=CAPABLE), answers)
+
     await _rounds(url, tool_call("deploy", _meta=CAPABLE), [{"confirm": DECLINED}])
     prompt = message("prompts/get", {"name": "greet", "_meta": CAPABLE})
     await _rounds(url, prompt, [{"who": SMALL}])
     for name in ("build", "report", "unknown"):
         await post(url, tool_call(name, _meta={**CAPABLE, "progressToken": 0}))
+
     await _in_session(url)
 
 
@@ -369,6 +387,7 @@ def _response(answer: Any) -> JsonObject:
     body: bytes = answer.body
     if b"data: " in body:
         body = body.rstrip().rpartition(b"data: ")[2]
+
     parsed: JsonObject = json.loads(body)
     return parsed
 
@@ -404,4 +423,5 @@ async def record_contract(path: Path) -> Path:
     """Record all that the server says to a cassette, and return its path."""
     async with taping(path, Contract()) as tape:
         await say_everything(tape.url)
+
     return path

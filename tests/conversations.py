@@ -107,6 +107,7 @@ class Values:
             return self.states.setdefault(
                 name, b"a-request-state-of-the-server-" + mark[2]
             )
+
         value = self.id_of if mark[1] == b"id" else self.token_of
         return json.dumps(value(step.number)).encode()
 
@@ -122,7 +123,9 @@ class Values:
                 group = b"(?P<%b>" % mark[2]
                 is_again = group in pattern
                 pattern += b"(?P=%b)" % mark[2] if is_again else group + rb'[^"\\]+)'
+
             at = mark.end()
+
         return re.compile(pattern + re.escape(step.template[at:]))
 
 
@@ -162,6 +165,7 @@ def _steps(case: Case) -> Iterator[Step]:
         word, _, rest = section.title.partition(" ")
         if word == "inspect":
             continue
+
         if rest.startswith("misses "):
             yield _step(section, "misses", 0)._replace(
                 reason=rest.removeprefix("misses ")
@@ -179,10 +183,13 @@ def _step(section: Section, word: str, number: int) -> Step:
         head, _, text = text.partition("\n\n")
         line, *given = head.splitlines()
         headers = tuple(given)
+
     if not is_response and ACCEPT not in headers:
         headers = (*headers, ACCEPT)
+
     if EVENTS not in headers:
         text = text.removesuffix("\n")
+
     return Step(word, number, line, headers, as_bytes(text))
 
 
@@ -210,6 +217,7 @@ class Server:
         self.arrived(number).set()
         while (part := await self._parts(number).get()) is not None:
             await visit.send(part)
+
         visit.close()
 
     def send(self, step: Step, headers: Sequence[str], body: bytes) -> None:
@@ -223,6 +231,7 @@ class Server:
             parts.put_nowait(
                 head + chunk(coded) + (chunk(b"") if step.is_last else b"")
             )
+
         if step.is_last:
             parts.put_nowait(None)
 
@@ -265,14 +274,17 @@ class Client:
             assert f"Content-Type: {head.values('content-type')[0]}" in step.headers
             # A replay sends the text of a body that was recorded compressed.
             self._is_coded[step.number] = head.values("content-encoding") == ["gzip"]
+
         body = self._bodies[step.number]
         pattern = self._values.pattern(step)
         raw = self._unread.pop(step.number)
         if step.is_last:
             raw += await body.rest()
             raw = gzip.decompress(raw) if self._is_coded[step.number] else raw
+
         while not (match := pattern.match(raw)) and not body.is_whole:
             raw += await body.some()
+
         what = f"response {step.number}: {raw!r}\nis not {pattern.pattern!r}"
         assert match, what
         self._unread[step.number] = raw[match.end() :]
@@ -334,4 +346,5 @@ async def hold(conversation: Conversation, url: str, values: Values) -> Client:
                 await client.send(step)
             elif step.word == "response":
                 await client.receive(step)
+
         return client

@@ -44,8 +44,10 @@ _FORKS_HERE = "pytest" in sys.modules and not any(
     name.startswith("COVERAGE_") for name in os.environ
 )
 """Tests fork; what the benchmark or coverage measures is started as users start it."""
+
 _FINDERS = [*sys.meta_path]
 """What finds modules where no test runs; pytest's own comes before these in a suite."""
+
 FORKS_ALL = "MRTR_TEST_FORKS_ALL"
 MODULES = {
     "python": (),
@@ -86,6 +88,7 @@ class _Forked:
         outputs = {1: _Output(stdout), 2: _Output(stderr)}
         if stdin is not None:
             outputs[0] = _Output(stdin)
+
         self._process = _FORKS.Process(
             target=_become, args=([*words], outputs, {**env}, cwd or Path.cwd())
         )
@@ -162,6 +165,7 @@ async def start_for_loop(
     """Fork a Python program whose output is read here; None where no program is forked."""
     if not _FORKS_HERE:
         return None
+
     readers = []
     written = []
     for _ in range(2):
@@ -174,9 +178,11 @@ async def start_for_loop(
             lambda made=protocol: made, pipe
         )
         readers.append(reader)
+
     process = _Forked(command[1:], *written, os.environ, cwd)
     for file in written:
         file.close()
+
     return ReadByLoop(process, *readers)
 
 
@@ -188,6 +194,7 @@ class Piped:
         answered, answers = os.pipe()
         with os.fdopen(heard, "rb") as stdin, os.fdopen(answers, "wb") as stdout:
             self._forked = _Forked(command[1:], stdout, stderr, os.environ, None, stdin)
+
         self.stdin = os.fdopen(said, "wb", buffering=0)
         self.stdout = os.fdopen(answered, "rb", buffering=0)
         self.wait = self._forked.wait
@@ -214,6 +221,7 @@ def start_piped(
         command[1] != "-c" or command[2].startswith("from mrtr_cassette")
     ):
         return Piped(command, stderr)
+
     pipe = subprocess.PIPE
     return subprocess.Popen(
         command,
@@ -234,13 +242,16 @@ def _become(
     for number, descriptor in outputs.items():
         os.dup2(descriptor, number)
         os.close(descriptor)
+
     if 0 in outputs:
         sys.stdin = open(0, closefd=False)  # noqa: SIM115
+
     # A suite that a script runs in the background is started with SIGINT ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(cwd)
     if FORKS_ALL in env:
         subprocess.Popen = _Popen
+
     _run(words, env)
 
 
@@ -252,6 +263,7 @@ class _Popen(subprocess.Popen[Any]):
         words = None if isinstance(args, str) else _words_in_python(args, env)
         if words is not None:
             options["preexec_fn"] = partial(_begin, words, env)
+
         super().__init__(args, *more, **options)
 
 
@@ -261,6 +273,7 @@ def _words_in_python(command: Sequence[str], env: dict[str, str]) -> list[str] |
     program = Path(path or "")
     if program.parent != Path(sys.executable).parent or program.name not in MODULES:
         return None
+
     words = [*MODULES[program.name], *map(str, command[1:])]
     is_run = bool(words) and (words[0] == "-m" or not words[0].startswith("-"))
     return words if is_run else None
@@ -277,6 +290,7 @@ def _begin(words: list[str], env: dict[str, str]) -> None:
     for number in signal.valid_signals():
         if callable(signal.getsignal(number)):
             signal.signal(number, signal.SIG_DFL)
+
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     asyncio.set_event_loop_policy(None)

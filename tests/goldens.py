@@ -61,6 +61,7 @@ class Case:
                 )
             )
             return
+
         assert actual == self.text(title), f"{self.path.name}, {title}"
 
 
@@ -84,6 +85,7 @@ def as_bytes(text: str) -> bytes:
     for match in _BYTES.finditer(text):
         raw += text[at : match.start()].encode() + bytes.fromhex(match[1])
         at = match.end()
+
     return raw + text[at:].encode()
 
 

@@ -189,9 +189,11 @@ def request(
     lines = [f"{method} {target} HTTP/1.1"]
     if not any(header.lower().startswith("host:") for header in headers):
         lines.append(f"Host: {host}")
+
     lines += headers
     if body is not None and CHUNKED not in headers:
         lines.append(f"Content-Length: {len(body)}")
+
     return "\r\n".join([*lines, "", ""]).encode("latin-1") + (body or b"")
 
 
@@ -347,6 +349,7 @@ def raw_body(body: JsonObject) -> bytes:
             else one["before"].encode() + compact(one["data"]) + one["after"].encode()
             for one in body["events"]
         )
+
     text = body.get("text")
     return compact(body["body"]) if text is None else text.encode()
 
@@ -390,6 +393,7 @@ class Process:
             line = await self.process.stderr.readline()
             assert line, seen
             seen += line.decode()
+
         return seen
 
     def kill(self, number: signal.Signals) -> None:
@@ -422,6 +426,7 @@ async def command(
     made: asyncio.subprocess.Process | ReadByLoop | None = None
     if program is PROGRAM and not options.keys() - {"cwd"}:
         made = await start_for_loop(words, STREAM_LIMIT, **options)
+
     if made is None:
         pipe = asyncio.subprocess.PIPE
         nothing = asyncio.subprocess.DEVNULL
@@ -432,12 +437,14 @@ async def command(
             "limit": STREAM_LIMIT,
         }
         made = await asyncio.create_subprocess_exec(*words, **chosen | options)
+
     try:
         yield Process(made)
     finally:
         if made.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 made.kill()
+
             await made.communicate()
 
 
@@ -463,11 +470,13 @@ def run_here(*arguments: object, cwd: Path | None = None) -> Outcome:
     words = [os.fsdecode(_word(argument)) for argument in arguments]
     with contextlib.chdir(cwd or Path.cwd()):
         done = CliRunner().invoke(main, words, prog_name="mrtr-cassette")
+
     # A program that serves leaves what is its own out of the collector's work.
     gc.unfreeze()
     gc.enable()
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
+
     return Outcome(done.exit_code, done.stdout, done.stderr)
 
 
@@ -475,5 +484,6 @@ async def run(*arguments: object, **options: Any) -> Outcome:
     """Run `mrtr-cassette` to its end, as a process where it serves, or where options say how."""
     if str(arguments[0]) in ABOUT_FILES and not options.keys() - {"cwd"}:
         return await asyncio.to_thread(run_here, *arguments, **options)
+
     async with command(*arguments, **options) as process:
         return await process.ended()

@@ -17,6 +17,7 @@ def lowest_versions() -> list[str]:
     wanted = list(project["dependencies"])
     for name in sorted(extras.keys() - {"dev", "docs"}):
         wanted += extras[name]
+
     pins = []
     for line in wanted:
         requirement = Requirement(line)
@@ -24,6 +25,7 @@ def lowest_versions() -> list[str]:
         assert bound.operator == ">=", line
         marker = f"; {requirement.marker}" if requirement.marker else ""
         pins.append(f"{requirement.name}=={bound.version}{marker}")
+
     return pins
 
 

@@ -41,9 +41,11 @@ def message(method: str, params: Json = None, *, id: Json = 1) -> JsonObject:
     made: JsonObject = {"jsonrpc": "2.0"}
     if id is not None:
         made["id"] = id
+
     made["method"] = method
     if params is not None:
         made["params"] = params
+
     return made
 
 
@@ -80,8 +82,10 @@ def asks(*keys: str, state: str | None = None, words: str = "") -> JsonObject:
     made: JsonObject = {"resultType": "input_required"}
     if keys:
         made["inputRequests"] = {key: form(words or f"{key}?") for key in keys}
+
     if state is not None:
         made["requestState"] = state
+
     return made
 
 

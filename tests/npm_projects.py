@@ -44,6 +44,7 @@ class Project:
         for name, value in os.environ.items():
             if name != "CI" and not name.startswith(("MRTR_CASSETTE_", "NODE_")):
                 inherited[name] = value
+
         ours = {
             "MRTR_CASSETTE_BIN": str(self.program),
             "RECORDED": DEPLOYED,
@@ -79,6 +80,7 @@ class Project:
         for file in json.loads(report.read_text())["testResults"]:
             for test in file["assertionResults"]:
                 tests[test["title"]] = test
+
         return tests, printed
 
     def cassettes(self) -> dict[str, bytes]:
@@ -86,6 +88,7 @@ class Project:
         found = {}
         for path in self.folder.glob("suite/cassettes/**/*.json"):
             found[str(path.relative_to(self.folder))] = path.read_bytes()
+
         return found
 
 
@@ -102,6 +105,7 @@ def install_package(folder: Path) -> None:
     """Make a project with the tarball, and with other packages beside it."""
     with ThreadPoolExecutor() as installing:
         list(installing.map(install_node_packages, (NPM_PACKAGE, PROJECT, PEERS)))
+
     folder.mkdir()
     npm(NPM_PACKAGE, "pack", "--pack-destination", str(folder))
     (tarball,) = folder.glob("*.tgz")
@@ -113,6 +117,7 @@ def install_package(folder: Path) -> None:
         if package.name not in {".package-lock.json", ".vite"}:
             (packages / package.name).unlink(missing_ok=True)
             (packages / package.name).symlink_to(package)
+
     configurations = ("tsconfig.json", "vitest.config.ts", "playwright.config.ts")
     for name in ("suite", *configurations):
         source = PROJECT / name

@@ -15,6 +15,7 @@ FETCHES = frozenset(
     {"action", "cite", "data", "formaction", "poster", "src", "srcset", "style"}
 )
 """Attributes that fetch or run something, which no page has."""
+
 ELEMENTS_THAT_FETCH = frozenset(
     {"audio", "base", "embed", "form", "image", "link", "object", "use", "video"}
 )
@@ -37,6 +38,7 @@ class Node:
                     not class_ or class_ in child.attributes.get("class", "").split()
                 ):
                     yield child
+
                 yield from child.every(*names, class_=class_)
 
     def one(self, *names: str, class_: str = "") -> Node:
@@ -121,6 +123,7 @@ def assert_safe(page: Node) -> None:
             is_picture = node.name == "img" and value.startswith("data:image/")
             assert name not in FETCHES or is_picture, (node.name, name)
             assert not name.startswith("on"), (node.name, name)
+
         href = node.attributes.get("href")
         assert href is None or href.startswith("#"), href
 
@@ -134,8 +137,10 @@ def assert_readable(page: Node) -> None:
         assert link.attributes["href"].removeprefix("#") in named, link.attributes[
             "href"
         ]
+
     for node in page.every():
         assert node.attributes.get("aria-labelledby", "") in {"", *named}
+
     labelled = {
         id(control)
         for label in page.every("label")

@@ -21,6 +21,7 @@ def factor() -> float:
     if given is None:
         load = os.getloadavg()[0] / (os.cpu_count() or 1)
         given = os.environ[VARIABLE] = f"{min(max(load, 1.0), _LONGEST_FACTOR):.1f}"
+
     return float(given)
 
 

@@ -19,6 +19,7 @@ from processes import PEERS, PROGRAM, PYTHON
 
 _AT_ONCE = 65_536
 """Bytes that are written at once, all of which a pipe takes."""
+
 LINES_SERVER = (*PYTHON, str(PEERS / "server_lines.py"))
 
 
@@ -87,6 +88,7 @@ def spoken(command: Sequence[str], raw: bytes) -> subprocess.CompletedProcess[by
         with suppress(BrokenPipeError):
             for at in range(0, len(raw), _AT_ONCE):
                 stdin.write(raw[at : at + _AT_ONCE])
+
         stdin.close()
         output = printed.result(HANGS_S)
         code = process.wait(HANGS_S)
@@ -102,8 +104,10 @@ def processes_with(text: str) -> list[int]:
             arguments = (folder / "cmdline").read_bytes()
         except OSError:
             continue
+
         if text.encode() in arguments and int(folder.name) != os.getpid():
             found.append(int(folder.name))
+
     return found
 
 
@@ -115,7 +119,9 @@ def until(condition: Callable[[], bool]) -> bool:
     while not condition():
         if time.monotonic() > deadline:
             return False
+
         time.sleep(0.02)
+
     return True
 
 

@@ -32,6 +32,7 @@ TASKS = "tasks"
 FORMS = (ROUNDS, PUSHES, TASKS)
 OF_KEYS = (ROUNDS, TASKS)
 """The forms that give answers by keys, several at once."""
+
 BESIDE = (PUSHES, TASKS)
 """The forms that give answers in another request than the call."""
 
@@ -283,6 +284,7 @@ class ProbedServer:
         """
         if "id" not in message:
             return
+
         try:
             value = await self._result(message, say)
         except RefusedError as refused:
@@ -295,6 +297,7 @@ class ProbedServer:
         method, params = message["method"], message.get("params", {})
         if method not in self.methods:
             raise RefusedError(f"Method not found: {method}", NO_METHOD)
+
         complete = {"resultType": "complete"}
         cacheable = {"ttlMs": 0, "cacheScope": "public"}
         match method:
@@ -310,6 +313,7 @@ class ProbedServer:
                 return complete | cacheable | {"tools": _listed()}
             case "tools/call":
                 return await self._called(params, say)
+
         return complete | self._about_task(method, params)
 
     async def _called(self, params: JsonObject, say: Say) -> JsonObject:
@@ -329,25 +333,31 @@ class ProbedServer:
                     if self.has("good-again"):
                         return begun
                     return _text(f"{begun.tool} cancelled")
+
                 known |= read
         except InvalidAnswerError as invalid:
             if self.has("good-again"):
                 return begun
             return _text(str(invalid), is_error=True)
+
         if self.has("extra-key"):
             extra = [key for key in answers if key not in begun.asked]
             known |= {"also": extra} if extra else {}
+
         if begun.step + 1 < len(tool.rounds):
             return replace(begun, step=begun.step + 1, known=known)
+
         return self._done(tool, begun.arguments | known)
 
     @staticmethod
     def _done(tool: Tool, known: JsonObject) -> JsonObject:
         if known.get("is_denied"):
             return _text("cancelled in the end")
+
         text = tool.done.format_map(known)
         if known.get("also"):
             text = f"{text} with {known['also']}"
+
         return _text(text)
 
     def _read(
@@ -358,24 +368,29 @@ class ProbedServer:
             if self.has("missing-key"):
                 return tool.defaults
             raise InvalidAnswerError(f"{key} is missing")
+
         action = given.get("action")
         if action == "cancel" and self.has("hang", "stuck"):
             raise BrokenError(self.name)
+
         is_taken = action == "decline" and self.has("decline")
         is_taken = is_taken or (action == "cancel" and self.has("cancel"))
         if action == "decline" and key == "window":
             is_taken = self.has("late-decline")
+
         if is_taken:
             return tool.defaults
         if action != "accept":
             return None
         if question["mode"] == "url":
             return self._visited()
+
         return self._entered(tool, question["requestedSchema"], given.get("content"))
 
     def _visited(self) -> JsonObject:
         if self.visits == 0 and not self.has("url"):
             raise InvalidAnswerError("not signed in yet")
+
         self.visits = max(0, self.visits - 1)
         return {}
 
@@ -389,10 +404,12 @@ class ProbedServer:
             if self.has("no-content"):
                 return tool.defaults
             raise InvalidAnswerError("nothing was entered")
+
         entered: JsonObject = {}
         for name, kind in schema["properties"].items():
             if name not in content:
                 raise InvalidAnswerError(f"{name} is missing")
+
             value = content[name]
             self._check(name, kind, value)
             is_no = kind["type"] == "boolean" and not value
@@ -400,10 +417,13 @@ class ProbedServer:
                 return {"is_denied": True}
             if is_no and not self.has("false"):
                 return None
+
             entered[name] = value
+
         if self.has("extra-member"):
             extra = [name for name in content if name not in schema["properties"]]
             entered |= {"also": extra} if extra else {}
+
         return entered
 
     def _check(self, name: str, kind: JsonObject, value: object) -> None:
@@ -415,14 +435,18 @@ class ProbedServer:
                 raise InvalidAnswerError(TRACEBACK)
             if self.has("failed"):
                 raise RefusedError("Internal error", INTERNAL_ERROR, stack=STACK)
+
             skipped = {bool: "boolean-type", int: "number-type", str: ""}[wanted]
             if not self.has(skipped):
                 raise invalid
+
             return
+
         if isinstance(value, int) and kind["type"] == "integer":
             is_within = kind["minimum"] <= value <= kind["maximum"]
             if not is_within and not self.has("maximum"):
                 raise invalid
+
         if isinstance(value, str):
             length = len(value)
             is_within = kind.get("minLength", 0) <= length <= kind.get("maxLength", 99)
@@ -445,23 +469,29 @@ class RoundsServer(ProbedServer):
         fresh = Begun(params["name"], params.get("arguments", {}))
         if state is None and answers is None:
             return self._ask(fresh)
+
         try:
             begun = fresh if state is None else self._opened(state, fresh)
         except RefusedError:
             if self.has("good-again"):
                 return self._ask(fresh)
             raise
+
         if state is None and not self._acts_without_state(fresh):
             return self._ask(fresh)
+
         if self.has("unbound-question", "unasked") and "window" in (answers or {}):
             begun = replace(begun, step=1)
+
         outcome = self._go_on(begun, answers or {})
         if isinstance(outcome, Begun):
             return self._ask(outcome)
         if state is None:
             return outcome
+
         if self.has("second-differs") and state in self._used:
             outcome = _text("Deployed once more")
+
         self._used.add(state)
         return outcome
 
@@ -471,6 +501,7 @@ class RoundsServer(ProbedServer):
                 (begun.tool, begun.arguments) == (fresh.tool, fresh.arguments)
                 for begun in self._issued.values()
             )
+
         return self.has("optional-state", "unasked")
 
     def _opened(self, state: str, fresh: Begun) -> Begun:
@@ -480,17 +511,22 @@ class RoundsServer(ProbedServer):
         age = self.clock - begun.since
         if age > LIFETIME_S and not self.has("never-expires"):
             raise refused
+
         if begun.tool != fresh.tool:
             is_later = begun.step > 0 and self.has("unbound-later")
             if not is_later and not self.has("unbound-tool"):
                 raise refused
             return fresh
+
         if begun.arguments != fresh.arguments:
             if not self.has("unbound-arguments"):
                 raise refused
+
             begun = Begun(fresh.tool, fresh.arguments, begun.step, begun.known)
+
         if state in self._used and self.has("good-once"):
             raise refused
+
         return begun
 
     def _mistaken(self, state: str, fresh: Begun) -> Begun:
@@ -503,15 +539,19 @@ class RoundsServer(ProbedServer):
                 raise BrokenError("http-500")
             if is_cut and self.has("prefix"):
                 return begun
+
             if is_call:
                 of_call.append(begun)
+
         is_whole = any(len(state) == len(issued) for issued in self._issued)
         if is_whole and self.has("stack"):
             raise RefusedError("Internal error", INTERNAL_ERROR, stack=STACK)
+
         is_taken = is_whole and self.has("unsigned")
         is_taken = is_taken or (state == "" and self.has("empty-state"))
         if is_taken and of_call:
             return of_call[-1]
+
         raise RefusedError("Invalid or expired requestState")
 
     def _ask(self, begun: Begun) -> JsonObject:
@@ -539,11 +579,13 @@ class PushingServer(ProbedServer):
         if "method" in message:
             await super().take(message, say)
             return
+
         answer = message.get("result", {})
         if self.has("answer-500") and answer == {"action": "accept"}:
             raise BrokenError("answer-500")
         if self.has("good-400") and answer.get("content", {}).get("confirm") == "no":
             raise BrokenError("good-400")
+
         self._waiting.pop(message["id"]).set_result(answer)
 
     async def _called(self, params: JsonObject, say: Say) -> JsonObject:
@@ -556,9 +598,11 @@ class PushingServer(ProbedServer):
                 self._waiting[number] = answered
                 await say(message(question["method"], question["params"], id=number))
                 answers[key] = await answered
+
             outcome = self._go_on(begun, answers)
             if not isinstance(outcome, Begun):
                 return outcome
+
             begun = outcome
 
 
@@ -577,6 +621,7 @@ class Task:
         """What it asks now, by keys that are new when it asks again."""
         if self.outcome:
             return {}
+
         asked = self.begun.asked.items()
         open_ = {f"{key}{self.suffix}": question for key, question in asked}
         return {key: open_[key] for key in open_ if key not in self.given}
@@ -605,16 +650,20 @@ class TaskServer(ProbedServer):
             if "result" in task.outcome:
                 done: JsonObject = task.outcome["result"]
                 return done
+
         return {"resultType": "task", **self._state(task), "status": "working"}
 
     def _about_task(self, method: str, params: JsonObject) -> JsonObject:
         task = self._tasks.get(params["taskId"])
         if task is None:
             raise RefusedError("Task not found")
+
         if method == "tasks/update":
             self._answered(task, params["inputResponses"])
+
         if method == "tasks/cancel":
             task.outcome = task.outcome or {"status": "cancelled"}
+
         return self._state(task) if method == "tasks/get" else {}
 
     @staticmethod
@@ -625,6 +674,7 @@ class TaskServer(ProbedServer):
         state |= {"pollIntervalMs": 1}
         if task.asked:
             state |= {"status": "input_required", "inputRequests": task.asked}
+
         return state | task.outcome
 
     def _answered(self, task: Task, given: JsonObject) -> None:
@@ -633,6 +683,7 @@ class TaskServer(ProbedServer):
         if not given.keys() >= task.asked.keys() and not self.has("missing-key"):
             task.given = given
             return
+
         answers = {key.partition("/")[0]: given[key] for key in given}
         try:
             outcome = self._go_on(task.begun, answers)
@@ -642,16 +693,20 @@ class TaskServer(ProbedServer):
         except BrokenError as broken:
             if str(broken) != "stuck":
                 raise
+
             task.outcome = {"status": "working"}
             return
+
         is_refusal = not isinstance(outcome, Begun) and outcome["isError"]
         if is_refusal and self.has("good-400"):
             raise BrokenError("good-400")
         if is_refusal and self.has("good-waiting"):
             return
+
         if isinstance(outcome, Begun):
             if outcome is task.begun:
                 task.suffix = f"/{next(self._numbers)}"
+
             task.begun = outcome
             task.given = {}
         else:
@@ -686,6 +741,7 @@ def _listed() -> list[JsonObject]:
             "required": [tool.argument],
         }
         listed.append({"name": name, "inputSchema": schema})
+
     return listed
 
 

@@ -26,9 +26,11 @@ async def _post(server: ProbedServer, request: web.Request) -> web.StreamRespons
     message = await request.json()
     if message.get("method") != "tasks/get":
         server.taken += 1
+
     try:
         if message.get("method") == "tools/call":
             return await _called(server, message, request)
+
         said: list[JsonObject] = []
 
         async def say(answer: JsonObject) -> None:
@@ -37,11 +39,14 @@ async def _post(server: ProbedServer, request: web.Request) -> web.StreamRespons
         await server.take(message, say)
     except BrokenError as broken:
         return await _broken(str(broken), request)
+
     if not said:
         return web.Response(status=202)
+
     headers = {}
     if message["method"] == "initialize":
         headers["Mcp-Session-Id"] = "session-0123456789abcdef"
+
     body = compact(said[0])
     return web.Response(body=body, content_type="application/json", headers=headers)
 
@@ -57,9 +62,11 @@ async def _called(
         if "method" not in said and not response.prepared:
             response = web.Response(body=compact(said), content_type="application/json")
             return
+
         if not response.prepared:
             response.content_type = "text/event-stream"
             await response.prepare(request)
+
         await response.write(event(said))
 
     await server.take(message, say)
@@ -69,8 +76,10 @@ async def _called(
 async def _broken(way: str, request: web.Request) -> web.StreamResponse:
     if way in _STATUSES:
         return web.Response(status=_STATUSES[way], text="refused")
+
     if way == "hang":
         await asyncio.Event().wait()
+
     transport = request.transport
     assert transport is not None
     transport.abort()
@@ -140,5 +149,6 @@ async def record(
             )
             assert ended.problem is None, ended
             assert not (ended.result or {"isError": True})["isError"], ended
+
     servers.servers["good"].visits = 0
     servers.servers["good"].taken = 0

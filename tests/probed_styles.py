@@ -54,6 +54,7 @@ _BUILDS: list[tuple[Language, tuple[str, ...]]] = [
     (RUST, ("cargo", "build", "--quiet", "--bin", "probed", *CARGO_OPTIONS)),
 ]
 """What builds the servers that are compiled."""
+
 Called = tuple[str, JsonObject, JsonObject]
 CALLS: list[Called] = [
     ("deploy", {"env": "staging"}, {"confirm": True}),
@@ -62,6 +63,7 @@ CALLS: list[Called] = [
     ("resize", {"group": "web"}, {"size": 3, "kind": "small"}),
 ]
 """Tools, their arguments, and what is answered."""
+
 SIGN_IN: Called = (
     "signin",
     {"site": "forge"},
@@ -75,14 +77,18 @@ def probed(style: Style, folder: Path, calls: Sequence[Called] = CALLS) -> JsonO
     cassette, report = folder / "cassette.json", folder / "report.json"
     for path in (cassette, report):
         path.unlink(missing_ok=True)
+
     with listening(style.command) as server:
         with record(server.url, cassette) as recorder:
             for tool, arguments, answers in calls:
                 call(recorder.url, tool, arguments, answers=answers)
+
         command = (*PROGRAM, "probe", str(cassette), server.url)
         ended = run((*command, "--report", str(report)))
+
     if ended.code not in {0, 1}:
         raise SystemExit(ended.stdout + ended.stderr)
+
     found: JsonObject = json.loads(report.read_bytes())["cassettes"][0]
     return found
 
@@ -112,6 +118,7 @@ def is_made(style: Style) -> bool:
         if style.name.lower().startswith(language.name):
             is_there = not language.missing()
             return is_there and language.run(command).code == 0
+
     return True
 
 
@@ -124,6 +131,7 @@ def main(chosen: Sequence[str]) -> None:
             is_wanted = not chosen or any(word in style.name for word in chosen)
             if is_wanted and is_made(style):
                 say(row_of(style, probed(style, Path(folder))))
+
     lock = json.loads((PEERS / "package-lock.json").read_bytes())["packages"]
     typescript = lock["node_modules/@modelcontextprotocol/server"]["version"]
     go = re.search(r"go-sdk v(\S+)", (GO.folder / "go.mod").read_text())

@@ -39,6 +39,7 @@ _UNMEASURED = [
 PYTHON = (*(("env", *_UNMEASURED) if _UNMEASURED else ()), sys.executable)
 """Runs what has nothing of the program in it, and is not measured: that would take up to twice as
 long."""
+
 _ANNOUNCEMENT = "listening on "
 
 Side = Literal["python", "typescript"]
@@ -86,6 +87,7 @@ def install_node_packages(directory: Path = PEERS) -> None:
             raise ProcessError(
                 f"{tool} is not on the PATH; the TypeScript SDK's tests need it"
             )
+
     installed = directory / "node_modules" / ".package-lock.json"
     wanted = directory / "package-lock.json"
     with wanted.open("rb") as claim:
@@ -118,6 +120,7 @@ def install_python_packages(wanted: Path, place: Path) -> None:
         fcntl.flock(claim, fcntl.LOCK_EX)
         if installed.exists() and installed.stat().st_mtime >= wanted.stat().st_mtime:
             return
+
         venv.create(place, clear=True, symlinks=True)
         python = str(place / "bin/python")
         installer = [sys.executable, "-m", "pip", "--python", python, "install"]
@@ -126,6 +129,7 @@ def install_python_packages(wanted: Path, place: Path) -> None:
             # It takes a tenth of the time.
             installer = [uv, "pip", "install", "--native-tls", "--compile-bytecode"]
             installer += ["--python", python]
+
         done = subprocess.run(
             [*installer, "--quiet", "--no-deps", "--requirement", str(wanted)],
             capture_output=True,
@@ -136,6 +140,7 @@ def install_python_packages(wanted: Path, place: Path) -> None:
             raise ProcessError(
                 f"{wanted.name}: pip failed with {done.returncode}:\n{done.stderr}"
             )
+
         installed.touch()
 
 
@@ -151,6 +156,7 @@ def run_at(proxy: Sequence[str], client: Sequence[str]) -> Run:
     """Run a client with a proxy to its end, as `PROXY -- CLIENT` does, but for what starts it."""
     with listening(proxy) as listener:
         ended = run(client, {"MRTR_CASSETTE_URL": listener.url})
+
     return Run(
         ended.code or listener.code or 0, ended.stdout, ended.stderr + listener.stderr
     )
@@ -210,6 +216,7 @@ def listening(
     with tempfile.TemporaryFile("w+") as stderr, os.fdopen(reading) as stdout:
         with os.fdopen(writing, "w") as announced:
             process = start(command, announced, stderr, {**os.environ, **environment})
+
         line = stdout.readline()
         started = Listening(line.removeprefix(_ANNOUNCEMENT).strip(), process.pid)
         try:
@@ -219,11 +226,13 @@ def listening(
                 raise ProcessError(
                     f"{' '.join(command)} does not listen: {line}{_text(stderr)}"
                 )
+
             yield started
         finally:
             process.send_signal(stop)
             started.code = _code(process)
             started.stderr = _text(stderr)
+
     if not is_refused(started.url):
         raise ProcessError(
             f"{' '.join(command)} has ended, and {started.url} is still open"
@@ -237,6 +246,7 @@ def is_refused(url: str) -> bool:
         socket.create_connection((address.hostname or "", address.port or 0)).close()
     except ConnectionRefusedError:
         return True
+
     return False
 
 
@@ -245,6 +255,7 @@ def wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:
     while is_refused(f"http://127.0.0.1:{port}"):
         if process.poll() is not None:
             raise ProcessError(f"{process.args!r} ended with {process.returncode}")
+
         time.sleep(0.05)
 
 

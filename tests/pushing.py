@@ -61,6 +61,7 @@ def posted(pushed: bytes, value: Json) -> Request:
     if isinstance(value, Exception):
         error = {"code": -1, "message": str(value)}
         return post(compact({"jsonrpc": "2.0", "id": number, "error": error}), SESSION)
+
     return post(compact(result(value, id=number)), SESSION)
 
 
@@ -237,6 +238,8 @@ def made_up(
             number = own[pick % len(own)]
             del streams[number]
             session.end(number)
+
     for number in streams:
         session.end(number)
+
     return loaded(session.talk.cassette()), live

@@ -47,6 +47,7 @@ FLOWS = (
 )
 LEGACY_FLOW = "plan"
 """A flow of the 2025-11-25 revision, whose server asks by pushed requests."""
+
 _ORDINALS = (b"first", b"second", b"third", b"fourth")
 _STATE = ("params", "requestState"), ("result", "requestState")
 _TOKEN = ("params", "_meta", "progressToken"), ("params", "progressToken")
@@ -71,16 +72,19 @@ class Marks:
     def _marked(self, message: bytes, ids: Sequence[tuple[str, ...]]) -> bytes:
         if not message:
             return message
+
         spans = find_spans(message, [*ids, *_STATE, *_TOKEN])
         replaced = [(span, "«id»".encode()) for span in spans.get(("id",), ())]
         for path in _TOKEN:
             replaced += [(span, "«token»".encode()) for span in spans.get(path, ())]
+
         for path in _STATE:
             for span in spans.get(path, ()):
                 state = message[span.start + 1 : span.end - 1]
                 name = self._states.setdefault(state, _ORDINALS[len(self._states)])
                 inside = Span(span.start + 1, span.end - 1)
                 replaced.append((inside, "«state ".encode() + name + "»".encode()))
+
         return splice(message, replaced)
 
 
@@ -98,6 +102,7 @@ def sections(exchanges: list[RecordedExchange]) -> Iterator[str]:
             for after, group in groupby(pieces, key=lambda piece: piece.after)
             for parts in [list(group)]
         ]
+
     steps.sort(key=lambda step: step[:3])
     begun: set[int] = set()
     for _, is_response, _, exchange, parts in steps:
@@ -107,6 +112,7 @@ def sections(exchanges: list[RecordedExchange]) -> Iterator[str]:
             yield f"--- request {number}\n{request.method} {request.target}\n"
             yield _headers(request.headers) + _text(marks.request(request.body)) + "\n"
             continue
+
         response = exchange.response
         assert response is not None
         goes_on = " goes on" if number in begun else ""
@@ -115,6 +121,7 @@ def sections(exchanges: list[RecordedExchange]) -> Iterator[str]:
             yield _text(marks.response(response.body)) + "\n"
         else:
             yield from (_event(part.raw, marks, is_first=not begun) for part in parts)
+
         begun.add(number)
 
 
@@ -123,6 +130,7 @@ def _event(raw: bytes, marks: Marks, *, is_first: bool) -> str:
     if event.data:
         at = raw.index(event.data)
         raw = raw[:at] + marks.response(event.data) + raw[at + len(event.data) :]
+
     return _text(raw)
 
 
@@ -156,6 +164,7 @@ def write_case(side: Side, flow: str, folder: Path) -> None:
         )
         states = ("--request-state", "verbatim")
         done = run(record_command(server.url, cassette, *states, "--", *client))
+
     assert done.code == 0, done.stderr
     exchanges = [
         exchange
@@ -166,6 +175,7 @@ def write_case(side: Side, flow: str, folder: Path) -> None:
     shows = f"# What the {side} SDK's client and server say to each other: {flow}.\n"
     if is_legacy:
         shows = f"# What the {side} SDK's client of 2025 and a server of both eras say: {flow}.\n"
+
     text = shows + "".join(sections(exchanges))
     text = text.replace(
         server.url.removesuffix("/mcp").removeprefix("http://"), "127.0.0.1:8700"

@@ -53,6 +53,7 @@ def converse(name: str, url: str) -> str:
         raise ProcessError(
             f"the {client} client failed with {done.code}: {done.stderr}"
         )
+
     return done.stdout
 
 
@@ -64,12 +65,14 @@ def record(name: str, cassette: Path, port: int) -> str:
             record_command(server.url, cassette, "--force"), signal.SIGINT
         ) as proxy:
             recorded = converse(name, proxy.url)
+
     if proxy.code:
         raise ProcessError(f"the recorder failed with {proxy.code}: {proxy.stderr}")
     if recorded != live:
         raise ProcessError(
             f"{name}: the client saw another transcript through the proxy"
         )
+
     return live
 
 
@@ -81,6 +84,7 @@ def main() -> int:
     unknown = [name for name in names if name not in SOURCES]
     if unknown:
         parser.error(f"no such cassette: {', '.join(unknown)}")
+
     CASSETTES.mkdir(exist_ok=True)
     TRANSCRIPTS.mkdir(parents=True, exist_ok=True)
     try:
@@ -94,6 +98,7 @@ def main() -> int:
             print(f"{name}: {what}")  # noqa: T201  for whoever runs it
     except ProcessError as error:
         sys.exit(f"error: {error}")
+
     return 0
 
 

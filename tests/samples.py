@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 ANY_KEY = "*"
 """The key of a mapping whose keys are data."""
+
 _PLAIN = {bool: True, bytes: b"{}", float: 1.0, int: 1, str: "text", Any: "text"}
 
 Sample = TypeVar("Sample")
@@ -26,22 +27,27 @@ def _sample(wanted: Any) -> Any:
     """Return a value of a type."""
     if wanted in _PLAIN:
         return _PLAIN[wanted]
+
     kind = get_origin(wanted)
     parts = [part for part in get_args(wanted) if part not in (NoneType, Ellipsis)]
     if kind is Literal:
         return parts[0]
     if kind in (Union, UnionType):
         return _sample(parts[0])
+
     if isinstance(kind, type) and issubclass(kind, Collection):
         item = _sample(parts[-1])
         return {ANY_KEY: item} if issubclass(kind, Mapping) else (item,)
+
     if isinstance(wanted, type) and issubclass(wanted, Enum):
         return next(iter(wanted))
+
     hints = get_type_hints(wanted, vars(sys.modules[wanted.__module__]))
     if is_dataclass(wanted):
         names = [field.name for field in fields(wanted) if field.init]
     else:
         names = list(wanted._fields)
+
     return wanted(**{name: _sample(hints[name]) for name in names})
 
 

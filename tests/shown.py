@@ -60,18 +60,22 @@ class Session:
         if command == "kill %1":
             self.stop()
             return 0, ""
+
         if command.endswith("&"):
             return 0, self._begin(_in_python(command.removesuffix("&").split()))
+
         words = shlex.split(command)
         env = self.env
         # Completion depends on the name by which a shell finds the program.
         while re.match(r"[A-Z][A-Z_]*=", words[0]):
             name, _, value = words.pop(0).partition("=")
             env = {**env, name: value}
+
         if words[0] not in MODULES or set(command) & set("<>|&;"):
             words = ["sh", "-c", command]
         else:
             words = _in_python(words)
+
         with tempfile.TemporaryFile("w+") as printed:
             code = start(words, printed, printed, env, self.folder).wait(
                 timeout=HANGS_S
@@ -85,6 +89,7 @@ class Session:
         self._said = os.fdopen(reading)
         with os.fdopen(writing, "w") as said, tempfile.TemporaryFile("w") as unread:
             self._server = start(words, said, unread, self.env, self.folder)
+
         return self._said.readline()
 
     def stop(self) -> None:
@@ -106,6 +111,7 @@ class Reader(Session):
                 assert named, f"a block without the name of its file:\n{block}"
                 (self.folder / named[1]).write_text(block)
                 continue
+
             for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
                 command, _, shown = step.partition("\n")
                 self.check(command, shown, self.run(command)[1])

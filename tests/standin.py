@@ -66,6 +66,7 @@ class Body:
         )
         if lengths and not self._is_chunked and not is_empty:
             self._left = int(lengths[0])
+
         self.is_whole = self._left == 0
 
     async def some(self) -> bytes:
@@ -76,6 +77,7 @@ class Body:
         """
         if self.is_whole:
             return b""
+
         try:
             return await (
                 self._some_of_length() if self._left is not None else self._chunk()
@@ -88,6 +90,7 @@ class Body:
         data = await self._reader.read(min(left, 2**20))
         if not data:
             raise BrokenOffError
+
         self._left = left - len(data)
         self.is_whole = self._left == 0
         return data
@@ -105,7 +108,9 @@ class Body:
             data = await self.some()
             if not data:
                 raise BrokenOffError
+
             seen += data
+
         return seen
 
     async def rest(self) -> bytes:
@@ -114,6 +119,7 @@ class Body:
         with contextlib.suppress(BrokenOffError):
             while data := await self.some():
                 seen += data
+
         return bytes(seen)
 
 
@@ -204,6 +210,7 @@ async def upstream(
                 head = await read_head(reader)
             except (asyncio.IncompleteReadError, ConnectionError):
                 break
+
             body = Body(reader, head, is_empty=False)
             received = Received(head, await body.rest())
             server.received.append(received)
@@ -237,8 +244,10 @@ async def upstream(
         listener.close()
         for task in tasks:
             task.cancel()
+
         await asyncio.gather(*tasks, return_exceptions=True)
         await listener.wait_closed()
+
     if failures:
         raise failures[0]
 
@@ -270,6 +279,7 @@ def response(
     lines = [f"HTTP/1.1 {status}", *headers]
     if length:
         lines.append(f"Content-Length: {len(body)}")
+
     return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
 
 
@@ -379,16 +389,19 @@ class PushingServer:
                     "id"
                 ]:
                     pass
+
                 greeted = {"id": None} if self._greeting is None else self._greeting
                 while greeted["id"] not in {
                     None,
                     *(each["id"] for each in self.posted),
                 }:
                     await self._answers.get()
+
                 done = result(self._done(answer), id=body["id"])
                 await visit.send(chunk(event(done)), chunk(b""))
             case _:
                 if "method" not in body:
                     self.posted.append(body)
                     self._answers.put_nowait(body)
+
                 await visit.send(response(b"", status="202 Accepted"))

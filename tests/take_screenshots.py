@@ -63,6 +63,7 @@ def take(browser: Browser, picture: Picture, folder: Path) -> None:
         html = page.read_text("utf-8")
         for path in picture.paths:
             html = html.replace(f"{path.parent}/", "")
+
         page.write_text(html, "utf-8")
         browser.emulate(prefers_color_scheme=picture.scheme)
         browser.open(page)
@@ -74,6 +75,7 @@ def take(browser: Browser, picture: Picture, folder: Path) -> None:
                 call,
                 call in picture.opens,
             )
+
         # Rows out of sight are laid out, and are painted in the frame after that.
         browser.driver.execute_async_script(SHOW_ALL)
         options = {"clip": CLIP, "captureBeyondViewport": True}

@@ -71,17 +71,21 @@ def test_record_and_replay_in_plain_code(server, tmp_path):
         post(recording.url, DEPLOY)
         first = post(recording.url, ACCEPT)
         so_far = recording.interactions
+
         assert not path.exists()
+
     assert recording.interactions == so_far
     assert recording.problem is None
     assert recording.unreachable == 0
     assert any("asks: " in line for line in lines)
     (call,) = so_far
+
     assert call.number == 1
     assert call.call == 'tools/call "deploy"'
     assert call.arguments == {"env": "test"}
     assert call.ended == "HTTP 200, result"
     (turn,) = call.turns
+
     assert turn.asked == {"confirm": "Deploy to test?"}
     assert turn.answered == CONFIRMED
 
@@ -89,11 +93,14 @@ def test_record_and_replay_in_plain_code(server, tmp_path):
         assert replaying.path == path
         assert replaying.unplayed == replaying.interactions == so_far
         post(replaying.url, DEPLOY)
+
         assert post(replaying.url, ACCEPT) == first
         assert replaying.unplayed == ()
         assert replaying.misses == ()
         error = post(replaying.url, DECLINE)["error"]
+
     (miss,) = replaying.misses
+
     assert miss.reason == "answers-differ"
     assert miss.text == error["message"]
     assert miss.facts == error["data"]
@@ -109,6 +116,7 @@ def test_errors_only_are_no_recording(server, tmp_path):
         pytest.raises(HTTPError, match="404"),
     ):
         post(recording.url, DEPLOY)
+
     assert caught.value.reason == "the only request got 404; is the path /no right?"
     assert recording.objection == caught.value.reason
     assert caught.value.exit_code == 4
@@ -123,6 +131,7 @@ def deployed(server, tmp_path):
     with record(server, path) as recording:
         post(recording.url, DEPLOY)
         post(recording.url, ACCEPT)
+
     return path
 
 
@@ -132,6 +141,7 @@ def test_a_miss_is_raised_when_the_block_ends(deployed):
         assert "error" in post(replaying.url, deploy("elsewhere"))
 
     (miss,) = caught.value.misses
+
     assert replaying.misses == (miss,)
     assert miss.reason == "arguments-differ"
     assert (
@@ -153,6 +163,7 @@ def test_an_exception_of_the_block_comes_before_its_misses(deployed):
     for error in (None, SystemExit(), SystemExit(0)):
         with pytest.raises(MissesError):
             asyncio.run(main(error))
+
     for error in (ZeroDivisionError(), SystemExit("no")):
         with pytest.raises(type(error)):
             asyncio.run(main(error))
@@ -165,6 +176,7 @@ def test_what_was_not_played_is_raised_where_that_is_asked_for(deployed):
         replay(deployed, fail_on_unplayed=True) as replaying,
     ):
         post(replaying.url, DEPLOY)
+
     assert caught.value.unplayed == replaying.unplayed != ()
     assert str(caught.value).endswith('\n  #1 tools/call "deploy"')
     assert caught.value.exit_code == 1
@@ -184,9 +196,11 @@ def test_record_and_replay_in_asyncio(server, tmp_path):
             assert threading.active_count() == before
             await apost(recording.url, DEPLOY)
             first = await apost(recording.url, ACCEPT)
+
         async with replay(recording.path) as replaying:
             await apost(replaying.url, DEPLOY)
             assert await apost(replaying.url, ACCEPT) == first
+
         assert replaying.interactions == recording.interactions
         assert replaying.unplayed == ()
 
@@ -230,6 +244,7 @@ def test_a_program_that_leaves_no_block_ends_all_the_same(tmp_path):
         f"record('http://localhost:1/mcp', {str(tmp_path / 'c.json')!r}).__enter__()\n"
     )
     done = subprocess.run([sys.executable, "-c", text], check=False, timeout=HANGS_S)
+
     assert done.returncode == 0
 
 
@@ -242,6 +257,7 @@ def test_importing_the_package_imports_nothing_else():
         "print(sorted(heavy & sys.modules.keys()), sorted(ours))\n"
     )
     printed = subprocess.check_output([sys.executable, "-c", text], text=True)
+
     assert printed == (
         "[] ['mrtr_cassette', 'mrtr_cassette.errors', 'mrtr_cassette.options', "
         "'mrtr_cassette.pytest_plugin', 'mrtr_cassette.terms']\n"
@@ -256,4 +272,5 @@ def test_types_are_as_documented():
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, cwd=root
     )
+
     assert (done.returncode, done.stderr) == (0, ""), done.stdout

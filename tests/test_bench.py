@@ -36,14 +36,17 @@ def test_quick_run_measures_every_target(
     words = ["bench.py", "--quick", "--json", str(path)]
     for peer in PEERS:
         words += ["--peer", peer]
+
     monkeypatch.setattr(sys, "argv", words)
     monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
 
     code = bench.main()
 
     printed = capsys.readouterr()
+
     assert code == 0, printed.err + printed.out
     results = json.loads(path.read_bytes())
+
     assert results["problems"] == []
     assert all(target["measured"] is not None for target in results["targets"])
     assert len(results["rates"]) == 2 * 5
@@ -51,6 +54,7 @@ def test_quick_run_measures_every_target(
         assert rates["ratio"] > 0
         for rounds in rates["per_round"].values():
             assert all(rate > 0 for rate in rounds)
+
     for target in results["targets"]:
         assert f"| {target['what']} |" in printed.out
 
@@ -60,5 +64,6 @@ def test_fast_wrong_answer_is_no_result() -> None:
     with listening([sys.executable, str(BENCH / "servers.py"), "fixed"]) as fixed:
         plan = Plan(PLAIN, 1, (Subject("fixed", fixed.url),), conversations=1)
         (stint,) = asyncio.run(measure(plan))["fixed"]
+
     assert stint.problem is not None
     assert '"answer 0.' in stint.problem

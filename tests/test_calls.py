@@ -30,6 +30,7 @@ def test_call_is_answered_by_name_or_by_a_file(url: str, tmp_path: Path) -> None
     result = mrtr_cassette.call(
         url, "deploy", arguments, answers={"confirm": True}, path=cassette
     )
+
     assert (result.text, result.is_error) == ("Deployed to production", False)
     assert result.turns[0].answered_by == {"confirm": "call"}
     rules = tmp_path / "answers.toml"
@@ -43,6 +44,7 @@ def test_call_is_answered_by_name_or_by_a_file(url: str, tmp_path: Path) -> None
         again = mrtr_cassette.call(
             replay.url, "deploy", arguments, answers={"confirm": True}
         )
+
     assert again == result
 
 
@@ -52,10 +54,12 @@ def test_what_is_wrong_is_told(url: str) -> None:
         mrtr_cassette.UsageError, match="answers: 'a' has no value that JSON"
     ):
         mrtr_cassette.call(url, "deploy", answers={"a": object()})
+
     with pytest.raises(
         mrtr_cassette.UsageError, match="the method 'ping' is not one of tools/c"
     ):
         mrtr_cassette.call(url, "deploy", method="ping")
+
     with pytest.raises(
         mrtr_cassette.UsageError, match="arguments is 5, and not a mapping"
     ):
@@ -67,17 +71,20 @@ def test_question_that_nothing_answers_is_an_error(url: str) -> None:
     arguments = {"env": "production"}
     with pytest.raises(mrtr_cassette.UnansweredError) as mistyped:
         mrtr_cassette.call(url, "deploy", arguments, answers={"confrim": True})
+
     assert str(mistyped.value) == (
         "turn 1 is not answered: 'confirm': nothing answers it; write answers={'confirm': True}; "
         "nothing asked for the answer 'confrim'"
     )
     unanswered = mistyped.value.result.unanswered
+
     assert unanswered is not None
     assert unanswered.asked.requests["confirm"].message == "Deploy to production?"
     with pytest.warns(UserWarning, match="nothing asked for the answer 'spare'"):
         mrtr_cassette.call(
             url, "deploy", arguments, answers={"confirm": True, "spare": 1}
         )
+
     gone = mrtr_cassette.call("http://127.0.0.1:9/mcp", "deploy")
     with pytest.raises(mrtr_cassette.UpstreamError, match="connection refused"):
         _ = gone.text

@@ -71,6 +71,7 @@ def run_action(folder: Path, **inputs: str) -> tuple[int, str]:
         said += done.stdout + done.stderr
         if done.returncode:
             return done.returncode, said
+
     return 0, said
 
 
@@ -89,6 +90,7 @@ def test_action_checks_what_is_committed(folder):
     )
     edit(folder / "suite/cassettes/one.json")
     code, said = run_action(folder)
+
     assert code == 3
     assert "accept the edit with" in said
     assert run_action(folder, cassettes="") == (0, "")
@@ -108,12 +110,15 @@ def test_action_shows_what_a_pull_request_changes(folder):
     shutil.copy(path, path.with_name("same.json"))
     for words in ("init", "-q"), ("add", "suite"), ("commit", "-qm", "before"):
         git(*words)
+
     path.write_text(
         path.read_text().replace("Deployed to production", "Deployed twice")
     )
     subprocess.run([PROGRAM, "check", "--fix", path], check=True, capture_output=True)
+
     assert run_action(folder, sha=git("rev-parse", "HEAD"))[0] == 0
     summary = (folder / "summary.md").read_text()
+
     assert summary.count("### ") == summary.count("### suite/cassettes/one.json\n") == 1
     assert '"Deployed twice"' in summary
     (folder / "left out.toml").write_text(
@@ -121,6 +126,7 @@ def test_action_shows_what_a_pull_request_changes(folder):
     )
     (folder / "summary.md").unlink()
     inputs = {"sha": git("rev-parse", "HEAD"), "ignore-from": "left out.toml"}
+
     assert run_action(folder, **inputs)[0] == 0
     assert '"Deployed twice"' not in (folder / "summary.md").read_text()
 
@@ -139,6 +145,7 @@ def test_action_plays_a_cassette_to_a_command(folder, asks, code):
         replay="suite/cassettes/one.json",
         run=f"{shlex.quote(sys.executable)} client.py",
     )
+
     assert ended[0] == code, ended[1]
     assert (folder / "runner" / "mrtr-cassette.xml").exists()
 
@@ -146,8 +153,10 @@ def test_action_plays_a_cassette_to_a_command(folder, asks, code):
 def test_hook_checks_the_cassettes_of_a_commit(folder):
     """It is called with the files that its pattern takes, and fails where one was edited."""
     (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+
     assert hook["language"] == "python"
     path = "suite/cassettes/one.json"
+
     assert re.search(hook["files"], path)
     assert not re.search(hook["files"], "suite/one.json")
     command = [*shlex.split(hook["entry"]), path]
@@ -159,6 +168,7 @@ def test_hook_checks_the_cassettes_of_a_commit(folder):
             command, cwd=folder, env=env, capture_output=True, check=False
         )
         codes.append(done.returncode)
+
     assert codes == [0, 3]
 
 
@@ -173,10 +183,13 @@ def test_container_has_and_runs_what_exists(folder):
         for step, words in steps
         if step == "COPY" and "--from" not in words
     ]
+
     assert all((ROOT / name).exists() for names in copied for name in names)
     facts = dict(steps)
+
     assert facts["USER"].split(":")[0] != "0"
     (program,) = json.loads(facts["ENTRYPOINT"])
+
     assert program.endswith("/bin/mrtr-cassette")
     command = [
         str(folder / "suite/cassettes/one.json") if word == "/cassette.json" else word
@@ -189,6 +202,7 @@ def test_container_has_and_runs_what_exists(folder):
         text=True,
         check=False,
     )
+
     assert done.stdout.startswith("listening on http://")
     assert "warning: listening on 0.0.0.0" in done.stderr
 
@@ -200,6 +214,7 @@ WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 def test_workflow_runs_targets_with_no_more_than_it_needs(path):
     """Its commands are targets of the Makefile, and only named jobs may write anything."""
     workflow = yaml.load(path.read_text(), Loader=yaml.BaseLoader)
+
     assert workflow["permissions"] == {}
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     may_write = {
@@ -210,6 +225,7 @@ def test_workflow_runs_targets_with_no_more_than_it_needs(path):
     for name, job in workflow["jobs"].items():
         rights = job["permissions"].items()
         written = {right for right, access in rights if access == "write"}
+
         assert written == may_write.get(name, set())
         commands = [step["run"].split() for step in job["steps"] if "run" in step]
         for program, target in commands:
@@ -230,6 +246,7 @@ def test_release_refuses_what_is_not_ready():
     )
     for name in ("pyproject.toml", "npm/README.md", "npm/package.json"):
         is_placeholder = "example.invalid" in (ROOT / name).read_text()
+
         assert (f"{name}:" in done.stdout) == is_placeholder, name
         assert not is_placeholder or done.returncode
 
@@ -237,6 +254,7 @@ def test_release_refuses_what_is_not_ready():
 def test_action_installs_its_own_release():
     """The version that the action installs is the one that it is published with."""
     action = yaml.safe_load((ROOT / "action.yml").read_text())
+
     assert action["inputs"]["version"]["default"] == mrtr_cassette.__version__
     assert "github.action_path" not in (ROOT / "action.yml").read_text()
 
@@ -248,16 +266,20 @@ def test_forms_for_contributors_are_whole():
     for path in forms:
         form = yaml.safe_load(path.read_text())
         asked |= {field.get("id") for field in form.get("body", [])}
+
     assert "cassette" in asked
     makefile = (ROOT / "Makefile").read_text()
     pages = (ROOT / "CONTRIBUTING.md").read_text()
     pages += (ROOT / ".pre-commit-config.yaml").read_text()
     for target in re.findall(r"\bmake ([a-z]+)\b(?=`| *#|$)", pages, re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
     for name in re.findall(r"`((?:core|shell|tests|docs|bench)/[\w./]+)`", pages):
         places = (ROOT / name, ROOT / "mrtr_cassette" / name)
         assert any(place.exists() for place in places), name
+
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+
     assert citation["version"] == mrtr_cassette.__version__
 
 
@@ -268,10 +290,12 @@ def test_packages_are_what_an_index_takes(packages):
     with zipfile.ZipFile(packages[1]) as wheel:
         (name,) = [name for name in wheel.namelist() if name.endswith("info/METADATA")]
         metadata = wheel.read(name).decode()
+
     links = re.findall(r"\]\(([^)]*)\)", metadata)
     links += re.findall(r"^Project-URL: .*, (.*)$", metadata, re.MULTILINE)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     address = project["tool"]["hatch"]["metadata"]["hooks"]["custom"]["repository"]
+
     assert len(links) > 10
     assert not [link for link in links if not link.startswith(f"{address}")]
     with tarfile.open(packages[0]) as source:
@@ -291,7 +315,9 @@ def test_wheel_alone_runs_the_demo(programs, tmp_path):
             text=True,
         )
         printed.append(done.stdout)
+
     imported, demo = printed
+
     assert Path(imported).is_relative_to(programs.parent)
     assert "byte" in demo
 
@@ -299,4 +325,5 @@ def test_wheel_alone_runs_the_demo(programs, tmp_path):
 def test_lower_bounds_can_be_installed_together():
     """Every dependency has a lower bound and no upper one; `make lowest` installs these."""
     names = {pin.partition("==")[0] for pin in lowest_versions()}
+
     assert {"aiohttp", "pydantic", "uvloop"} <= names

@@ -37,6 +37,7 @@ def _steps(text: str) -> list[tuple[str, str]]:
         for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, _, shown = step.partition("\n")
             steps.append((command, shown))
+
     return steps
 
 
@@ -53,9 +54,11 @@ def test_the_readme_session_runs_as_shown(session):
     for command, shown in _steps(README):
         code, printed = session.run(command)
         assert (code, _normal(printed)) == (0, _normal(shown)), command
+
     (command,) = re.findall(r"`(mrtr-cassette replay [^`]* --decline)`", README)
     code, printed = session.run(command)
     (shown,) = _blocks(README, "text")
+
     assert code == 1
     assert set(_normal(shown)) <= set(_normal(printed))
     assert "Traceback" not in printed
@@ -68,8 +71,10 @@ def test_the_readme_test_records_and_replays(session):
     """
     for block in _blocks(README, "python"):
         named = re.match(r"# (\S+\.py)\n", block)
+
         assert named
         (session.folder / named[1]).write_text(block)
+
     assert "1 passed" in session.run("pytest -q test_deploy.py")[1]
     assert "1 passed" in session.run("pytest -q test_deploy.py --mrtr-mode=none")[1]
 
@@ -92,10 +97,12 @@ def test_the_shells_complete_as_the_readme_says(session, shell):
     """The line for the shell's start file is a function, and that asks for what fits."""
     (line,) = re.findall(r"`eval \"\$\((.*?)\)\"` in `~/.bashrc`", README)
     code, printed = session.run(line.replace("bash_source", f"{shell}_source"))
+
     assert code == 0
     assert f"_MRTR_CASSETTE_COMPLETE={shell}_complete" in printed
     words = 'COMP_WORDS="mrtr-cassette rep" COMP_CWORD=1 '
     command = f"{words}_MRTR_CASSETTE_COMPLETE={shell}_complete mrtr-cassette"
+
     assert "replay" in session.run(command)[1].replace("\n", ",").split(",")
 
 
@@ -110,12 +117,14 @@ def test_the_example_of_the_format_is_a_cassette():
     example["interactions"][0]["elicitation_turns"] += turns
     cassette = CassetteModel.model_validate(example)
     vias = [turn.via for turn in cassette.interactions[0].elicitation_turns]
+
     assert vias == ["result", "push", "task"]
 
 
 def test_every_reason_of_a_miss_is_explained():
     """docs/matching.md lists the reasons that the program knows, and no other."""
     section = DOCS["matching.md"].partition("## Misses")[2].partition("\n## ")[0]
+
     assert re.findall(r"^\| `([a-z-]+)`", section, re.MULTILINE) == [
         r.value for r in Reason
     ]
@@ -129,6 +138,7 @@ def test_the_design_names_every_folder():
         path.parent.relative_to(package).as_posix() for path in package.rglob("*.py")
     }
     named = set(re.findall(r"^\| `([\w/]+)` \|", section, re.MULTILINE))
+
     assert named == folders - {".", "core", "shell"}
 
 
@@ -146,6 +156,7 @@ def _anchors(page: str) -> set[str]:
     anchors = set()
     for title in re.findall(r"^#+ (.+)$", text, re.MULTILINE):
         anchors.add(re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-"))
+
     return anchors
 
 
@@ -154,6 +165,7 @@ def test_links_lead_somewhere(page):
     """A relative link names a file that exists, and a heading of that page."""
     for target, anchor in LINK.findall(page.read_text()):
         linked = page.parent / target if target else page
+
         assert linked.exists(), target
         if anchor and linked.suffix == ".md":
             assert anchor in _anchors(linked.read_text()), f"{target}#{anchor}"
@@ -162,4 +174,5 @@ def test_links_lead_somewhere(page):
 def test_every_page_is_in_the_index():
     """docs/README.md links to all pages."""
     linked = {target for target, _ in LINK.findall(DOCS["README.md"])}
+
     assert {name for name in DOCS if name != "README.md"} <= linked

@@ -103,6 +103,7 @@ def test_no_text_steers_neither_terminal_nor_runner(text: str) -> None:
     """Whatever a text is made of, nothing of it is obeyed; what is shown stays as it is."""
     shown = printable_lines(text)
     assert_harmless(shown)
+
     assert printable_lines(shown) == shown
     assert_harmless(str(CassetteError("f", text)))
 
@@ -112,4 +113,5 @@ def test_json_that_steers_nothing_means_the_same(value: object) -> None:
     """What is escaped in JSON is escaped as JSON does."""
     shown = printable_json(json.dumps(["##[x]", value], ensure_ascii=False, indent=1))
     assert_harmless(shown)
+
     assert json.loads(shown) == ["##[x]", value]

@@ -52,5 +52,6 @@ def test_public_names_are_these():
 def test_a_public_name_is_what_it_says(name):
     """Each can be imported, and is described."""
     value = getattr(mrtr_cassette, name)
+
     assert value.__name__ == name
     assert value.__doc__

@@ -67,11 +67,13 @@ def test_the_workflow_runs_commands_that_exist(reader):
     (replay,) = [line for line in lines if line.startswith("mrtr-cassette")]
     (tests,) = [line for line in lines if line.startswith("pytest")]
     shown = run_here("replay", "--help").out
+
     assert set(re.findall(r"--[a-z-]+(?= )", replay.partition(" -- ")[0])) <= set(
         shown.split()
     )
     (reader.folder / "test_it.py").write_text("def test_it(): pass")
     code, printed = reader.run(f"{tests} -p no:cacheprovider")
+
     assert code == 0, printed
 
 
@@ -83,6 +85,7 @@ def test_the_nightly_check_runs_commands_that_exist():
     lines = [step.get("run", "") for step in workflow["jobs"]["verify"]["steps"]]
     (verify,) = [line for line in lines if line.startswith("mrtr-cassette verify")]
     shown = run_here("verify", "--help").out
+
     assert set(re.findall(r"--[a-z-]+(?= )", verify.partition(" -- ")[0])) <= set(
         shown.split()
     )
@@ -94,12 +97,15 @@ def test_the_issue_form_names_commands_that_exist():
     form = yaml.load(
         (EXAMPLES / "bug-with-cassette.yml").read_text(), Loader=yaml.BaseLoader
     )
+
     assert [item["type"] for item in form["body"]] == ["markdown", *["textarea"] * 3]
     lines = re.findall(
         r"uvx mrtr-cassette (\S+)(.*)", form["body"][0]["attributes"]["value"]
     )
+
     assert [command for command, _ in lines] == ["record", "cut", "report"]
     for command, options in lines:
         shown = run_here(command, "--help").out
         words = re.findall(r"(?<= )--?[a-z-]+", options)
+
         assert set(words) <= set(re.findall(r"--?[a-z-]+", shown)), command

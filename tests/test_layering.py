@@ -121,6 +121,7 @@ SEARCH_FOR_NAMES = frozenset(
 )
 """The modules with a pattern of our names: besides the one that cuts texts, one below it that reads
 URLs, one that refuses a body that older versions withheld, and one that shortens what is shown."""
+
 PATTERN_OF_NAMES = re.compile(r"(?:mrtr-[a-z(?]+|sha256|\{[A-Z]+\}).*\[0-9")
 
 
@@ -186,6 +187,7 @@ def test_core_reads_writes_and_awaits_nothing(path: Path) -> None:
             assert node.id not in CALLS, (
                 f"{node.id} in line {node.lineno} of {path.stem}"
             )
+
         if isinstance(node, ast.Attribute):
             # Times are read and moved by `datetime`, which must not tell the time of the day.
             assert node.attr not in {"now", "today", "utcnow"}, (
@@ -221,6 +223,7 @@ def test_imports_point_one_way(path: Path) -> None:
     half, folder = path.parent.parent.name, path.parent.name
     if half == "mrtr_cassette":
         return
+
     folders = FOLDERS if half == "core" else SHELL_FOLDERS
     allowed = folders[: folders.index(folder) + 1]
     for name in modules_of(imports_of(tree_of(path))):
@@ -246,6 +249,7 @@ def test_few_modules_search_texts_for_our_names() -> None:
         for path in PACKAGE.rglob("*.py")
         if PATTERN_OF_NAMES.search(path.read_text(encoding="utf-8"))
     }
+
     assert found == {f"mrtr_cassette.{module}" for module in SEARCH_FOR_NAMES}
 
 
@@ -258,6 +262,7 @@ def test_modules_form_no_circle() -> None:
     }
     while uses:
         free = {module for module, used in uses.items() if not used & uses.keys()}
+
         assert free, f"a circle in {sorted(uses)}"
         uses = {module: used for module, used in uses.items() if module not in free}
 
@@ -278,6 +283,7 @@ def loaded_by(tree: ast.AST) -> Iterator[str]:
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             yield from imports_of(ast.Module([node], []))
+
         is_later = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         is_for_types = (
             isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
@@ -309,6 +315,7 @@ def test_replay_loads_no_client(module: str) -> None:
         for name in (*loaded_by(tree), *attributes_of(tree)):
             is_allowed = name.startswith("subprocess") and loaded in MAY_START
             is_client = any(is_within(name, client) for client in CLIENTS)
+
             assert is_allowed or not is_client, f"{name} in {loaded}"
 
 
@@ -343,4 +350,5 @@ def test_running_replay_has_loaded_no_client(options: list[str]) -> None:
 def test_errors_stand_below_the_core(module: str, below: frozenset[str]) -> None:
     """The errors import nothing of this package but how their ways out are spelled."""
     used = set(modules_of(imports_of(tree_of(PACKAGE / f"{module}.py"))))
+
     assert used == below

@@ -13,6 +13,7 @@ TABLES = {
     f"core/secrets/{name}.py" for name in ("harmless", "judged", "layouts", "shapes")
 }
 """Modules of patterns, which are not messages."""
+
 FEWEST_SPACES = 2
 """A text with fewer words is a name, a label or a part of a message."""
 
@@ -23,10 +24,12 @@ def spelled(node: ast.AST) -> str | None:
         return node.value
     if not isinstance(node, ast.JoinedStr):
         return None
+
     parts = []
     for value in node.values:
         is_text = isinstance(value, ast.Constant)
         parts.append(str(value.value) if is_text else "{}")
+
     return "".join(parts)
 
 
@@ -46,6 +49,7 @@ def messages_of(tree: ast.AST) -> Iterator[str]:
         is_whole = id(node) not in inner
         if text is not None and is_whole and text.count(" ") >= FEWEST_SPACES:
             literals.append((node.lineno, node.col_offset, text))
+
     for line, _, text in sorted(literals):
         if line not in documented:
             yield " ".join(text.split())
@@ -57,10 +61,13 @@ def test_messages_are_as_reviewed(updates_goldens):
     for module in MODULES:
         if name_of(module) in TABLES:
             continue
+
         messages = dict.fromkeys(messages_of(ast.parse(module.read_text())))
         if messages:
             written.append("\n".join([f"--- {name_of(module)}", *messages]))
+
     text = "\n".join([*written, ""])
     if updates_goldens:
         GOLDEN.write_text(text, encoding="utf-8")
+
     assert text == GOLDEN.read_text(encoding="utf-8")

@@ -28,6 +28,7 @@ EVERY_OPTION = {name for options in EVERY_CLASS for name in options_of(options)}
 def test_defaults_pass_their_own_checks(options):
     """All defaults, given one by one, make the same options as none."""
     given = options(**{name: default_of(options, name) for name in options_of(options)})
+
     assert repr(given) == repr(options())
 
 
@@ -42,6 +43,7 @@ def test_values_can_not_be_changed():
     ignore = ["/a"]
     options = ReplayOptions(ignore=ignore)
     ignore.append("b")
+
     assert options.ignore == ("/a",)
     with pytest.raises(AttributeError):
         options.repeat = "always"
@@ -75,6 +77,7 @@ def test_a_header_that_can_not_be_sent_is_refused(name, value, problem):
     """Neither what HTTP can't carry nor what frames a message; a value may be a secret."""
     with pytest.raises(UsageError, match=problem) as caught:
         RecordOptions(headers={name: value})
+
     assert "hidden" not in str(caught.value)
     assert RecordOptions(headers=[("N", "a\tb é")]).added_headers == (("N", "a\tb é"),)
 
@@ -93,6 +96,7 @@ def test_a_header_that_can_not_be_kept_is_refused(name, problem):
     """The headers that are kept too are known by lower-case names, and none is a credential."""
     with pytest.raises(UsageError, match=problem) as caught:
         RecordOptions(match_headers=["X-Tenant", name])
+
     assert caught.value.in_terms(common.TERMS).startswith("--match-header ")
     assert RecordOptions(match_headers=["X-Tenant"]).kept_headers == {"x-tenant"}
 
@@ -107,8 +111,10 @@ def test_every_front_has_a_term_for_every_slot(terms):
         for path in PACKAGE.rglob("*.py")
         for slot in re.findall("<<([a-z_]+)>>", path.read_text(encoding="utf-8"))
     }
+
     assert {"append", "ignore"} <= slots
     values = set(re.findall("<<([a-z_]+)>>", " ".join(COMMANDS.values())))
+
     assert slots - EVERY_OPTION - values <= terms.keys()
 
 
@@ -121,6 +127,7 @@ def test_the_guide_lists_every_option_of_a_test_suite():
         for line in table.split("\n")[2:]
         for name in re.findall(r"`(\w+)`", line.split("|")[1])
     ]
+
     assert sorted(listed) == sorted(settings.OPTIONS)
 
 
@@ -149,6 +156,7 @@ def test_what_counts_plays_does_not_go_with_what_counts_none():
     """Without memory nothing was played already, and a pipe has one process anyway."""
     with pytest.raises(UsageError) as caught:
         ReplayOptions(stateless=True, repeat="never")
+
     assert caught.value.in_terms(common.TERMS).startswith(
         "--repeat never and --stateless don't go"
     )

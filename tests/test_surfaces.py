@@ -76,6 +76,7 @@ def suites() -> Iterator[str]:
     for name in (*FIXTURES, *FURTHER_FIXTURES):
         assert hasattr(pytest_plugin, name)
         yield f"fixture {name}"
+
     yield from (f"mode {mode}" for mode in options.MODES)
 
 
@@ -120,6 +121,7 @@ def plays(folder) -> Iterator[str]:
         request = Request(began["url"], b'{"jsonrpc":"2.0","id":1,"method":"x"}')
         urlopen(request).read()
         ended = serve.end(began)
+
     for when, answer in ("begins", began), ("ends", ended):
         for member in sorted(set(members(answer, KEYS_ARE_DATA))):
             yield f"play that {when}: {member}"
@@ -132,4 +134,5 @@ def test_surfaces_are_as_promised(updates_goldens, tmp_path):
     text = "\n".join(lines)
     if updates_goldens:
         GOLDEN.write_text(text, encoding="utf-8")
+
     assert text == GOLDEN.read_text(encoding="utf-8")

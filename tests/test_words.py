@@ -16,12 +16,14 @@ MOST_LONG_SENTENCES = 4
 def test_habits_of_speech_are_rare():
     """The words of every habit are bounded; `python tests/words.py` shows them page by page."""
     found = habits_per_thousand_words()
+
     assert {habit: found[habit] for habit in HABITS if found[habit] > MOST[habit]} == {}
 
 
 def test_sentences_are_short():
     """Sentences, items of lists and cells of tables have at most thirty words, with few exceptions."""
     found = [text for page in PAGES for text in long_sentences(page.read_text("utf-8"))]
+
     assert len(found) <= MOST_LONG_SENTENCES, "\n".join(found)
 
 

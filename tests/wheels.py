@@ -33,8 +33,10 @@ ACCEPT = "application/vnd.pypi.simple.v1+json"
 PYTHONS = [(3, 11), (3, 12), (3, 13), (3, 14), (3, 15)]
 GLIBC = 34
 """The newest minor version of glibc 2 that may be asked for."""
+
 GLIBC_OF_NEWEST = 39
 """The same for the newest Python, which comes with distributions that have it."""
+
 MACOS = 14
 
 
@@ -79,6 +81,7 @@ PLATFORMS = {
     "macOS Arm": ("macOS", "arm64"),
 }
 """The kind and the machine of each platform."""
+
 MARKERS = {
     "glibc x86-64": ("linux", "Linux", "x86_64"),
     "glibc Arm": ("linux", "Linux", "aarch64"),
@@ -107,6 +110,7 @@ def index() -> str:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode == 0:
             return done.stdout.strip()
+
     command = [sys.executable, "-m", "pip", "download", "--help"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     described = shown.split("--index-url", 1)[1].split()
@@ -128,6 +132,7 @@ def requirements_in(address: str) -> list[Requirement]:
     ):
         (name,) = [name for name in wheel.namelist() if name.endswith("/METADATA")]
         raw, _ = parse_email(wheel.read(name))
+
     return [Requirement(line) for line in raw.get("requires_dist", [])]
 
 
@@ -140,12 +145,15 @@ class Project:
         for file in page["files"]:
             if file.get("yanked") or not file["filename"].endswith(".whl"):
                 continue
+
             try:
                 _, version, _, tags = parse_wheel_filename(file["filename"])
             except InvalidWheelFilename:
                 continue
+
             if requirement.specifier.contains(version):
                 wheels.setdefault(version, []).append((tags, file["url"]))
+
         self.version = max(wheels)
         self.tags = frozenset[Tag]().union(*[tags for tags, _ in wheels[self.version]])
         self._any_wheel = urljoin(address, wheels[self.version][0][1])
@@ -193,6 +201,7 @@ def needed(python: tuple[int, int], platform: str) -> Iterator[tuple[str, Projec
         name = canonicalize_name(requirement.name)
         if name in seen or not applies(requirement, python, platform):
             continue
+
         seen.add(name)
         found = project(f"{name}{requirement.specifier}")
         yield name, found
@@ -209,6 +218,7 @@ def main() -> int:
                 missing = row.setdefault(python, [])
                 if not found.has(python, platform):
                     missing.append(platform)
+
     heads = [f"{major}.{minor}" for major, minor in PYTHONS]
     print(f"| {' | '.join(['package', *heads])} |")
     print(f"| {' | '.join(['---'] * (len(heads) + 1))} |")
@@ -224,7 +234,9 @@ def main() -> int:
                 shown.append(f"none for {', '.join(missing)}")
             else:
                 shown.append("all")
+
         print(f"| {' | '.join([name, *shown])} |")
+
     return not is_complete
 
 

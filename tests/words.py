@@ -33,6 +33,7 @@ def prose(page: str) -> str:
     """Return the text of a page without blocks of code, with a word in place of code in a line."""
     for pattern, kept in _LEFT_OUT:
         page = pattern.sub(kept, page)
+
     return page
 
 
@@ -43,6 +44,7 @@ def count_habits(page: str) -> dict[str, int]:
     counts = {"words": len(text.replace("|", " ").split())}
     for habit, pattern in HABITS.items():
         counts[habit] = len(re.findall(pattern, text, re.IGNORECASE))
+
     return counts
 
 
@@ -59,6 +61,7 @@ def habits_per_thousand_words() -> dict[str, float]:
     counts: Counter[str] = Counter()
     for page in PAGES:
         counts.update(count_habits(page.read_text("utf-8")))
+
     return {habit: counts[habit] * 1_000 / counts["words"] for habit in HABITS}
 
 
@@ -73,6 +76,7 @@ def main() -> None:
         figures += [counts[habit] for habit in HABITS]
         figures.append(len(long_sentences(text)))
         print(f"{name:24}", *(f"{figure:18,}" for figure in figures))
+
     for habit, figure in habits_per_thousand_words().items():
         print(f"{habit}: {figure:.1f} in 1,000 words")
 

@@ -61,6 +61,7 @@ class _Program(Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002
         if name not in COMMANDS:
             return None
+
         command: click.Command = getattr(_module_of(name), name)
         return command
 

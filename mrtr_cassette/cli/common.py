@@ -63,6 +63,7 @@ class Log:
         """Log one thing, in the form that is read."""
         if self.line is not None:
             self.line(text)
+
         if self.event is not None:
             self.event(event)
 
@@ -98,6 +99,7 @@ class _Report(click.Path):
                 f"--report {path}: this command can't write a {path.suffix} report",
                 hint=f"use a name that ends in {known}",
             )
+
         check_place(path)
         return path
 
@@ -160,6 +162,7 @@ class _Faults(click.Path):
         if not isinstance(value, str):
             # It is the default.
             return value
+
         import tomllib
 
         from mrtr_cassette.core.replay.faults import read_faults
@@ -172,11 +175,13 @@ class _Faults(click.Path):
         except ValueError as error:
             text = f"{value}: this is not TOML: {str(error).lower()}"
             raise UsageError(text) from None
+
         faults = tables.pop("fault", [])
         if tables or not faults:
             raise UsageError(
                 f"{value}: a file of faults has [[fault]] tables and nothing else"
             )
+
         read_faults(faults, value)
         return faults
 
@@ -192,6 +197,7 @@ def with_fetched(words: Sequence[str]) -> list[str]:
     named = []
     for word in words:
         named.append(_fetched(word) if is_address(word) else word)
+
     return named
 
 
@@ -229,6 +235,7 @@ def shared_options(options: type[Options]) -> Decorator:
             decorators = _click_options(name, option, default_of(options, name))
             for decorator in reversed(decorators):
                 command = decorator(command)
+
         return command
 
     return decorate
@@ -242,10 +249,13 @@ def _click_options(name: str, option: Option, default: Any) -> list[Decorator]:
             flags.append(
                 click.option(flag, f"{name}_{value}", is_flag=True, help=f"{text}.")
             )
+
         return flags
+
     flag = flag_of(name, option)
     if not flag:
         return []
+
     end = "."
     facts: dict[str, Any] = {"metavar": option.metavar}
     if option.kind in ("list", "headers", "values", "match"):
@@ -259,12 +269,15 @@ def _click_options(name: str, option: Option, default: Any) -> list[Decorator]:
         facts["type"] = _Faults()
     else:
         facts["show_default"] = True
+
     if option.kind == "choice":
         facts["type"] = click.Choice(option.choices)
+
     if option.kind == "number":
         facts["type"] = _Number(option.smallest, option.largest)
         facts["metavar"] = option.metavar or "NUMBER"
         default, end = _default_number(option, default)
+
     help_text = option.help + end
     return [click.option(flag, name, default=default, help=help_text, **facts)]
 
@@ -273,8 +286,10 @@ def _default_number(option: Option, default: Any) -> tuple[Any, str]:
     """Return the default of a number as users give it, and the end of its help."""
     if option.shell_default is not None:
         return option.shell_default, ", and so does -- CLIENT."
+
     if default is not None:
         default //= option.unit
+
     return default, ", in MiB." if option.unit > 1 else "."
 
 
@@ -304,12 +319,15 @@ def read_options(
             if len(chosen) > 1:
                 flags = [option.flags[value][0] for value in chosen]
                 raise UsageError(f"{' and '.join(flags)} don't go together")
+
             if chosen:
                 values[name] = chosen[0]
         elif option.in_shell:
             values[name] = _value_of(option, given[name])
+
     if values.get("insecure"):
         say("WARNING: --insecure: the server is not verified; anyone may be answering")
+
     return options(**values)
 
 
@@ -319,12 +337,15 @@ def _value_of(option: Option, given: Any) -> Any:
         return [_header_of(text) for text in given]
     if option.kind == "values":
         return [value_of(text) for text in given]
+
     if option.kind == "match":
         from mrtr_cassette.core.replay.matchers import matchers_in
 
         return matchers_in(given) or None
+
     if option.kind == "number" and given is not None:
         return given * option.unit
+
     return given
 
 
@@ -335,6 +356,7 @@ def value_of(text: str) -> tuple[str, str]:
         raise UsageError(
             f"--value {text}: the text is missing", hint="give it as <<give_value>>"
         )
+
     return name, value
 
 
@@ -345,6 +367,7 @@ def _header_of(text: str) -> tuple[str, str]:
         raise UsageError(
             "--header: the value is missing", hint="give it as <<header_form>>"
         )
+
     return name.strip(), value.strip()
 
 
@@ -352,6 +375,7 @@ def warn_of_path(upstream: object, rules: RedactionRules) -> None:
     """Warn of a secret in the path of the recorded URL that the rules of redaction don't find."""
     if not isinstance(upstream, str):
         return
+
     patterns = patterns_of_path(shown_by(rules)(upstream))
     if patterns:
         options = " ".join([f"--redact {shlex.quote(text)}" for text in patterns])
@@ -383,6 +407,7 @@ def refuse_misplaced(words: Sequence[str]) -> None:
     for place, word in enumerate(words):
         if os.path.lexists(word):
             continue
+
         refuse_without_scheme(word)
         if shutil.which(word) is not None:
             command = shlex.join(words[place:])

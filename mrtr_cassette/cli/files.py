@@ -156,17 +156,21 @@ def inspect(
     least = _least_shares(thresholds)
     if least and not shows_coverage:
         raise UsageError("--fail-under needs --coverage")
+
     if for_git:
         _show_to_git(cassettes)
         return
+
     with without_collection():
         details = []
         for cassette in cassettes_in(with_fetched(cassettes)):
             tell_of_journal(cassette, Log())
             details.append(details_of(load_cassette(cassette)))
+
         if shows_coverage:
             _show_coverage(details, least, as_json=as_json, markdown=markdown)
             return
+
         if as_json:
             data = [inspection_data(detail) for detail in details]
             shown = json_report(data if len(data) > 1 else data[0])
@@ -175,6 +179,7 @@ def inspect(
         else:
             form = review_text if full else inspection_text
             shown = "\n\n".join(map(form, details))
+
     click.echo(shown)
 
 
@@ -189,7 +194,9 @@ def _least_shares(thresholds: Sequence[str]) -> dict[str, int]:
                 f"--fail-under {threshold!r} is not an answer with a percentage",
                 hint=f"the answers are {', '.join(ANSWERS)}, such as decline=80",
             )
+
         least[answer] = int(percent)
+
     return least
 
 
@@ -208,13 +215,16 @@ def _show_coverage(
         click.echo(coverage_markdown(covered))
     else:
         click.echo(coverage_text(covered))
+
     lacking = []
     for answer, percent in least.items():
         sentence = untried_questions(covered, answer, percent)
         if sentence is not None:
             lacking.append(f"--fail-under {answer}={percent}: {sentence}")
+
     for sentence in lacking:
         say(sentence)
+
     if lacking:
         sys.exit(1)
 
@@ -230,11 +240,13 @@ def _show_to_git(words: Sequence[str]) -> None:
     """Show one file of a history, in which cassettes may have been damaged or something else."""
     if len(words) != 1:
         raise UsageError("--git needs the file that git gives a textconv")
+
     data = read_file(Path(words[0]))
     shown = data
     with suppress(CassetteError):
         text = review_text(details_of(load(data, words[0])))
         shown = f"{text}\n".encode()
+
     click.echo(shown, nl=False)
 
 
@@ -292,18 +304,22 @@ def diff(
         pairs = {words[0]: _given_by_git(words)}
     else:
         pairs = _pairs_of(words, are_folders=are_folders)
+
     try:
         places["values"] = list(map(value_of, values))
         comparisons = _compared(pairs, ignore=ignored, **places)
     except CassetteError as error:
         if not for_git:
             raise
+
         # Git shows no other file after a diff that failed.
         click.echo(f"{words[0]}: {error.in_terms(TERMS)}")
         return
+
     if for_git:
         ((name, only),) = comparisons.items()
         comparisons = {name: replace(only, recorded=f"a/{name}", received=f"b/{name}")}
+
     differing = _differing(comparisons)
     if as_json:
         data = list(map(comparison_data, comparisons.values()))
@@ -316,6 +332,7 @@ def diff(
         )
     else:
         _show_comparisons(comparisons, markdown=markdown, has_names=for_git)
+
     tell_unused(_unused("ignore", ignored, pairs), Log())
     tell_unused(_unused("masks", places["masks"], pairs), Log())
     context.exit(1 if differing and not for_git else 0)
@@ -327,9 +344,11 @@ def _pairs_of(
     """Return the files to compare, by their common name or that of the first one."""
     if len(words) != 2:
         raise UsageError("diff needs two cassettes", hint="name them: OLD NEW")
+
     fetched = tuple(with_fetched(words))
     if are_folders:
         return _same_names(fetched)
+
     return {fetched[0]: fetched}
 
 
@@ -340,6 +359,7 @@ def _differing(
     for name, comparison in comparisons.items():
         if not comparison.is_same:
             differing[name] = comparison
+
     return differing
 
 
@@ -351,6 +371,7 @@ def _compared(
     for name, pair in pairs.items():
         old, new = map(location, pair)
         comparisons[name] = files_diff(old, new, **options)
+
     return comparisons
 
 
@@ -360,6 +381,7 @@ def _unused(
     """Return the pointers or masks that leave nothing out, neither alone nor with the others."""
     if not values:
         return []
+
     whole = _compared(pairs)
     least = _compared(pairs, **{option: values})
     unused = []
@@ -368,6 +390,7 @@ def _unused(
         is_idle = _compared(pairs, **{option: [value]}) == whole
         if is_idle and _compared(pairs, **{option: others}) == least:
             unused.append((option, value))
+
     return unused
 
 
@@ -388,16 +411,20 @@ def _same_names(folders: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     for folder in folders:
         if not Path(folder).is_dir():
             raise UsageError(f"{folder} is not a folder, but the other one is")
+
     found = []
     for folder in folders:
         paths = map(path_of, cassettes_in([folder]))
         found.append({str(path.relative_to(folder)) for path in paths})
+
     pairs = {}
     for name in sorted(found[0] | found[1]):
         pair = []
         for folder, names in zip(folders, found, strict=True):
             pair.append(str(Path(folder, name)) if name in names else os.devnull)
+
         pairs[name] = tuple(pair)
+
     return pairs
 
 
@@ -426,11 +453,13 @@ def recover(cassettes: tuple[str, ...]) -> None:
         cassette = found
         if isinstance(found, Path) and found.suffix == ".journal":
             cassette = found.with_suffix("")
+
         try:
             _recover(cassette)
         except CassetteError as error:
             say(f"error: {error.in_terms(TERMS)}")
             code = error.exit_code
+
     sys.exit(code)
 
 
@@ -442,13 +471,16 @@ def _recover(cassette: Location) -> None:
         raise CassetteError(
             journal, "its recorder is still running", hint="stop it first"
         )
+
     recovered = recover_journal(cassette)
     if recovered is None:
         say(f"{cassette} is complete; removed {journal}, which was published before")
         return
+
     published, lost = recovered
     if lost is not None:
         say(f"{journal}: {lost}")
+
     if published is None:
         say(f"{journal} has no complete exchange; no cassette was written")
     else:
@@ -488,6 +520,7 @@ def merge(recordings: tuple[str, ...], output: Location, *, force: bool) -> None
     merged, notes = merge_files(found, output, replaces=force)
     for note in notes:
         say(f"note: {note}")
+
     interactions = counted(len(merged.interactions), "interaction")
     say(
         f"wrote {output}: {interactions} of {counted(len(merged.recorders), 'recorder')}"
@@ -530,11 +563,13 @@ def check(cassettes: tuple[str, ...], *, fixes: bool) -> None:
             if is_foreign(read_file(cassette)):
                 say(f"note: {cassette} is not a cassette and was not checked")
                 continue
+
             has_secrets = _check(cassette, fixes=fixes)
             code = max(code, int(has_secrets))
         except CassetteError as error:
             say(f"error: {error.in_terms(TERMS)}")
             code = error.exit_code
+
     sys.exit(code)
 
 
@@ -543,6 +578,7 @@ def _check(cassette: Location, *, fixes: bool) -> bool:
         say(
             f"{cassette}: {counted(cassettes.fix(cassette), 'exchange')} changed; accepted"
         )
+
     checked = cassettes.load_cassette(cassette)
     secrets = list(exposed_secrets(checked))
     tell(
@@ -554,14 +590,18 @@ def _check(cassette: Location, *, fixes: bool) -> bool:
                 f"{cassette}: #{interaction.number} was written by hand: `recording` has no digest "
                 "to check it by"
             )
+
     for number, place, side, rule in secrets:
         where = f"#{number}, {side}"
         if place.turn:
             where = f"#{number}, answer of turn {place.turn}, {side}"
+
         tell(f"{cassette}: {where}: a secret by the rule {rule!r}")
+
     if secrets:
         accept = shell_command("accept_edit", path=str(cassette))
         say(f"record it again, or replace them by hand and accept that with: {accept}")
+
     return bool(secrets)
 
 
@@ -610,21 +650,25 @@ def view(
     found = cassettes_in(with_fetched(cassettes))
     if len(found) > 1 and (report or against):
         raise UsageError("--report and --against take a single cassette")
+
     first = None
     if against is None:
         _refuse_without_against({"--ignore": ignored, "--ignore-from": ignore_from})
     else:
         first = read_place(against)
+
     if len(found) == 1:
         page = output or Path(f"{found[0].stem}.html")
         _write_page(found[0], page, report, first, ignoring(ignored, ignore_from))
         return
+
     base = os.path.commonpath([Path(str(path)).parent for path in found])
     for path in found:
         inner = Path(str(path)).relative_to(base)
         page = inner.with_suffix(".html")
         if output is not None:
             page = output / page
+
         _write_page(path, page)
 
 
@@ -650,6 +694,7 @@ def _write_page(
         replay = None if report is None else _replay_report(report, recording)
         first = None if against is None else load_cassette(against)
         write_page(page, recording, replay, first, ignored_for)
+
     say(f"wrote {page}")
 
 
@@ -658,6 +703,7 @@ def _replay_report(path: Path, cassette: Cassette) -> ReplayReport:
         saved = saved_report(path.read_bytes())
         if is_report_of(saved, cassette):
             return saved
+
     report = str(path.with_suffix(".json"))
     write = shell_command("report_replay", path=cassette.path, report=report)
     raise UsageError(
@@ -687,6 +733,7 @@ def prune(cassette: Location, report: Path) -> None:
         raise UsageError(
             f"the replay of --report {report} missed requests, and may be cut short"
         )
+
     unplayed = {
         each.number for each in replay.interactions if each.outcome == "never played"
     }
@@ -694,13 +741,16 @@ def prune(cassette: Location, report: Path) -> None:
     rest = without_interactions(recording, unplayed)
     if not rest.interactions:
         raise UsageError(f"the replay of --report {report} played nothing")
+
     if not unplayed:
         say(f"{cassette}: everything was played; nothing was removed")
         return
+
     publish(cassette, [dump(rest)], replace=True)
     for outcome in replay.interactions:
         if outcome.number in unplayed:
             tell(f"removed #{outcome.number} {outcome.call}")
+
     say(f"wrote {cassette}: {counted(len(rest.interactions), 'interaction')}")
 
 
@@ -768,9 +818,11 @@ def cut(
         part = _shared_part(part, blanks_text=blanks_text)
     elif blanks_text:
         raise UsageError("--blank-text needs --share")
+
     if output is None:
         click.echo(dump(part), nl=False)
         return
+
     hint = "use --force to replace it"
     publish(output, [dump(part)], replace=force, hint=hint)
     say(f"wrote {output}: {counted(len(part.interactions), 'interaction')}")
@@ -805,16 +857,19 @@ def report(cassette: str, output: Path | None, **selected: Any) -> None:
     chosen = _chosen_calls(recording, **selected)
     if len(chosen) != 1:
         raise UsageError("report takes a single call")
+
     part = cut_out(recording, chosen)
     (call,) = [found for found in recording.interactions if found.number == chosen[0]]
     number = 0
     for interaction in part.interactions:
         if interaction.exchanges[-1] is call.exchanges[-1]:
             number = interaction.number
+
     text = bug_report(shared(part).cassette, number, place.name, chosen[0])
     if output is None:
         click.echo(text, nl=False)
         return
+
     check_place(output)
     write_own(output, [text.encode()])
     say(f"wrote {output}")
@@ -827,12 +882,16 @@ def _shared_part(part: Cassette, *, blanks_text: bool) -> Cassette:
     sharing = shared(part, blanks_text=blanks_text)
     for line in redaction_lines(redactions_of(sharing.cassette, part)):
         say(line)
+
     if sharing.cassette.server != part.server:
         say("redacted: the address of the server, or its command")
+
     if sharing.clients:
         say(f"redacted: clientInfo, but for name and version ×{sharing.clients}")
+
     if not blanks_text:
         say("note: other text stays; read it, or take it out with --blank-text")
+
     return sharing.cassette
 
 
@@ -846,6 +905,7 @@ def _chosen_calls(
     known = [interaction.number for interaction in recording.interactions]
     if not known:
         raise CassetteError(recording.path, "there is no interaction in it")
+
     chosen = []
     for word in numbers:
         digits = word.removeprefix("#")
@@ -854,21 +914,27 @@ def _chosen_calls(
                 f"{word!r} is not the number of a call in {recording.path}",
                 hint=f"`mrtr-cassette inspect` shows them, from #1 to #{known[-1]}",
             )
+
         chosen.append(int(digits))
+
     patterns = []
     for pattern in only:
         tool = pattern.removeprefix("tool=")
         patterns.append(pattern if tool == pattern else f"{CALL_TOOL} {tool}")
+
     check_patterns(recording.interactions, patterns)
     for interaction in recording.interactions:
         if is_selected(interaction, interaction.exchanges[0].call, patterns):
             chosen.append(interaction.number)
+
     if last:
         chosen.append(last_call(recording))
+
     if not chosen:
         raise UsageError(
             "no call is named", hint="give its number, such as '#7', or --last"
         )
+
     return chosen
 
 
@@ -913,6 +979,7 @@ def wrap(
         ours = ["replay", "--stdio", str(place)]
     else:
         raise UsageError("give either --record or --replay, with a cassette")
+
     command = [*_program(), *ours]
     backup = change_config(
         file,

@@ -40,6 +40,7 @@ class Group(click.Group):
                 place = "stdout"
                 # What is left in its buffer would fail again at the end.
                 sys.stdout = _nowhere()
+
             from mrtr_cassette.shell.files.disk import reason_of
 
             where = "" if place is None else f"{os.fsdecode(place)}: "
@@ -77,10 +78,13 @@ def _told_in_one_style() -> Iterator[None]:
             text = f"no such option {error.option_name!r}"
             if meant:
                 text += f"; did you mean {meant[0]}?"
+
             if isinstance(command, TakesCommand):
                 text += command.hint_at(error.option_name, is_known=bool(meant))
+
         if error.ctx is not None:
             text = f"{text}; see {error.ctx.command_path} --help"
+
         say(f"error: {text}")
         sys.exit(error.exit_code)
 
@@ -118,6 +122,7 @@ def _meant_by(error: click.NoSuchOption) -> list[str]:
     for name in error.possibilities or ():
         if name.lstrip("-").startswith(first):
             known.append(name)
+
     return difflib.get_close_matches(error.option_name, known, n=1, cutoff=_LIKENESS)
 
 
@@ -171,11 +176,13 @@ class Command(click.Command):
         records: dict[str, list[tuple[str, str]]] = {"Options": []}
         for title in _GROUPS:
             records[title] = []
+
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
             if record is not None and isinstance(param, click.Option):
                 title = titles.get(param.name or "", "Options")
                 records[title].append(record)
+
         for title, of_title in records.items():
             if of_title:
                 with formatter.section(title):
@@ -208,6 +215,7 @@ class TakesCommand(Command):
             at = args.index("--")
             ctx.meta[_PROGRAM] = args[at + 1 :]
             args = args[:at]
+
         return super().parse_args(ctx, args)
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
@@ -235,6 +243,7 @@ def say(*texts: str) -> None:
     for text in texts:
         first, end, rest = printable_lines(text).partition("\n")
         lines.append(painted(first) + end + rest)
+
     try:
         click.echo("\n".join(lines), err=True)
     except BlockingIOError:
@@ -252,6 +261,7 @@ def painted(line: str) -> str:
     colour = _COLOURS.get(word)
     if colour is None or os.environ.get("NO_COLOR"):
         return line
+
     return click.style(line, fg=colour)
 
 

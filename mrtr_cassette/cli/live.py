@@ -161,11 +161,13 @@ def call(
     wanted = wanted_of(rest)
     if cassette is not None:
         warn_of_path(server, BUILT_IN)
+
     has_person = has_terminal()
     file = AnswersFile() if answers_path is None else load_answers(answers_path)
     sources = AnswerSources(GivenAnswers(read_pairs(given, "answer")), file, has_person)
     if cassette is None:
         _refuse_without_output(options)
+
     announcer = Announcer(log.line, heard_by(log.event), options.terms)
     person = ask_at_terminal if has_person else None
     called = (server, wanted, sources, options, announcer)
@@ -176,10 +178,12 @@ def call(
     is_told = not isinstance(server, str) or server == os.environ.get(TOLD_VARIABLE)
     for line in problem_lines(result, is_miss_told=is_told):
         say(line)
+
     if as_json:
         click.echo(printable_json(canonical(call_data(result))))
     else:
         _print_result(result)
+
     sys.exit(result.exit_code)
 
 
@@ -191,6 +195,7 @@ def _print_result(result: CallResult) -> None:
         text = result.text
         if not text.strip():
             text = json_text(result.result)
+
         click.echo(printable_lines(text))
 
 
@@ -206,11 +211,13 @@ def _server_of(
 ) -> tuple[str | list[str], Sequence[str]]:
     if words:
         refuse_without_scheme(words[0])
+
     if upstream is not None:
         refuse_without_scheme(upstream)
     elif words and "://" in words[0]:
         upstream = words[0]
         words = words[1:]
+
     if command is not None:
         if not command:
             raise UsageError("the command after -- is missing")
@@ -218,13 +225,17 @@ def _server_of(
             raise UsageError(
                 "call takes a single server", hint="give its URL, or -- SERVER ARGS"
             )
+
         return command, words
+
     unnamed = [word for word in words[1:] if "=" not in word]
     # A single one is more likely an argument without its value, such as env.
     if len(unnamed) > 1:
         refuse_misplaced(unnamed)
+
     if upstream is None:
         upstream = _server_in_environment()
+
     return upstream, words
 
 
@@ -235,6 +246,7 @@ def _server_in_environment() -> str:
             "the server is missing",
             hint=f"give its URL first, or its command after --, or set {URL_VARIABLE}",
         )
+
     return url
 
 
@@ -256,6 +268,7 @@ def demo(port: int | None) -> None:
 
         serve(port)
         return
+
     from mrtr_cassette.demo.run import run_demo
 
     run_demo(click.echo)
@@ -323,14 +336,17 @@ def held_to(
     if has_server and len(urls) == len(words):
         # Beside a server, and without a file, a URL is the address of a cassette.
         urls = []
+
     cassettes = [word for word in words if word not in urls]
     servers: list[str | list[str]] = [*urls]
     refuse_misplaced(cassettes)
     if upstream is not None:
         refuse_without_scheme(upstream)
         servers.append(upstream)
+
     if command:
         servers.append(command)
+
     if len(servers) != 1:
         raise UsageError(
             f"{name} needs a single live server",
@@ -340,6 +356,7 @@ def held_to(
         raise UsageError(
             f"{name} needs a cassette", hint="name it before the server's URL"
         )
+
     return cassettes_in(with_fetched(cassettes)), servers[0]
 
 
@@ -363,10 +380,12 @@ async def _verify(
             say(f"error: {error.in_terms(TERMS)}")
             problems = error.exit_code
             continue
+
         verifications.append(verification)
         tell(verification_text(verification))
         if update is not None:
             _tell_of_update(update)
+
     _tell_what_to_do(verifications, options)
     return verifications, problems or exit_code_of(verifications)
 
@@ -377,13 +396,17 @@ def _tell_what_to_do(
     has_learned = any(verification.learned for verification in verifications)
     if options.learn is not None and not has_learned:
         say(f"note: nothing was learned; {options.learn} is unchanged")
+
     for line in advice_on(verifications, TERMS):
         say(line)
+
     if any(_was_withheld(verification) for verification in verifications):
         say(_WITHHELD)
+
     left_out: list[Change] = []
     for verification in verifications:
         left_out.extend(verification.left_out)
+
     unused = unused_pointers(options.ignore, left_out)
     tell_unused([("ignore", pointer) for pointer in unused], Log())
     in_vain = unused_masks(options.masks, left_out)
@@ -403,6 +426,7 @@ _WITHHELD: Final = (
 def _report(verifications: Sequence[Verification], paths: Sequence[Path]) -> None:
     for verification in verifications:
         annotate(verification_annotations(verification))
+
     forms = {
         ".json": lambda: json_form(verification_data(verifications)),
         ".xml": lambda: verification_junit(verifications),
@@ -419,17 +443,20 @@ def acceptance_of(verdicts: Sequence[str], *, reviews: bool) -> Choose | None:
     """Return the function that chooses proposals; None if the cassettes are only read."""
     if not verdicts and not reviews:
         return None
+
     for verdict in verdicts:
         if verdict not in (_ALL, *ACCEPTABLE):
             raise UsageError(
                 f"--accept {verdict!r} is not a verdict that can be accepted",
                 hint=f"use {', '.join(ACCEPTABLE)}, or all",
             )
+
     accepted = set(ACCEPTABLE if _ALL in verdicts else verdicts)
     if not reviews:
         return lambda proposed: accepted_by_verdict(proposed, accepted)
     if not sys.stdin.isatty() or not sys.stderr.isatty():
         raise UsageError("--review needs a terminal", hint=_BY_VERDICT)
+
     return partial(_reviewed, accepted, {})
 
 
@@ -441,6 +468,7 @@ def _reviewed(
     for proposal in proposed:
         if proposal.problem is not None:
             continue
+
         folds = folded(proposal.counting or proposal.changes)
         # Branches share a question, which is asked about once.
         bases = [response.base for response in proposal.taken]
@@ -448,8 +476,10 @@ def _reviewed(
         asked = [fold for fold in folds if fold.first.verdict not in verdicts]
         if asked and key not in decided:
             decided[key] = _is_accepted_at_terminal(proposal, asked)
+
         if decided.get(key, True):
             chosen.append(proposal)
+
     return chosen
 
 
@@ -458,6 +488,7 @@ def _is_accepted_at_terminal(proposal: Proposal, folds: Sequence[Fold]) -> bool:
     for fold in folds:
         for line in fold_lines(fold):
             click.echo(f"    {painted(line)}", err=True)
+
     return click.confirm("  accept?", err=True)
 
 
@@ -472,12 +503,14 @@ def _tell_of_update(update: Update) -> None:
             say(
                 f"  it ends at a question without a recorded answer: record that with {way}"
             )
+
     for proposal in update.left:
         name = proposal_name(proposal)
         if proposal.problem is not None:
             say(f"can't be taken: {name}: {printable(proposal.problem)}")
         elif proposal.is_breakdown:
             say(f"not taken: {name}: the server broke down; --review takes that too")
+
     if update.written is not None:
         say(
             f"wrote {update.written}: {counted(len(update.accepted), 'response')} accepted"

@@ -68,6 +68,7 @@ def probe(
     probings, code = run_until_signal(_probe(paths, server, options))
     for probing in probings:
         annotate(probing_annotations(probing))
+
     forms = {
         ".json": lambda: json_form(probings_data(probings)),
         ".xml": lambda: probing_junit(probings),
@@ -91,10 +92,13 @@ async def _probe(
             say(f"error: {error.in_terms(TERMS)}")
             problems = error.exit_code
             continue
+
         probings.append(probing)
         tell(probing.text)
+
     for entry in unmet_in(probings):
         say(f"error: {options.expect}: not found: {printable(str(entry))}")
+
     return probings, problems or probing_code_of(probings)
 
 

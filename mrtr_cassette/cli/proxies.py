@@ -74,8 +74,10 @@ if TYPE_CHECKING:
 
 _DRAIN_S: Final = 10.0
 """Seconds that requests under way have to end when a stateless replay does."""
+
 _LOG_S: Final = 1.0
 """Seconds that a log has for what is still to be said when a run ends."""
+
 _HTTP_ONLY: Final = frozenset(
     {
         "admin_port",
@@ -158,21 +160,27 @@ def record(
                 "--stdio needs a command that starts the server, and no URL",
                 hint="mrtr-cassette record --stdio --output FILE -- SERVER ARGS",
             )
+
         if takes_next:
             from mrtr_cassette.shell.runs.pipe_recording import next_place
 
             output = next_place(path_of(output))
+
         _run_on_pipes(
             context, options, log, partial(_record_pipe, command, output, reports)
         )
+
     if takes_next:
         raise UsageError("--next needs --stdio")
+
     server = _server_of(words, upstream)
     if options.answers is not None:
         say("note: this proxy answers in its client's place, and is not transparent")
+
     earlier = None
     if options.existing == "append" and exists(output):
         earlier = load_cassette(output)
+
     from mrtr_cassette.shell.runs.journaling import rules_of_both
 
     warn_of_path(server, rules_of_both(earlier, options.redaction))
@@ -191,6 +199,7 @@ def _server_of(words: Sequence[str], upstream: str | None) -> str | list[str]:
     if words and upstream is None and "://" in words[0]:
         upstream = words[0]
         words = words[1:]
+
     if words:
         raise UsageError(
             f"unexpected argument {words[0]!r}", hint="write the command after --"
@@ -202,17 +211,20 @@ def _server_of(words: Sequence[str], upstream: str | None) -> str | list[str]:
         )
     if "://" in upstream:
         return upstream
+
     refuse_without_scheme(upstream)
     try:
         words = shlex.split(upstream)
     except ValueError as error:
         raise UsageError(f"--upstream {upstream!r}: {str(error).lower()}") from None
+
     server = list(map(_in_home, words))
     if shutil.which(server[0]) is None:
         raise UsageError(
             f"the upstream {upstream!r} is neither an HTTP URL nor a program",
             hint="a URL begins with http:// or https://",
         )
+
     return server
 
 
@@ -238,8 +250,10 @@ async def _record(
             end = await _until_stopped(session, command, signals, log, hint)
             if end.code and not end.was_stopped:
                 session.failure = f"{command[0]!r} ended with {end.code}"
+
         code = _conclude_recording(session, log, reports)
         has_no_client = session.is_unused and _tell_of_no_client(command, end, log)
+
     return end.code or code or int(has_no_client)
 
 
@@ -276,8 +290,10 @@ def _conclude_recording(
         text = f"error: the recording is incomplete: {session.problem}"
         log.tell(text, {"event": "concluded", "problem": session.problem})
         return 3
+
     if session.objection is not None or (session.unreachable and not session.exchanges):
         return UpstreamError.exit_code
+
     return 1 if session.unrecorded else 0
 
 
@@ -331,21 +347,26 @@ def replay(
     )
     for each in cassettes:
         tell_of_journal(each, log)
+
     if trials:
         if stdio or options.admin_port is not None:
             refused = "--stdio" if stdio else "--admin-port"
             raise UsageError(f"{refused} and --trials don't go together")
+
         _serve_trials(context, cassettes, options, log, reports)
+
     for report in reports:
         if report.suffix.lower() == ".md":
             raise UsageError(
                 f"--report {report}: a replay has a .md report of --trials only",
                 hint="use a name that ends in .json or .xml",
             )
+
     if stdio:
         _run_on_pipes(
             context, options, log, partial(_replay_pipe, cassette, reports, command)
         )
+
     options = replace(options, terms=_terms_with(command))
     _run_on_http(
         context, options, command, log, partial(_replay, cassette, reports, command)
@@ -365,14 +386,17 @@ def _serve_trials(
 
     if options.history == "auto":
         options = replace(options, history="strict")
+
     values: dict[str, Any] = {}
     listening = options_of(ListeningOptions)
     for name in options_of(ReplayOptions):
         if name in listening or name in ("log", "beside"):
             continue
+
         value = getattr(options, name)
         if value != default_of(ReplayOptions, name):
             values[name] = value
+
     # The further ones are named beside the first.
     places = [cassette.absolute() for cassette in cassettes]
     serve_trials(context, Trials(places, values, options.terms), options, log, reports)
@@ -401,11 +425,13 @@ async def _replay(
             cassette, options, site=site, on_event=log.event
         ) as session:
             end = await _until_stopped(session, command, signals, log)
+
         fails = _conclude_replay(session, options, log, reports)
         player = session.player
         is_met = any(fault.came for fault in player.fault_outcomes)
         is_used = player.plays or player.misses or is_met
         has_no_client = not is_used and _tell_of_no_client(command, end, log)
+
     return end.code or int(fails or has_no_client)
 
 
@@ -448,6 +474,7 @@ def _conclude_replay(
             ".xml": lambda: junit(summary),
         }
         write_reports(reports, forms)
+
     tell_unused(player.unused_options(), log)
     is_incomplete = options.fail_on_unplayed and bool(summary.incomplete)
     return bool(summary.misses) or is_incomplete or summary.has_unmet_fault
@@ -469,6 +496,7 @@ def _run_on_http(
             f"warning: listening on {options.host}: anyone who reaches "
             "this machine can read the replay, or call the upstream through this proxy"
         )
+
     _run(options, log, main)
 
 
@@ -484,6 +512,7 @@ def _run_on_pipes(
             raise UsageError(
                 f"{option.opts[0]} and --stdio don't go together: pipes have no HTTP"
             )
+
     _run(options, log, main)
 
 
@@ -502,6 +531,7 @@ def _run(
     else:
         aside = Aside(say)
         beside.line = aside
+
     try:
         sys.exit(run(main(replace(options, log=beside.line), beside)))
     finally:
@@ -514,6 +544,7 @@ def _tell_of_no_client(command: Sequence[str], end: CommandEnd, log: Log) -> boo
     if has_run:
         text = f"error: no client came; does {command[0]!r} read {URL_VARIABLE}?"
         log.tell(text, {"event": "no_client", "command": command[0]})
+
     return has_run
 
 
@@ -531,7 +562,9 @@ async def _until_stopped(
     if command:
         tells = log.line is not None
         return await run_command(command, session.url, signals, say, tells_misses=tells)
+
     if hint:
         say(hint)
+
     await signals.get()
     return CommandEnd(0, was_stopped=True)

@@ -92,6 +92,7 @@ def serve(
             "--exit-on-eof and -- COMMAND don't go together",
             hint="it ends with the command anyway",
         )
+
     place = Path(os.path.abspath(folder))  # noqa: PTH100  without parts such as ..
     _check_host(options)
     options = with_free_port(options, context, command)
@@ -114,6 +115,7 @@ def serve_trials(
     """
     for cassette in given.cassettes:
         load_cassette(cassette)
+
     command = after_dashes(context) or []
     _check_host(options)
     options = with_free_port(options, context, command)
@@ -171,9 +173,11 @@ async def _serve(
                     else:
                         if served.exit_on_eof:
                             _signal_at_eof(signals)
+
                         await signals.get()
             finally:
                 await plays.close()
+
     report = TrialsReport(tuple(plays.trials))
     forms = {
         ".json": lambda: json_form(trials_data(report)),
@@ -184,6 +188,7 @@ async def _serve(
     validity = ""
     if served.given:
         validity = validity_text(plays.validity[True], plays.validity.total())
+
     _tell_end(plays, log, validity)
     return code, bool(plays.failed)
 
@@ -210,6 +215,7 @@ def _tell_end(plays: Plays, log: Log, validity: str) -> None:
         text += f"; {validity}"
     elif plays.failed:
         text += f"; {counted(plays.failed, 'play')} failed"
+
     event = {
         "event": "concluded",
         "plays": dict(plays.outcomes),
@@ -225,6 +231,7 @@ def _signal_at_eof(signals: asyncio.Queue[signal.Signals]) -> None:
     def wait() -> None:
         while os.read(sys.stdin.fileno(), 4096):
             pass
+
         loop.call_soon_threadsafe(signals.put_nowait, signal.SIGTERM)
 
     # A kind of file that an event loop can't watch is possible too.

@@ -32,6 +32,7 @@ async def deploy(url: str, answer: ElicitResult) -> int:
         except MCPError as error:
             print("the server has no result:", str(error).partition("\n")[0])
             return 1
+
         print("the server says:", getattr(result.content[0], "text", result.content))
         return 0
 
@@ -43,6 +44,7 @@ def main() -> None:
     answer = ElicitResult(action="accept", content={"confirm": True})
     if parser.parse_args().decline:
         answer = ElicitResult(action="decline")
+
     sys.exit(asyncio.run(deploy(os.environ["MRTR_CASSETTE_URL"], answer)))
 
 

@@ -61,11 +61,13 @@ def run_demo(say: Callable[[str], None]) -> None:
             with record(upstream, live) as recording:
                 for line in _make_calls(recording):
                     say(f"   {line}")
+
         say(
             "2. the server is stopped; replay the cassette to the same client, and record that"
         )
         with replay(live) as replayed, record(replayed.url, again) as recording:
             list(_make_calls(recording))
+
         count, size = compare(load_cassette(live), load_cassette(again))
         say(
             f"3. compare: {count} responses, {size:,} bytes: all replayed byte for byte"
@@ -96,7 +98,9 @@ def compare(recorded: Cassette, replayed: Cassette) -> tuple[int, int]:
                 f"  recorded: {old_body!r}\n"
                 f"  replayed: {new_body!r}"
             )
+
         size += len(old_body)
+
     return len(before), size
 
 
@@ -104,6 +108,7 @@ def _exchanges(cassette: Cassette) -> list[RecordedExchange]:
     exchanges: list[RecordedExchange] = []
     for interaction in cassette.interactions:
         exchanges += interaction.own
+
     return exchanges
 
 

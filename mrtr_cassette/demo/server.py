@@ -44,6 +44,7 @@ def _text(text: str) -> JsonObject:
 
 Question: TypeAlias = tuple[str, str]
 """The kind of an input that is asked for, and a message: a template over the arguments."""
+
 FORMS: dict[str, type] = {"boolean": bool, "string": str}
 """The kinds that are a form with one field, which has the question's key and this JSON type."""
 
@@ -51,10 +52,12 @@ FORMS: dict[str, type] = {"boolean": bool, "string": str}
 def _input_request(key: str, kind: str, text: str) -> JsonObject:
     if kind == "roots":
         return {"method": "roots/list", "params": {}}
+
     if kind == "sampling":
         message = {"role": "user", "content": _text(text)}
         params: JsonObject = {"messages": [message], "maxTokens": 200}
         return {"method": "sampling/createMessage", "params": params}
+
     if kind in FORMS:
         params = {
             "mode": "form",
@@ -67,6 +70,7 @@ def _input_request(key: str, kind: str, text: str) -> JsonObject:
             "message": text,
             "url": "https://example.com/auth",
         }
+
     return {"method": "elicitation/create", "params": params}
 
 
@@ -76,6 +80,7 @@ def _answered(key: str, kind: str, answer: JsonObject) -> tuple[bool, str]:
         items = answer.get("roots") or [answer["content"]]
         texts = [item.get("uri") or item["text"] for item in items]
         return True, " ".join(texts)
+
     action = answer["action"]
     value = answer.get("content", {}).get(key)
     is_valid = action == "accept" and isinstance(value, FORMS.get(kind, NoneType))
@@ -84,6 +89,7 @@ def _answered(key: str, kind: str, answer: JsonObject) -> tuple[bool, str]:
         return True, value
     if action == "accept" and not agrees:
         return False, "refuse"
+
     return agrees, action
 
 
@@ -104,14 +110,18 @@ class Offer(NamedTuple):
 
     done: Callable[[JsonObject], str]
     """Makes the result's text of the arguments and the answers."""
+
     refused: str | None = None
     """A template of the text that a refusal ends the call with; None: it is any answer."""
+
     rounds: Sequence[Mapping[str, Question]] = ()
     parameters: Mapping[str, JsonObject] = {}
     has_state: bool = False
     """Asks carry a request state; two rounds cannot do without."""
+
     fails: bool = False
     """A refusal is a tool error."""
+
     progress: str | None = None
     """The argument that says how many steps are streamed."""
 
@@ -244,16 +254,19 @@ def _fixed_results() -> dict[str, JsonObject]:
     tools = []
     for name, offer in TOOLS.items():
         tools.append({"name": name, "inputSchema": _schema_of(offer.parameters)})
+
     prompts = []
     for name, offer in PROMPTS.items():
         arguments = [
             {"name": parameter, "required": True} for parameter in offer.parameters
         ]
         prompts.append({"name": name, "arguments": arguments})
+
     resources = []
     for uri in RESOURCES:
         name = uri.partition("://")[2]
         resources.append({"uri": uri, "name": name})
+
     return {
         "ping": {},
         "server/discover": CACHEABLE | discovered,
@@ -280,9 +293,11 @@ def _result(method: str, name: str, ended: Ended) -> JsonObject:
             "content": [_text(ended.text)],
             "isError": ended.is_error,
         }
+
     if method == "prompts/get":
         message = {"role": "user", "content": _text(ended.text)}
         return {"messages": [message]}
+
     content = {
         "uri": name,
         "mimeType": "text/plain",
@@ -294,6 +309,7 @@ def _result(method: str, name: str, ended: Ended) -> JsonObject:
 def _progress(token: object, steps: int) -> list[JsonObject]:
     if token is None:
         return []
+
     notifications: list[JsonObject] = []
     for step in range(1, steps + 1):
         params = {
@@ -308,6 +324,7 @@ def _progress(token: object, steps: int) -> list[JsonObject]:
             "params": params,
         }
         notifications.append(notification)
+
     return notifications
 
 
@@ -316,6 +333,7 @@ def _read(body: bytes) -> JsonObject:
         message = orjson.loads(body)
     except ValueError:
         raise RpcError(PARSE_ERROR, "Parse error") from None
+
     invalid = RpcError(INVALID_REQUEST, "Not a JSON-RPC request or notification")
     if not isinstance(message, dict):
         raise invalid
@@ -323,6 +341,7 @@ def _read(body: bytes) -> JsonObject:
         raise invalid
     if type(message.get("id", 0)) not in {int, str}:
         raise invalid
+
     return {"jsonrpc": "2.0", **message}
 
 
@@ -331,8 +350,10 @@ class Begun(NamedTuple):
 
     call: bytes
     """Its method, name and arguments; a retry has the same."""
+
     turn: int
     """How many rounds are answered."""
+
     known: JsonObject
     """The arguments and the answers."""
 
@@ -352,6 +373,7 @@ class DemoServer:
             message = _read(await request.read())
             if "id" not in message:
                 return web.Response(status=202)
+
             params = message.get("params", {})
             result, progress = self._answer(message["method"], params)
             outcome: JsonObject = {"result": {**result, "_meta": SERVER_META}}
@@ -362,9 +384,11 @@ class DemoServer:
             invalid = RpcError(INVALID_PARAMS, "Invalid params")
             status = invalid.status
             outcome = {"error": invalid.error}
+
         response = {"jsonrpc": "2.0", "id": message.get("id"), **outcome}
         if progress is not None:
             return await _streamed(request, [*progress, response])
+
         return web.Response(
             body=orjson.dumps(response),
             status=status,
@@ -379,33 +403,39 @@ class DemoServer:
             return {"resultType": "complete", **FIXED_RESULTS[method]}, None
         if method not in METHODS:
             raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method}")
+
         named_by, offers = METHODS[method]
         name = params[named_by]
         arguments = params.get("arguments", {})
         if name not in offers:
             kind = method.partition("s/")[0]
             raise RpcError(INVALID_PARAMS, f"Unknown {kind}: {name}")
+
         offer = offers[name]
         progress = None
         if offer.progress is not None:
             steps = min(arguments[offer.progress], COUNT["maximum"])
             token = params.get("_meta", {}).get("progressToken")
             progress = _progress(token, steps)
+
         call = orjson.dumps([method, name, arguments], option=orjson.OPT_SORT_KEYS)
         begun = self._begun(call, arguments, params.get("requestState"))
         outcome = self._go_on(offer, begun, params)
         if isinstance(outcome, Ended):
             result = _result(method, name, outcome)
             return {"resultType": "complete", **result}, progress
+
         return {"resultType": "input_required", **outcome}, progress
 
     def _begun(self, call: bytes, arguments: JsonObject, state: str | None) -> Begun:
         """Return how far a call is that comes with a state, or without."""
         if state is None:
             return Begun(call, 0, arguments)
+
         begun = self._issued.get(state)
         if begun is None or begun.call != call:
             raise RpcError(INVALID_PARAMS, "Invalid or expired requestState")
+
         return begun
 
     def _go_on(
@@ -419,14 +449,18 @@ class DemoServer:
         if is_retry and begun.turn < len(offer.rounds):
             questions = offer.rounds[begun.turn]
             read = _read_answers(questions, params.get("inputResponses", {}))
+
         if read is not None:
             agrees, texts = read
             known = begun.known | texts
             if offer.refused is not None and not agrees:
                 return Ended(offer.refused.format_map(known), offer.fails)
+
             begun = Begun(begun.call, begun.turn + 1, known)
+
         if begun.turn == len(offer.rounds):
             return Ended(offer.done(begun.known))
+
         return self._ask(offer, begun)
 
     def _ask(self, offer: Offer, begun: Begun) -> JsonObject:
@@ -436,12 +470,15 @@ class DemoServer:
         for key, (kind, template) in offer.rounds[begun.turn].items():
             text = template.format_map(begun.known)
             requests[key] = _input_request(key, kind, text)
+
         if requests:
             result["inputRequests"] = requests
+
         if offer.has_state:
             token = secrets.token_urlsafe(48)
             result["requestState"] = token
             self._issued[token] = begun
+
         return result
 
 
@@ -453,6 +490,7 @@ async def _streamed(
     for message in messages:
         data = orjson.dumps(message)
         await stream.write(b"event: message\ndata: " + data + b"\n\n")
+
     return stream
 
 
@@ -462,11 +500,13 @@ def _read_answers(
     """Tell whether the client agreed to all, and what it answered; None if an answer is missing."""
     if not questions.keys() <= answers.keys():
         return None
+
     agrees_to_all = True
     texts = {}
     for key, (kind, _) in questions.items():
         agrees, texts[key] = _answered(key, kind, answers[key])
         agrees_to_all = agrees_to_all and agrees
+
     return agrees_to_all, texts
 
 
@@ -492,6 +532,7 @@ def serve(port: int) -> None:
         sys.exit(
             f"cannot listen on port {port}: {error.strerror}; port 0 takes a free one"
         )
+
     print(f"listening on http://{HOST}:{listening.getsockname()[1]}/mcp", flush=True)
     web.run_app(create_app(), sock=listening, access_log=None, print=None)
 

@@ -32,17 +32,21 @@ def settings_of(
     terms = {**SUITE_TERMS, "test": ""}
     if not has_upstream and "upstream" not in values:
         terms = without_upstream(terms)
+
     if test:
         terms["test"] = f" {shlex.quote(test)}"
+
     if "name" in values:
         # Other tests may use it, so only a run of all replaces it.
         for name in RECORDING:
             if name.endswith("_again"):
                 terms[name] = terms[name].replace("<<test>>", "")
+
     if values.get("beside"):
         # Several cassettes are recorded one by one.
         for name in RECORDING:
             terms[name] = SHELL_TERMS[name]
+
     return settings_from(values, terms)
 
 
@@ -76,6 +80,7 @@ def cassettes_of(items: Iterable[pytest.Item]) -> dict[Path, list[str]]:
         for fixture, kind in FIXTURES.items():
             if fixture not in getattr(item, "fixturenames", ()):
                 continue
+
             # Outside of a class its fixture belongs to the test.
             node: Any = item.getparent(kind) or item
             named = None
@@ -85,7 +90,9 @@ def cassettes_of(items: Iterable[pytest.Item]) -> dict[Path, list[str]]:
                         named = place.values["name"]
             except MrtrCassetteError:
                 continue  # the test itself will say so
+
             tests.setdefault(cassette_path(node, named), []).append(item.nodeid)
+
     return tests
 
 
@@ -100,6 +107,7 @@ def hint_at_rename(path: Path, items: Iterable[pytest.Item]) -> str:
     for name in difflib.get_close_matches(_short_name(path), unused, n=1):
         old = unused[name]
         return f"\nno test uses {old}; if this one was renamed: mv {old} {path}"
+
     return ""
 
 
@@ -113,15 +121,19 @@ def cassette_path(node: Any, name: str | os.PathLike[str] | None) -> Path:
     if name is not None:
         path = folder / name
         return path if path.suffix == ".json" else path.with_name(f"{path.name}.json")
+
     if isinstance(node, pytest.Session):
         return folder / "session.json"
+
     module = _module(node)
     if isinstance(node, pytest.Module):
         return folder / f"{module}.json"
+
     classes = [part for part in node.listchain() if isinstance(part, pytest.Class)]
     names = [part.name for part in classes]
     if not isinstance(node, pytest.Class):
         names.append(node.name)
+
     return folder / module / f"{file_name('.'.join(names))}.json"
 
 
@@ -132,6 +144,7 @@ def cassette_folder(node: Any) -> Path:
         return Path(node.config.rootpath / one_for_all)
     if isinstance(node, pytest.Session):
         return Path(node.config.rootpath / "cassettes")
+
     return Path(node.path).parent / "cassettes"
 
 
@@ -141,6 +154,7 @@ def _module(node: Any) -> Path:
     root = node.config.rootpath
     if node.config.getini("mrtr_cassette_dir") and path.is_relative_to(root):
         return path.relative_to(root)
+
     return Path(path.name)
 
 
@@ -156,5 +170,6 @@ def file_name(name: str) -> str:
     safe = re.sub(r"[^A-Za-z0-9_.-]+", "-", plain)[:_LONGEST_NAME]
     if safe == plain and parameters == parameters.lower():
         return plain
+
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
     return f"{safe}-{digest[:10]}"

@@ -58,15 +58,19 @@ _NOT_FOR_PLAYS: Final = frozenset(
 )
 """The options of a test's cassette that JSON can't have, or that belong to the process, or to calls
 without a client."""
+
 _FILE_OPTIONS: Final = tuple(
     name for name, option in OPTIONS.items() if option.kind == "file"
 )
 _GLOB = re.compile("[*?]")
 """Matches what makes a name a glob; brackets are in the names of parametrized tests."""
+
 _WORKERS: Final = 32
 """Plays that may be begun or ended at the same time: each may wait for its upstream."""
+
 _MOST_REMEMBERED: Final = 10_000
 """Ended plays of which it is known that they have been there."""
+
 _STATUSES: Final = (
     (BeingRecordedError, 409),
     (CassetteError, 422),
@@ -114,9 +118,11 @@ class CassettePlay:
                     "name": interaction.name,
                 }
             )
+
         unused = []
         for option, value in results.unused or ():
             unused.append({"option": option, "value": value})
+
         nearest = results.divergences.nearest
         return {
             **self._head,
@@ -179,20 +185,24 @@ class CassettePlay:
         use = self.use
         if outcome in ("skipped", "xfailed"):
             use.given_up = outcome
+
         output = use.upstream_output
         problems = []
         try:
             use.stop()
         except MrtrCassetteError as error:
             problems.append(error.in_terms(use.terms))
+
         misses = use.unreported_misses()
         if misses is not None:
             problems.append(misses)
+
         passed = outcome != "failed" and not problems
         problems += use.conclude(passed=passed)
         warnings = []
         if passed and not problems:
             warnings = use.warnings
+
         return {
             **self.report,
             "outcome": use.outcome,
@@ -275,6 +285,7 @@ class Plays:
             event = {"event": "never_ended", "play": play.id}
             self._announcer.say(lambda said: said, (event, f"note: {text}"))
             await self.end(play, "failed")
+
         self._workers.shutdown()
         self._run.close()
 
@@ -284,10 +295,12 @@ class Plays:
         if named is None:
             await self._control(request, client)
             return
+
         name, inner = named
         play = self.open.get(name)
         if play is not None and await play.site.handle(inner, client):
             return
+
         try:
             self._refuse_unknown(name)
         except _ControlError as refusal:
@@ -306,6 +319,7 @@ class Plays:
         except MrtrCassetteError as error:
             status = _status_of(error)
             answer = {"error": error.in_terms(PLAY_TERMS)}
+
         await _answer(client, status, answer, headers)
 
     async def _answered(self, request: Request) -> tuple[int, dict[str, Any]]:
@@ -314,10 +328,12 @@ class Plays:
             raise _ControlError(
                 404, f"there is nothing at {path}; plays are at {SITES}"
             )
+
         self._check_token(request)
         name = path.removeprefix(SITES).removeprefix("/")
         if not name:
             return await self._about_all(request)
+
         return await self._about_one(request, name)
 
     async def _about_all(self, request: Request) -> tuple[int, dict[str, Any]]:
@@ -325,9 +341,11 @@ class Plays:
             return 200, {"plays": await self._in_thread(self._reports)}
         if request.method != "POST":
             raise _not_allowed(request, "GET, POST")
+
         values: dict[str, Any] = {}
         if request.body or self._given is None:
             values = _json_of(request)
+
         beginning = self._in_thread(partial(self._begin, values))
         self._beginnings.add(beginning)
         beginning.add_done_callback(self._beginnings.discard)
@@ -341,14 +359,18 @@ class Plays:
     ) -> tuple[int, dict[str, Any]]:
         if request.method not in ("GET", "DELETE"):
             raise _not_allowed(request, "GET, DELETE")
+
         play = self.open.get(name)
         if play is None or play.is_ending:
             self._refuse_unknown(name)
+
         if request.method == "GET":
             return 200, await self._in_thread(lambda: play.report)
+
         outcome: TestOutcome = "passed"
         if request.body:
             outcome = _outcome_of(_json_of(request))
+
         return 200, await self.end(play, outcome)
 
     def _check_token(self, request: Request) -> None:
@@ -379,6 +401,7 @@ class Plays:
         for name in values:
             if name in _NOT_FOR_PLAYS:
                 raise UsageError(f"{_A_PLAY} has no option {name!r}")
+
         mode = self._mode_of(values.pop("mode", None))
         chosen = combined(self._places(values), PLAY_TERMS)
         terms = PLAY_TERMS
@@ -386,6 +409,7 @@ class Plays:
             terms = self._given.terms
         elif "upstream" not in chosen:
             terms = without_upstream(PLAY_TERMS)
+
         settings = settings_from(chosen, terms)
         path = Path(settings.name or "")
         identity = secrets.token_hex(8)
@@ -410,6 +434,7 @@ class Plays:
         )
         if isinstance(use, MissingUse):
             raise _ControlError(404, use.error.in_terms(terms))
+
         files = [str(path), *settings.replay.beside]
         inside = f"{self._folder}{os.sep}"
         name = ", ".join([file.removeprefix(inside) for file in files])
@@ -430,16 +455,19 @@ class Plays:
         for option in _FILE_OPTIONS:
             if values.get(option) is not None:
                 values[option] = self._path_of(values[option])
+
         given = self._given
         if given is None:
             values["cassette"] = self._cassettes_of(values)
             return [place_of_call(_A_PLAY, (), values)]
+
         for name in ("cassette", "upstream"):
             if name in values:
                 raise UsageError(
                     f"a trial has no option {name!r}",
                     hint="it plays the cassettes that this process was started with",
                 )
+
         options = {**given.options, "cassette": [*map(str, given.cassettes)]}
         return [
             place_of_call("the command line", (), options),
@@ -457,19 +485,23 @@ class Plays:
             raise UsageError(
                 f'{_A_PLAY} needs "cassette", the name of a file or a list'
             )
+
         found: list[Path] = []
         for name in names:
             path = self._path_of(name)
             file = path
             if path.suffix != ".json":
                 file = path.with_name(f"{path.name}.json")
+
             may_be_folder = name.endswith("/") or "upstream" not in values
             is_folder = may_be_folder and path.is_dir() and not file.exists()
             if not is_folder and not _GLOB.search(name):
                 found.append(file)
                 continue
+
             for within in cassettes_in([str(path)]):
                 found.append(self._path_of(str(within)))
+
         return found
 
     def _path_of(self, name: Any) -> Path:
@@ -477,6 +509,7 @@ class Plays:
             raise UsageError(f"{_A_PLAY}: {name!r} is not the name of a file")
         if "://" in name:
             raise UsageError(f"{_A_PLAY} takes the name of a file, and not a URL")
+
         path = Path(os.path.normpath(self._folder / name))
         is_inside = path.is_relative_to(self._folder) and path != self._folder
         # A symbolic link may lead out of it.
@@ -486,6 +519,7 @@ class Plays:
                 f"{_A_PLAY}: {name} is outside of {self._folder}",
                 hint="name a file in the folder that is served",
             )
+
         return path
 
     def _listener_of(self, identity: str) -> OnEvent | None:
@@ -508,8 +542,10 @@ class Plays:
         finally:
             del self.open[play.id]
             self._ended.append(play.id)
+
         if not report["is_recording"]:
             self.validity[report["valid"]] += 1
+
         self.failed += bool(report["problems"])
         self.outcomes[report["outcome"]] += 1
         announcer = self._announcer
@@ -517,8 +553,10 @@ class Plays:
         if announcer.log is not None:
             for problem in report["problems"]:
                 announcer.log(f"error: {problem}")
+
             for warning in report["warnings"]:
                 announcer.log(f"warning: {warning}")
+
         return report
 
     def _end(self, play: CassettePlay, outcome: TestOutcome) -> dict[str, Any]:
@@ -526,6 +564,7 @@ class Plays:
         report = play.end(outcome)
         if self._keeps_trials and not report["is_recording"]:
             self.trials.append(play.trial)
+
         return report
 
 
@@ -533,6 +572,7 @@ def _status_of(error: MrtrCassetteError) -> int:
     for kind, status in _STATUSES:
         if isinstance(error, kind):
             return status
+
     return 400
 
 
@@ -549,12 +589,15 @@ def _json_of(request: Request) -> dict[str, Any]:
     content_type = request.header("content-type").partition(";")[0].strip().lower()
     if content_type != "application/json":
         raise _ControlError(415, "the Content-Type has to be application/json")
+
     try:
         values = orjson.loads(request.body)
     except ValueError as error:
         raise _ControlError(400, f"the body is not JSON: {error}") from None
+
     if not isinstance(values, dict):
         raise _ControlError(400, "the body is not a JSON object")
+
     return values
 
 
@@ -564,6 +607,7 @@ def _outcome_of(values: dict[str, Any]) -> TestOutcome:
     if outcome not in outcomes or len(values) > 1:
         known = ", ".join(outcomes)
         raise _ControlError(400, f'the body may have "outcome", one of {known}')
+
     chosen: TestOutcome = outcome
     return chosen
 

@@ -41,8 +41,10 @@ def _options() -> dict[str, Option]:
     found: dict[str, Option] = {}
     for kind in (VerifyOptions, RecordOptions, ReplayOptions):
         found.update(options_of(kind))
+
     for name in _NOT_FOR_SUITES:
         found.pop(name, None)
+
     # Whatever it is, a test with a miss fails.
     found["on_miss"] = found["on_miss"]._replace(of_programs=())
     found["max_age"] = Option(
@@ -79,21 +81,26 @@ def place_of_call(
         named = further.pop("cassette")
         if isinstance(named, str | os.PathLike):
             return place_of_call(name, [named], further)
+
         first, *beside = named
         if beside:
             further["beside"] = [*map(str, beside)]
+
         return place_of_call(name, [first], further)
+
     if len(names) > 1:
         raise UsageError(
             f"{name} takes one file name, and not {', '.join(map(repr, names))}"
         )
     if not names:
         return Place(name, keywords)
+
     file = names[0]
     if not isinstance(file, str | os.PathLike):
         raise UsageError(f"{name} takes the name of a file, and not {file!r}")
     if "://" in str(file):
         raise UsageError(f"{name} takes the name of a file, and not a URL")
+
     return Place(name, {**keywords, "name": file})
 
 
@@ -116,6 +123,7 @@ def combined(places: Sequence[Place], terms: Terms) -> dict[str, Any]:
             except UsageError as error:
                 text = f"{place.name}: {error.in_terms(terms)}"
                 raise UsageError(text) from None
+
     return values
 
 
@@ -127,6 +135,7 @@ def settings_from(values: Mapping[str, Any], terms: Terms) -> Settings:
         for name in options_of(kind):
             if name in values:
                 options[name] = values[name]
+
         return kind(**options | fixed)
 
     return Settings(
@@ -146,6 +155,7 @@ def _merged(name: str, farther: Any, value: Any) -> Any:
     """Return what an option is, where a nearer place sets it too."""
     if name not in OPTIONS:
         return farther if value is None else value
+
     option = OPTIONS[name]
     value = checked(name, option, value)
     if farther is None:
@@ -154,10 +164,12 @@ def _merged(name: str, farther: Any, value: Any) -> Any:
         return tuple(dict.fromkeys((*farther, *value)))
     if option.kind in ("faults", "values"):
         return (*farther, *value)
+
     if option.kind == "headers":
         set_again = {name.lower() for name, _ in value}
         kept = [pair for pair in farther if pair[0].lower() not in set_again]
         return (*kept, *value)
+
     # The kinds of values that match add up too, unless it is a function.
     has_kinds = isinstance(farther, Mapping) and isinstance(value, Mapping)
     return {**farther, **value} if has_kinds else value

@@ -55,6 +55,7 @@ class PendingCassette:
     existing: Existing
     renews: bool
     """The cassette is too old."""
+
     ignored_for: IgnoredFor
     """Tells what doesn't count where the cassette is recorded over."""
 
@@ -77,9 +78,11 @@ class SharedRecording:
     cassette: PendingCassette
     place: Path
     """Where the recording is until the run ends."""
+
     terms: Terms
     tests: dict[str, None] = field(default_factory=dict)
     """The tests that share the cassette."""
+
     redacted: tuple[Redaction, ...] = ()
     """What redaction replaced, when it is published."""
 
@@ -102,18 +105,21 @@ class SharedRecording:
         discarded = self._why_discarded(outcomes)
         if discarded is not None:
             return discarded, None
+
         recorded = load_cassette(self.place)
         is_new = not self.path.exists()
         if self.cassette.existing == "replace" and not is_new:
             problem = self._lost(recorded, self._left_out(outcomes) or narrowed)
             if problem is not None:
                 return "discarded (not all calls recorded)", problem
+
         published = self.cassette.publish(recorded)
         self.redacted = published.redacted
         if published.is_same:
             return "same, kept", None
         if self.cassette.existing == "append" and not is_new:
             return "added to", None
+
         return "recorded", None
 
     def _why_discarded(self, outcomes: Mapping[str, TestOutcome]) -> str | None:
@@ -122,6 +128,7 @@ class SharedRecording:
                 return "discarded (test did not run)"
             if outcomes[test] == "failed":
                 return "discarded (test failed)"
+
         return None
 
     def _left_out(self, outcomes: Mapping[str, TestOutcome]) -> str | None:
@@ -129,15 +136,18 @@ class SharedRecording:
         for test in self.tests:
             if outcomes[test] != "passed":
                 return f"{test} was {outcomes[test]}"
+
         return None
 
     def _lost(self, recorded: Cassette, left_out: str | None) -> str | None:
         """Return why a run that left something out must not replace the cassette, or None."""
         if left_out is None:
             return None
+
         lost = (_calls(load_cassette(self.path)) - _calls(recorded)).total()
         if not lost:
             return None
+
         return (
             f"{self.path} was not replaced: this run has not recorded "
             f"{counted(lost, 'call')} that it has, and {left_out}\nrun all tests that "
@@ -150,6 +160,7 @@ def _calls(cassette: Cassette) -> Counter[str]:
     for interaction in cassette.interactions:
         key = "\n".join(interaction.exchanges[0].call.key())
         calls[strip_volatile(key)] += 1
+
     return calls
 
 
@@ -173,6 +184,7 @@ class Applications:
             serving = in_thread(serving_application(application))
             url = self._served.enter_context(serving)
             self._urls[id(application)] = (application, url)
+
         _, url = self._urls[id(application)]
         return url.removesuffix(ENDPOINT) + path
 
@@ -196,19 +208,26 @@ class Run:
 
     cwd: Path
     """Where commands run."""
+
     is_worker: bool
     """Other processes run tests of the suite too."""
+
     option_matches: Counter[str]
     """In how many tests each name in `reads`, and each kind in `match`, matched something."""
+
     entering: Entering = in_thread
     """Runs what a cassette needs; by default in a thread of its own."""
+
     applications: Applications = field(default_factory=Applications)
     loaded: LoadedReplays | None = None
     """What many replays play; None: each loads its own."""
+
     folder: Path = field(default_factory=lambda: Path(mkdtemp(prefix="mrtr-cassette-")))
     """Has the recordings that are no cassettes yet."""
+
     recording: set[Path] = field(default_factory=set)
     """The cassettes that are being recorded."""
+
     shared: dict[Path, SharedRecording] = field(default_factory=dict)
     _reserving: Lock = field(default_factory=Lock)
 
@@ -225,6 +244,7 @@ class Run:
                     "it is being recorded already",
                     hint="give one of the two recordings another file",
                 )
+
             self.recording.add(path)
 
     def close(self) -> None:
@@ -239,16 +259,21 @@ class Settings:
 
     name: str | os.PathLike[str] | None
     """The file, or None for the test's own."""
+
     upstream: Any
     """A URL, a command, an application; None: the fixture `mrtr_upstream` says."""
+
     record: RecordOptions
     """Those for a cassette that is added to."""
+
     replay: ReplayOptions
     verify: VerifyOptions
     max_age: int = 0
     """Days after which the cassette is old; 0: never."""
+
     answers: Any = None
     """Who answers calls that the test makes without a client: by name, or a file."""
+
     mode: Mode | None = None
     """The mode where neither the command line nor the environment has one."""
 
@@ -263,12 +288,15 @@ class UseRequest:
     mode: Mode
     age_days: int | None
     """The age of the cassette where it is too old, else None."""
+
     ask_upstream: Callable[[], Any]
     fail: Callable[[MrtrCassetteError], NoReturn]
     sharers: Sequence[str] | None
     """The tests of this run that share the cassette; None where it is a test's own."""
+
     site: Site | None = None
     """Where clients reach it; None: on a port of its own, which this process reaches too."""
+
     on_event: OnEvent | None = None
 
 
@@ -302,6 +330,7 @@ class CassetteUse:
         with ExitStack() as running:
             self.shown: MrtrCassette = self._start(running)
             self._running = running.pop_all()
+
         self.shown.live = ProbedServer(self._live, self._settings.verify)
 
     def _start(self, running: ExitStack) -> MrtrCassette:
@@ -317,11 +346,13 @@ class CassetteUse:
         upstream = self._settings.upstream
         if upstream is None:
             upstream = self.request.ask_upstream()
+
         if upstream is None:
             raise UsageError(
                 f"there is nothing to {self._purpose.format(self.path)}",
                 hint=self.terms["name_upstream"],
             )
+
         return upstream
 
     def _live(self) -> str | Sequence[str]:
@@ -329,6 +360,7 @@ class CassetteUse:
         upstream = self._upstream()
         if isinstance(upstream, str | Sequence):
             return upstream
+
         # Whoever replays loads no client.
         from mrtr_cassette.shell.runs.upstreams import path_at
 
@@ -366,6 +398,7 @@ class CassetteUse:
         """Publish the recording if all is well; return the problems as texts."""
         if passed and self.given_up is None:
             self._count_reads()
+
         problems = []
         plays_all = plays_all or self._settings.replay.fail_on_unplayed
         if passed and plays_all and self.shown.unplayed:
@@ -375,9 +408,11 @@ class CassetteUse:
                 self.terms,
             )
             problems.append(f"{unplayed}\n{way}")
+
         unmet = unmet_text(self.shown.faults)
         if passed and self.given_up is None and unmet is not None:
             problems.append(unmet)
+
         return self._finish(problems, passed=passed)
 
     def _finish(self, problems: list[str], *, passed: bool) -> list[str]:
@@ -388,10 +423,12 @@ class CassetteUse:
         unused = self.shown.unused_options
         if unused is None:
             return
+
         options = self._settings.replay
         given = [("reads", name) for name in options.reads]
         if isinstance(options.match, Mapping):
             given += [("match", f"{at}={kind}") for at, kind in options.match.items()]
+
         for option, value in given:
             matched = (option, value) not in unused
             self.request.run.option_matches[f"{option} {value!r}"] += matched
@@ -408,26 +445,32 @@ class CassetteUse:
         """Texts about probable mistakes for which no test fails."""
         if self.given_up is not None:
             return self._warnings_of_given_up()
+
         texts = []
         if self.outcome == "not used":
             texts.append(f"{self.path} was not played: no client sent it a request")
+
         if self.outcome == "left empty":
             texts.append(
                 f"nothing was recorded, and {self.path} not written: no client sent a request to "
                 "the url of the cassette"
             )
+
         age_days = self.request.age_days
         if self.outcome == "replayed" and age_days is not None:
             texts.append(
                 f"{self.path} is {age_days} days old; record it anew with {self.terms['replace']}"
             )
+
         if self.shown.unused_answers:
             texts.append(unused_text(self.shown.unused_answers))
+
         return texts
 
     def _warnings_of_given_up(self) -> list[str]:
         if self.outcome != f"discarded (test {self.given_up})":
             return []
+
         text = (
             f"{self.path} was not written: the test was {self.given_up}, and a test's own "
             "cassette is written when it passes"
@@ -452,6 +495,7 @@ class CassetteUse:
         texts = [*(miss.text for miss in misses), *unrecorded]
         if not texts:
             return None
+
         self.failed = True
         requests = counted(len(texts), "request")
         if misses:
@@ -463,6 +507,8 @@ class CassetteUse:
                 f"{requests} could not be recorded on {self.path}; "
                 f"{self.terms['replace']} records the whole cassette anew"
             )
+
         if len(texts) > 1:
             head += f", and {len(texts) - 1} more"
+
         return "\n\n".join([head, *texts, end])

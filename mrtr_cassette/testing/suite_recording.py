@@ -52,6 +52,7 @@ class RecordingUse(CassetteUse):
     _shared: SharedRecording | None = None
     _noted = 0
     """How many exchanges were recorded by the tests that were noted."""
+
     _command: RunningCommand | None = None
     _session: RecordSession | ClientStarts
 
@@ -61,6 +62,7 @@ class RecordingUse(CassetteUse):
             raise UsageError(
                 f"{self.path} is one of several cassettes, which are only played"
             )
+
         request.run.reserve(self.path)
         try:
             return self._recording(running)
@@ -90,9 +92,11 @@ class RecordingUse(CassetteUse):
                 site=request.site,
                 on_event=request.on_event,
             )
+
         self._session = running.enter_context(request.run.entering(manager))
         if not is_piped:
             self._reach(self._session.url, running)
+
         return Recording(self._session, request.mode, self.path, self._settings.answers)
 
     @property
@@ -120,12 +124,15 @@ class RecordingUse(CassetteUse):
                     f"the upstream {upstream!r} is no URL",
                     hint=f"a command is a list: {shlex.split(upstream)}",
                 )
+
             return upstream, None
+
         run = self.request.run
         path = path_at(options.upstream_path, load_if_readable(self.path))
         try:
             if not isinstance(upstream, Sequence):
                 return run.applications.url(upstream, path), ()
+
             upstream = options.filled(upstream)
             started = running_command(upstream, run.cwd, path=path)
             self._command = running.enter_context(run.entering(started))
@@ -133,6 +140,7 @@ class RecordingUse(CassetteUse):
             if not self._renews:
                 raise
             raise UpstreamError(f"{error}\n{self._reason_to_renew}") from None
+
         return self._command.url, upstream
 
     @property
@@ -165,6 +173,7 @@ class RecordingUse(CassetteUse):
         if existing == "replace":
             options = self._settings.verify
             ignored_for = ignoring(options.ignore, options.ignore_from, options.masks)
+
         return PendingCassette(self.path, existing, self._renews, ignored_for)
 
     def _place(self, *, is_piped: bool) -> Path:
@@ -174,15 +183,18 @@ class RecordingUse(CassetteUse):
         if self._existing() == "append":
             check_output(self.path, self._settings.record)
             earlier = self.path
+
         if self.request.sharers is not None:
             self._shared = self._share(self.request.sharers)
             if self._shared.place.exists():
                 earlier = self._shared.place
         elif not is_piped:
             return self.path
+
         place = self._temporary_place()
         if earlier is not None and earlier.exists():
             place.write_bytes(earlier.read_bytes())
+
         return place
 
     def _temporary_place(self) -> Path:
@@ -196,12 +208,14 @@ class RecordingUse(CassetteUse):
                 f"{self.path} is shared by tests, and only one process can record it",
                 hint="record it with pytest -n 0; with workers of pytest-xdist it is played",
             )
+
         shared = run.shared.get(self.path)
         if shared is None:
             shared = SharedRecording(
                 self._pending(), self._temporary_place(), self.terms
             )
             run.shared[self.path] = shared
+
         shared.tests |= dict.fromkeys(sharers)
         return shared
 
@@ -210,6 +224,7 @@ class RecordingUse(CassetteUse):
         existing = self._existing()
         if place != self.path:
             existing = "append" if place.exists() else "keep"
+
         ignore_from = self._settings.verify.ignore_from
         return options_for(existing, self._settings.record, ignore_from)
 
@@ -219,6 +234,7 @@ class RecordingUse(CassetteUse):
             exchanges = self._session.exchanges
             if exchanges > self._noted:
                 self._shared.tests[test] = None
+
             self._noted = exchanges
 
     def load_recorded(self) -> Cassette | None:
@@ -235,15 +251,19 @@ class RecordingUse(CassetteUse):
             if not passed or problems:
                 self._discard()
                 return [*problems, f"{self.path} was not written"] if problems else []
+
             if self.given_up is not None and self._shared is None:
                 self._discard()
                 self.outcome = self._outcome(f"discarded (test {self.given_up})")
                 return []
+
             published, lost = self._keep()
         except MrtrCassetteError as error:
             return [error.in_terms(self._settings.record.terms)]
+
         if lost is not None:
             return [f"the recording is incomplete: {lost}"]
+
         self.outcome = self._outcome(self._outcome_kept(published))
         return []
 
@@ -253,16 +273,20 @@ class RecordingUse(CassetteUse):
         outcome = self._session.outcome
         if outcome.problem is not None:
             problems.append(f"the recording is incomplete: {outcome.problem}")
+
         if outcome.unreachable:
             count = counted(outcome.unreachable, "request")
             problem = f"the upstream did not answer {count}"
             if self._renews:
                 problem = f"{problem}\n{self._reason_to_renew}"
+
             problems.append(problem)
+
         if outcome.objection is not None:
             problems.append(
                 f"{outcome.objection}\nif that is meant: {self.terms['publish_anyway']}"
             )
+
         return problems
 
     def _discard(self) -> None:
@@ -280,14 +304,17 @@ class RecordingUse(CassetteUse):
             hint = hint_at_journal(session.path)
         elif session.exchanges:
             recorded = load_cassette(session.path)
+
         published = None
         if recorded is not None and self._shared is not None:
             self._shared.keep(recorded)
         elif recorded is not None:
             published = self._pending().publish(recorded, hint)
             self.redacted = published.redacted
+
         if isinstance(session, RecordSession):
             session.published = published
+
         self._discard()
         return published, lost
 
@@ -297,6 +324,7 @@ class RecordingUse(CassetteUse):
             return None
         if self._session.outcome.played:
             return "added to"
+
         is_same = published is not None and published.is_same
         return "same, kept" if is_same else "recorded"
 
@@ -307,6 +335,7 @@ class RecordingUse(CassetteUse):
             return if_recorded
         if session.outcome.played:
             return "replayed"
+
         return "left empty" if session.base is None else "not used"
 
 
@@ -329,14 +358,17 @@ class VerifyingUse(RecordingUse):
         if self._differs:
             self.outcome = "different"
             return []
+
         if not passed or problems or self.given_up is not None:
             self.outcome = f"not compared (test {self.given_up or 'failed'})"
             return problems if passed else []
+
         # Another test may make the calls of a shared cassette that this one leaves out.
         differences = self._differences(is_part=self.request.sharers is not None)
         if differences is None:
             self.outcome = "the same"
             return []
+
         self.outcome = "different"
         return [differences]
 
@@ -347,6 +379,7 @@ class VerifyingUse(RecordingUse):
         """
         if self._differs or self._objections():
             return None
+
         is_part = self.request.sharers is not None or not is_alone
         differences = self._differences(is_part=is_part, is_open=True)
         self._differs = differences is not None

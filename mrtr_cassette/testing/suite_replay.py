@@ -29,6 +29,7 @@ class ReplayUse(CassetteUse):
         is_piped = False
         if b'"transport"' in data:
             is_piped = load(data, str(self.path)).transport == "stdio"
+
         options = self._options()
         request = self.request
         if is_piped:
@@ -44,6 +45,7 @@ class ReplayUse(CassetteUse):
             )
             session = running.enter_context(request.run.entering(replay))
             self._reach(session.url, running)
+
         return Replay(session, request.mode, self.path, self._settings.answers)
 
     def _options(self) -> ReplayOptions:
@@ -54,8 +56,10 @@ class ReplayUse(CassetteUse):
         for name in options.beside:
             file = name if name.endswith(".json") else f"{name}.json"
             beside.append(os.path.join(folder, file))  # noqa: PTH118  there may be hundreds
+
         if beside == [*options.beside]:
             return options
+
         return replace(options, beside=beside)
 
     def _finish(self, problems: list[str], *, passed: bool) -> list[str]:  # noqa: ARG002
@@ -67,6 +71,7 @@ class ReplayUse(CassetteUse):
             self.outcome = "not used"
         elif self.shown.problem is not None:
             problems.insert(0, self.shown.problem)
+
         return problems
 
 
@@ -126,6 +131,8 @@ def use_of(request: UseRequest) -> CassetteUse:
 
         kind = VerifyingUse if request.mode == "verify" else RecordingUse
         return kind(request)
+
     if path.exists() or journal_path(path).exists():
         return ReplayUse(request)
+
     return MissingUse(request)

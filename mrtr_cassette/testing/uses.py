@@ -52,8 +52,10 @@ from mrtr_cassette.testing.suite_replay import use_of
 _NO_FAILURES: Final = (pytest.skip.Exception, pytest.xfail.Exception, unittest.SkipTest)
 _HAS_CASSETTE: Final = ("replayed", "recorded", "added to", "same, kept")
 """The outcomes of a use after which its cassette is there."""
+
 _PAGES: Final = "mrtr-view"
 """The folder of the pages, in the root directory; a job uploads it as an artifact."""
+
 _PAGE_TITLE: Final = "mrtr-cassette: page"
 
 
@@ -147,6 +149,7 @@ class Uses:
             hint = _hint_at_faked_files(request.node)
             if not (hint or path.exists()):
                 hint = hint_at_rename(path, items)
+
             raise pytest.fail.Exception(
                 error.in_terms(SUITE_TERMS) + hint, pytrace=False
             ) from None
@@ -157,9 +160,11 @@ class Uses:
             if not (path.exists() or Path(request.node.path).exists()):
                 # What is recorded here would be gone with the faked files.
                 raise CassetteError(path, "is hidden, and so is the test's own file")
+
             mode = self._mode
             if settings.mode is not None and not self._is_mode_given:
                 mode = settings.mode
+
             asked = UseRequest(
                 self._run,
                 path,
@@ -173,6 +178,7 @@ class Uses:
             use = use_of(asked)
         except MrtrCassetteError as error:
             fail(error)
+
         self._uses[use] = _Fixture(request.node, request.fixturename)
         return use
 
@@ -184,12 +190,14 @@ class Uses:
             raise UsageError(
                 f"the fixture mrtr_cassette_config returns {suite!r}, and not a dict"
             )
+
         config = Place("the fixture mrtr_cassette_config", suite)
         test = _named_from(self._config.invocation_params.dir, request.node)
         has_upstream = _has_upstream_fixture(request)
         given = []
         for place in [self._ini, config, *places()]:
             given.append(_with_fixtures(place, request))
+
         return settings_of(given, test, has_upstream=has_upstream)
 
     def _sharers_of(
@@ -199,10 +207,12 @@ class Uses:
         is_of_test = request.scope == "function"
         if is_of_test and settings.name is None:
             return None
+
         self._sharers = self._sharers or cassettes_of(request.session.items)
         sharers = list(self._sharers.get(path, []))
         if is_of_test:
             sharers.append(request.node.nodeid)
+
         return sharers
 
     # Following the tests
@@ -215,8 +225,10 @@ class Uses:
         report = yield
         if report.passed:
             return report
+
         if not report.failed:
             self._give_up(item, "xfailed" if hasattr(report, "wasxfail") else "skipped")
+
         is_skipped = call.excinfo is not None and call.excinfo.errisinstance(
             pytest.skip.Exception
         )
@@ -224,6 +236,7 @@ class Uses:
             use.failed = use.failed or report.failed
             if not is_skipped:
                 self._explain(report, use)
+
         return report
 
     def _explain(self, report: pytest.TestReport, use: CassetteUse) -> None:
@@ -231,9 +244,11 @@ class Uses:
         cause = use.unreported_misses() or use.unreported_differences(is_alone=False)
         if cause is not None:
             _with_cause_first(report, cause)
+
         page = self._page_of(use)
         if page is not None:
             report.sections.append((_PAGE_TITLE, page))
+
         output = use.upstream_output
         if output:
             report.sections.append(("mrtr-cassette: output of the upstream", output))
@@ -246,6 +261,7 @@ class Uses:
             is_shared = fixture.node in chain and fixture.name in names
             if fixture.node is item or is_shared:
                 found.append(use)
+
         return found
 
     @pytest.hookimpl(wrapper=True)
@@ -257,8 +273,10 @@ class Uses:
             problem = use.unreported_misses()
             if problem is None and self._uses[use].node is item:
                 problem = use.unreported_differences(is_alone=_is_alone(item))
+
             if problem is not None:
                 problems.append(problem)
+
         if problems:
             pytest.fail("\n\n".join(problems), pytrace=False)
 
@@ -273,17 +291,21 @@ class Uses:
             yield
         except BaseException as raised:  # noqa: BLE001  it is raised again
             error = raised
+
         is_failed = error is not None and not isinstance(error, _NO_FAILURES)
         if isinstance(error, pytest.xfail.Exception):
             self._give_up(item, "xfailed")
         elif isinstance(error, _NO_FAILURES):
             self._give_up(item, "skipped")
+
         problems = self._problems_at_end(item, is_failed=is_failed)
         if problems and not is_failed:
             pytest.fail("\n\n".join(problems), pytrace=False)
+
         if error is not None:
             for problem in problems:
                 error.add_note(problem)
+
             raise error
 
     def _problems_at_end(self, item: pytest.Item, *, is_failed: bool) -> list[str]:
@@ -295,6 +317,7 @@ class Uses:
         if not problems:
             for warning in warnings:
                 item.warn(MrtrCassetteWarning(warning))
+
         return problems
 
     def _misses_in(self, item: pytest.Item) -> list[str]:
@@ -308,6 +331,7 @@ class Uses:
                 page = self._page_of(use)
                 if page is not None:
                     item.add_report_section("teardown", _PAGE_TITLE, page)
+
         return problems
 
     def _give_up(
@@ -326,6 +350,7 @@ class Uses:
         for use in tuple(self._uses):
             if not use.is_stopped:
                 continue
+
             is_shared = self._uses.pop(use).node is not item
             # What tests share, the end of the run decides on: some may be run again.
             passes = is_shared or (passed and not use.failed)
@@ -338,6 +363,7 @@ class Uses:
                 warnings += use.warnings
                 self._note_answers(use)
                 self._note_results(use)
+
         return problems, warnings
 
     def _count(self, outcome: str | None) -> None:
@@ -355,6 +381,7 @@ class Uses:
         results = use.shown.results
         for name, times in results.matched.items():
             self._counts[f"matched by {name}"] += times
+
         shown = _shown_path(use.path, self._config)
         for line in learned_lines(results.learned):
             self.notes.append(f"{shown}: {line}")
@@ -386,6 +413,7 @@ class Uses:
                 use.stop()
                 use.conclude(passed=False)
                 self._count(use.outcome)
+
             self._run.close()
 
     def publish_shared(self) -> list[str]:
@@ -394,6 +422,7 @@ class Uses:
         for shared in self._run.shared.values():
             if not shared.place.exists():
                 continue
+
             try:
                 outcome, problem = shared.publish(
                     self._outcomes, _narrowed_by(self._config)
@@ -401,16 +430,19 @@ class Uses:
             except MrtrCassetteError as error:
                 outcome = "discarded (not written)"
                 problem = error.in_terms(SUITE_TERMS)
+
             self._count(outcome)
             self._note_redacted(shared.path, shared.redacted)
             if problem is not None:
                 problems.append(problem)
+
         return problems
 
     def _page_of(self, use: CassetteUse) -> str | None:
         """Write the page of a failed test, if that is asked for; failing changes nothing."""
         if not self._writes_pages:
             return None
+
         try:
             return _write_page(self._config.rootpath, use)
         except (MrtrCassetteError, OSError) as error:
@@ -424,9 +456,11 @@ def _with_fixtures(place: Place, request: pytest.FixtureRequest) -> Place:
         return place
     if not all(isinstance(name, str) for name in named):
         return place
+
     texts = {}
     for name in named:
         texts[name] = str(request.getfixturevalue(name))
+
     return Place(place.name, {**place.values, "values": texts})
 
 
@@ -442,6 +476,7 @@ def _named_from(folder: Path, node: Any) -> str:
     root: Path = node.config.rootpath
     if file in ("", ".") or folder == root:
         return f"{file}{colons}{rest}".removeprefix(".")
+
     return f"{os.path.relpath(root / file, folder)}{colons}{rest}"
 
 
@@ -450,6 +485,7 @@ def _hint_at_faked_files(node: Any) -> str:
     has_fixture = "fs" in getattr(node, "fixturenames", ())
     if not has_fixture or "pyfakefs" not in sys.modules:
         return ""
+
     return (
         "\nthe fixture fs fakes the file system of this test, cassettes too: request "
         "mrtr_cassette before fs to replay it, and record it without fs"
@@ -468,9 +504,11 @@ def _is_alone(item: pytest.Item) -> bool:
     for name, definitions in found.items():
         if name.startswith(MARKER):
             continue
+
         for definition in definitions:
             if any(argument.startswith(MARKER) for argument in definition.argnames):
                 return False
+
     return True
 
 
@@ -483,6 +521,7 @@ def _with_cause_first(report: pytest.TestReport, text: str) -> None:
     if not isinstance(shown, ExceptionChainRepr):
         report.sections.append(("mrtr-cassette", text))
         return
+
     first = shown.chain[0][0]
     first.reprentries = [ReprEntryNative([f"{text}\n\n"]), *first.reprentries]
     if shown.reprcrash is not None:
@@ -494,9 +533,11 @@ def _write_page(root: Path, use: CassetteUse) -> str | None:
     recording = use.load_recorded()
     if recording is None:
         return None
+
     inner = Path(use.path.name)
     if use.path.is_relative_to(root):
         inner = use.path.relative_to(root)
+
     page = (root / _PAGES / inner).with_suffix(".html")
     write_page(page, recording, _replay_of(use))
     # Nobody commits what every failing run writes.
@@ -509,13 +550,16 @@ def _replay_of(use: CassetteUse) -> ReplayReport | None:
     shown = use.shown
     if shown.is_recording:
         return None
+
     unplayed = {details.number for details in shown.unplayed}
     outcomes = []
     for details in shown.interactions:
         outcome = InteractionOutcome(details.number, details.call, "played", 1)
         if details.number in unplayed:
             outcome = replace(outcome, outcome="never played", plays=0)
+
         outcomes.append(outcome)
+
     return ReplayReport(str(use.path), tuple(outcomes), shown.misses)
 
 
@@ -532,6 +576,7 @@ _NARROWING = (
     "collectonly",
 )
 """The options that leave tests out, by the names under which pytest keeps them."""
+
 _SHORT_OPTIONS = {"keyword": "-k", "markexpr": "-m"}
 
 
@@ -541,6 +586,7 @@ def _narrowed_by(config: pytest.Config) -> str | None:
         if config.getoption(name, None):
             option = _SHORT_OPTIONS.get(name, f"--{name.replace('_', '-')}")
             return f"{option} leaves tests out"
+
     if config.args_source is pytest.Config.ArgsSource.ARGS:
         return "only the tests under the given paths were collected"
     return None
@@ -569,6 +615,7 @@ class Orphans:
         with Path(os.environ[OPENED_VARIABLE]).open("a", encoding="utf-8") as file:
             file.writelines(folders)
             file.writelines(f"{path.resolve()}\n" for path in cassettes_of(items))
+
         yield
 
     @pytest.hookimpl(trylast=True)
@@ -576,6 +623,7 @@ class Orphans:
         """Look for the cassettes that were neither noted nor opened while the tests ran."""
         if not self._is_first:
             return
+
         noted = Path(os.environ.pop(OPENED_VARIABLE))
         used = set(noted.read_text(encoding="utf-8").splitlines())
         noted.unlink()
@@ -583,6 +631,7 @@ class Orphans:
         for folder in used:
             if folder.endswith("/"):
                 orphans.update(_unused_in(Path(folder), used))
+
         self._orphans = sorted(orphans)
         if self._fails and self._orphans and not exitstatus:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -592,6 +641,7 @@ class Orphans:
         terminalreporter.section("mrtr-cassette: cassettes that no collected test uses")
         for path in self._orphans:
             terminalreporter.line(str(_shown_path(path, self._config)))
+
         if not self._orphans:
             terminalreporter.line("none")
 
@@ -603,4 +653,5 @@ def _unused_in(folder: Path, used: Container[str]) -> list[Path]:
         is_used = str(path.resolve()) in used
         if path.is_file() and not is_used and is_cassette(path):
             unused.append(path)
+
     return unused

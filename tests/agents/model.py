@@ -20,6 +20,7 @@ class Model(BaseHTTPRequestHandler):
             called = {"name": "release", "arguments": '{"version": "2.0"}'}
             call = {"id": "1", "type": "function", "function": called}
             message = {"role": "assistant", "content": None, "tool_calls": [call]}
+
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
         completion = {"id": "1", "object": "chat.completion", "created": 0}
         body = json.dumps(completion | {"model": "model", "choices": [choice]}).encode()

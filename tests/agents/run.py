@@ -32,6 +32,7 @@ SERVER = (sys.executable, str(EXAMPLES / "server.py"), "--port", "{port}")
 MODEL = (sys.executable, str(HERE / "model.py"))
 SEEN = re.compile(r"^(?:asked|agent|tool|score): .*|\d+ passed.*", re.MULTILINE)
 """Lines of an agent that are the same in each run."""
+
 DECLINES = {"ANSWER": "decline"}
 ASKS_OTHERWISE = {"VERSION": "3.0"}
 
@@ -60,9 +61,11 @@ class Agent:
         if self.environment == "node":
             # Node finds packages from where the script is.
             return "node", str(shutil.copy(script, HERE / "node"))
+
         if self.environment == "promptfoo":
             program = HERE / "promptfoo" / "node_modules" / ".bin" / "promptfoo"
             return str(program), "eval", "--no-cache", "--config", script
+
         python = HERE / ".venv" / self.environment / "bin" / "python"
         return str(python), script
 
@@ -83,7 +86,9 @@ class Agent:
             for name in self.packages:
                 data = json.loads((modules / name / "package.json").read_bytes())
                 found.append(f"{name} {data['version']}")
+
             return found
+
         text = (HERE / f"requirements-{self.environment}.txt").read_text()
         pinned = dict(re.findall(r"^([\w-]+)==(\S+)$", text, re.MULTILINE))
         return [f"{name} {pinned[name]}" for name in self.packages]
@@ -154,22 +159,27 @@ def try_agent(agent: Agent, folder: Path) -> Outcome:
     with listening(MODEL) as model:
         variables["MODEL_URL"] = model.url
         recorded = run((*record, "--", *agent.command), variables)
+
     if recorded.code:
         outcome.faults.append(f"recorded: {recorded.stdout}{recorded.stderr}")
         return outcome
+
     seen = SEEN.findall(recorded.stdout)
     outcome.era = "2025"
     if '"server/discover"' in cassette.read_text():
         outcome.era = "2026"
+
     outcome.questions = recorded.stdout.count("asked: ")
     report = folder / "report.json"
     replay = (*PROGRAM, "replay", str(cassette), "--report", str(report), "--")
     replayed = run((*replay, *agent.command), variables)
     if replayed.code or not seen or SEEN.findall(replayed.stdout) != seen:
         outcome.faults.append(f"replayed: {replayed.stdout}{replayed.stderr}")
+
     unrecorded = run((*replay, *agent.command), {**variables, **agent.unrecorded})
     if not unrecorded.code or not json.loads(report.read_bytes())["misses"]:
         outcome.faults.append(f"unrecorded: {unrecorded.stdout}{unrecorded.stderr}")
+
     return outcome
 
 
@@ -179,6 +189,7 @@ def row(agent: Agent, outcome: Outcome, seconds: float) -> str:
     result = "replayed, and missed what was not recorded"
     if outcome.faults:
         result = "failed"
+
     cells = (", ".join(agent.versions), outcome.era, answered, result)
     return " | ".join([agent.name, *cells, f"{seconds:.0f} s"])
 
@@ -194,18 +205,22 @@ def main() -> int:
     for agent in AGENTS:
         if agent.name not in chosen:
             continue
+
         try:
             agent.install()
         except ProcessError as error:
             print(error, file=sys.stderr)
             return 2
+
         started = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="agents-") as folder:
             outcome = try_agent(agent, Path(folder))
+
         print(
             row(agent, outcome, time.monotonic() - started), *outcome.faults, sep="\n"
         )
         failed += bool(outcome.faults)
+
     print(f"{len(chosen) - failed} passed, {failed} failed")
     return 1 if failed else 0
 

@@ -95,6 +95,7 @@ def test_page_shows_what_was_recorded(browser: Browser, demo: Path) -> None:
     assert browser.one("h1").text == "demo-server.json"
     assert len(browser.driver.find_elements(By.CSS_SELECTOR, "li.call")) == 19
     person = browser.one("#i10 .person-time")
+
     assert person.value_of_css_property("fill") == 'url("#hatch")'
     assert person.rect["width"] > 1
     assert (
@@ -115,6 +116,7 @@ def test_page_asks_nobody_for_anything(
     for path in (demo, noted):
         browser.open(path)
         browser.one("#open-all").click()
+
         assert browser.requested() <= {path.as_uri(), "about:blank"}
         assert browser.complaints() == []
 
@@ -126,6 +128,7 @@ def test_recorded_texts_do_nothing(browser: Browser, noted: Path) -> None:
 
     assert browser.run("window.hurt === undefined")
     counts = "['script', 'style', 'img', 'form'].map(n => document.getElementsByTagName(n).length)"
+
     assert browser.run(counts) == [1, 1, 0, 0]
     assert HOSTILE_WORDS in browser.one("#i1 .final pre").text
 
@@ -152,9 +155,11 @@ def test_apps_are_shown_without_power(browser: Browser, folder: Path) -> None:
     browser.one("#open-all").click()
     frame = browser.one("iframe")
     browser.driver.switch_to.frame(frame)
+
     assert browser.one("p").text == "Hello"
     browser.one("#leave").click()
     browser.driver.switch_to.default_content()
+
     assert browser.run("window.hurt === undefined")
     assert browser.requested() <= {path.as_uri(), "about:blank", "about:srcdoc"}
 
@@ -184,8 +189,10 @@ def test_pictures_of_results_are_shown(browser: Browser, folder: Path) -> None:
     widths = (
         "[...document.querySelectorAll('.final img')].map(image => image.naturalWidth)"
     )
+
     assert browser.run(widths) == [1]
     asked = {url for url in browser.requested() if not url.startswith("data:")}
+
     assert asked <= {path.as_uri(), "about:blank"}
     assert browser.complaints() == []
 
@@ -195,12 +202,15 @@ def test_links_lead_to_calls_and_turns(browser: Browser, demo: Path) -> None:
     browser.open(demo, "#i13t1")
 
     top = "document.getElementById(arguments[0]).getBoundingClientRect().top"
+
     assert is_open(browser, "i13")
     assert not is_open(browser, "i12")
     assert 0 <= browser.run(top, "i13t1") < 900
     browser.one("#filter").send_keys("errors")
+
     assert not browser.one("#i12").is_displayed()
     browser.run("location.hash = '#i12t3'")
+
     assert is_open(browser, "i12")
     assert browser.one("#i12t3").is_displayed()
 
@@ -225,6 +235,7 @@ def test_search_looks_into_everything(browser: Browser, demo: Path) -> None:
     assert not browser.one("section.session").is_displayed()
     assert search(browser, "") == ""
     browser.one("#filter").send_keys("calls that ask")
+
     assert browser.one("#found").text == "11 of 19 calls"
 
 
@@ -238,15 +249,18 @@ def test_reviewer_finds_a_changed_question(browser: Browser, folder: Path) -> No
     browser.open(path)
 
     links = browser.driver.find_elements(By.CSS_SELECTOR, "#differences a")
+
     assert [link.text for link in links] == ["#2", "#3", "#4", "#4"]
     assert all(link.rect["y"] < 900 for link in links)
     links[0].click()
     before, after = (browser.one(f"#c2 .{side}") for side in ("before", "after"))
+
     assert before.rect["y"] == after.rect["y"]
     assert before.rect["x"] + before.rect["width"] <= after.rect["x"]
     assert "Travel insurance" in before.text
     assert "I agree to pay 29 EUR for travel insurance" in after.text
     browser.run("location.hash = '#o4'")
+
     assert browser.one("#o4").is_displayed()
 
 
@@ -260,17 +274,22 @@ def test_keyboard_is_enough(browser: Browser, demo: Path) -> None:
             browser.driver.switch_to.active_element.send_keys(key)
 
     press("/")
+
     assert browser.run(focused) == "query"
     press("deploy", Keys.ESCAPE)
+
     assert browser.one("#query").get_property("value") == ""
     browser.run("document.activeElement.blur()")
     press("j", "j", "j", "k")
+
     assert browser.run(focused) == "i2"
     press(Keys.ENTER)
+
     assert is_open(browser, "i2")
     browser.one("#keys").click()
     browser.run("document.activeElement.blur()")
     press("/")
+
     assert browser.run(focused) != "query"
 
 
@@ -281,10 +300,12 @@ def test_page_without_its_script_is_whole(browser: Browser, demo: Path) -> None:
     )
     try:
         browser.open(demo, "#i12t2")
+
         assert not browser.one(".toolbar").is_displayed()
         assert browser.one("#i12t2").is_displayed()
         assert not browser.one("#i7t1").is_displayed()
         browser.one("#i7 > summary").click()
+
         assert browser.one("#i7t1").is_displayed()
     finally:
         browser.driver.execute_cdp_cmd(
@@ -295,6 +316,7 @@ def test_page_without_its_script_is_whole(browser: Browser, demo: Path) -> None:
 def test_page_prints_everything(browser: Browser, demo: Path) -> None:
     """On paper all calls are open, and there are no tools."""
     browser.open(demo)
+
     assert not browser.one("#i7t1").is_displayed()
     browser.emulate(media="print")
     try:
@@ -314,6 +336,7 @@ def test_page_is_accessible(
         browser.open(request.getfixturevalue(name))
         browser.one("#open-all").click()
         ground = browser.one("body").value_of_css_property("background-color")
+
         assert ("15, 17, 22" in ground) == (scheme == "dark")
         assert browser.violations() == []
     finally:

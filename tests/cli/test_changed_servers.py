@@ -41,6 +41,7 @@ for line in sys.stdin:
     print(json.dumps(answer), flush=True)
 """
 """A server on pipes that keeps notes; a file has its version, its words and what it lacks."""
+
 CLIENT = """
 import json, os, sys, urllib.request
 
@@ -118,9 +119,11 @@ def test_what_is_recorded_over_stands_in_the_order_of_the_conversation(
     calls = re.findall(
         r'^#\d+ tools/call "(\w+)"', project.run("inspect", "c.json"), re.MULTILINE
     )
+
     assert calls == ["put", "get"]
     project.run("view", "c.json")
     page = project.cassette.with_suffix(".html").read_text()
+
     assert page.index("stored") < page.index("[&#39;a&#39;]")
     assert "2 interactions: 2 same" in project.verify("1")
 
@@ -134,8 +137,10 @@ def test_a_changed_word_changes_the_lines_that_have_it(project: Project) -> None
     for line in difflib.ndiff(before.splitlines(), after.splitlines()):
         if line.startswith("+"):
             changed.append(re.sub(r"[^a-z_0-9].*", "", line[1:].strip(' "{')))
+
     # Both may have been recorded in one second.
     lasting = [name for name in changed if name != "recorded_at"]
+
     assert lasting == ["text", "recorders", "number"]
 
 
@@ -147,9 +152,12 @@ def test_a_tool_that_is_gone_is_refused_with_the_words_of_the_server(
     reports = []
     for kind in ("json", "md", "xml"):
         reports += ["--report", f"report.{kind}"]
+
     told = project.verify("1 get", *reports, code=1)
+
     assert '#3 tools/call "get": refused' in told
     restoring, accepting = told.split("fix: ")[1].splitlines()[:2]
+
     assert restoring.startswith("run the server as it was recorded, such as in")
     assert "--accept refused" in accepting
     assert "Unknown tool: get" in told
@@ -169,6 +177,7 @@ def test_a_new_version_is_told_once(project: Project) -> None:
     """As information, whatever the number of calls that say it."""
     project.record("1", "discover", "put=a", "put=b", "get")
     told = project.verify("2")
+
     assert "4 interactions: 4 same" in told
     assert told.count("version") == 1
 
@@ -177,8 +186,10 @@ def test_a_call_too_many_names_the_option_for_tools_that_read(project: Project) 
     """With it, the call is played again, and what it was played after is told."""
     project.record("1", "get", "put=a")
     missed = project.replay("get", "get", code=1)
+
     assert "already-played" in missed
     assert "--reads get" in missed
     words = ("replay", "c.json", "--reads", "get", "--", sys.executable, "client.py")
     told = project.run(*words, "get", "put=a", "get")
+
     assert 'after other writes than recorded: #1 tools/call "get"' in told

@@ -63,6 +63,7 @@ def test_wrong_usage_is_2_and_said(
 ) -> None:
     """A wrong option or a wrong value is told in a line of one style, with 2, and nothing is made."""
     ended = run_here(*arguments, cwd=tmp_path)
+
     assert (ended.code, ended.out) == (2, "")
     assert re.fullmatch("error: [^A-Z].*", ended.err.splitlines()[-1])
     assert said.lower() in ended.err.lower()
@@ -73,6 +74,7 @@ def test_wrong_usage_is_2_and_said(
 def test_every_subcommand_has_help(name: str) -> None:
     """`--help` explains a subcommand and ends with 0."""
     ended = run_here(name, "--help")
+
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.startswith(f"Usage: mrtr-cassette {name} ")
 
@@ -89,6 +91,7 @@ def test_every_subcommand_has_help(name: str) -> None:
 def test_usage_says_what_stands_after_the_dashes(command: str, program: str) -> None:
     """A client is run by record and replay, and a server by verify and call."""
     usage = run_here(command, "--help").out.partition("\n\n")[0]
+
     assert " ".join(usage.split()).endswith(f"[-- {program} ...]")
 
 
@@ -96,16 +99,20 @@ def test_usage_says_what_stands_after_the_dashes(command: str, program: str) -> 
 async def test_the_program_names_its_subcommands_and_version() -> None:
     """The program's own help lists the subcommands; `--version` is one line."""
     ended = await run("-h")
+
     assert ended.code == 0
     assert await run("--help") == ended
     listed = ended.out.partition("Commands:\n")[2].split("\n")
+
     assert {line.split()[0] for line in listed if line.startswith("  ")} >= set(
         SUBCOMMANDS
     )
     assert "..." not in "".join(listed)
     groups = re.findall(r"^([A-Z].*):$", (await run("record", "-h")).out, re.MULTILINE)
+
     assert groups == ["Options", "Recording", "Matching", "TLS", "Operation"]
     version = await run("--version")
+
     assert (version.code, version.out.split()[0]) == (0, "mrtr-cassette,")
 
 
@@ -135,11 +142,13 @@ async def test_a_damaged_cassette_is_3_and_explained(tmp_path: Path) -> None:
     path = await recorded(tmp_path / "c.json")
     path.write_bytes(b"")
     ended = await run("inspect", path)
+
     assert (ended.code, ended.out) == (3, "")
     assert ended.err.startswith(f"error: {path}: not JSON: ")
     with pytest.raises(CassetteError) as caught:
         async with playing(path):
             pass
+
     assert ended.err == f"error: {caught.value}\n"
 
 
@@ -166,6 +175,7 @@ async def test_a_cassette_with_a_withheld_body_is_never_played(
         ("check", path, "--fix"),
     ):
         assert await run(*words) == refused
+
     with pytest.raises(CassetteError, match=re.escape(why)), mrtr_cassette.replay(path):
         raise AssertionError("unreachable because nothing is served")
 
@@ -176,6 +186,7 @@ async def test_a_missing_cassette_is_3(tmp_path: Path, name: str) -> None:
     """What doesn't exist is named, with 3."""
     path = tmp_path / "none.json"
     ended = await run(name, path)
+
     assert (ended.code, ended.out) == (3, "")
     assert ended.err.startswith(f"error: {path}")
     assert list(tmp_path.iterdir()) == []
@@ -193,6 +204,7 @@ def test_a_url_that_is_no_cassette_is_told_without_its_credentials() -> None:
         words = ("--report", "none.json") if name == "prune" else ()
         url = "http://ann:hunter2@host/c.json?token=abcdef#sig=x"
         ended = run_here(name, url, *words)
+
         assert (ended.code, ended.out) == (2, "")
         assert told in ended.err
         assert not any(
@@ -207,18 +219,21 @@ def test_a_url_that_is_no_cassette_is_told_without_its_credentials() -> None:
 async def test_an_edit_is_refused_until_it_is_accepted(tmp_path: Path) -> None:
     """The command that the error names makes an edited cassette one that is read again."""
     path = await recorded(tmp_path / "c.json")
+
     assert (await run("check", path)) == Outcome(
         0, f"{path}: 2 interactions, all as recorded\n", ""
     )
     data = edited(lambda t: final(t)["body"].update(id=99))(path.read_bytes())
     path.write_bytes(data)
     refused = await run("check", path)
+
     assert refused.code == 3
     assert refused.err.endswith(
         f"accept the edit with: mrtr-cassette check {path} --fix\n"
     )
     assert path.read_bytes() == data
     accepted = await run("check", path, "--fix")
+
     assert accepted.code == 0
     assert accepted.err == f"{path}: 1 exchange changed; accepted\n"
     assert accepted.out == f"{path}: 2 interactions, all as recorded\n"
@@ -233,6 +248,7 @@ async def test_what_was_copied_by_hand_is_told(tmp_path: Path) -> None:
     tree["interactions"].append(tree["interactions"][0])
     path.write_text(json.dumps(tree))
     told = f"{path}: #3 was written by hand: `recording` has no digest to check it by\n"
+
     assert (
         await run("check", path)
     ).out == f"{path}: 3 interactions, all as recorded\n{told}"
@@ -247,6 +263,7 @@ def test_a_pointer_of_git_lfs_is_not_recorded_over(tmp_path: Path) -> None:
     for words in ("check",), ("record", *UPSTREAM, "--force", "-o"):
         ended = run_here(*words, path)
         assert (ended.code, "git lfs pull" in ended.err) == (3, True)
+
     assert path.read_bytes() == pointer
 
 
@@ -269,13 +286,16 @@ def test_both_sides_of_a_conflict_are_merged_by_the_commands_of_the_error(
         asyncio.run(recorded(path))
         git("add", "--all")
         git("commit", "--message=recorded")
+
     assert git("merge", "theirs") == 1
     refused = run_here("check", path)
+
     assert (refused.code, refused.out) == (3, "")
     commands = refused.err.partition("merge both sides with: ")[2].partition("; or ")[0]
     found = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": found}
     subprocess.run(commands, shell=True, cwd=tmp_path, check=True, env=environment)
+
     assert run_here("check", path).out == f"{path}: 4 interactions, all as recorded\n"
 
 
@@ -288,6 +308,7 @@ async def test_a_secret_in_a_cassette_is_found(tmp_path: Path) -> None:
         edited(lambda t: final(t)["body"].update(note=token))(path.read_bytes())
     )
     ended = await run("check", path, "--fix")
+
     assert ended.code == 1
     assert (
         f"{path}: #1, answer of turn 1, response: a secret by the rule 'github'\n"
@@ -296,6 +317,7 @@ async def test_a_secret_in_a_cassette_is_found(tmp_path: Path) -> None:
     accept = (
         f"replace them by hand and accept that with: mrtr-cassette check {path} --fix\n"
     )
+
     assert ended.err.endswith(accept)
     assert token not in ended.err + ended.out
 
@@ -307,12 +329,15 @@ def test_inspect_shows_what_all_cassettes_cover(tmp_path: Path) -> None:
     """`--coverage` counts answers by tool, turn and key; with `--json` for programs."""
     path = asyncio.run(recorded(tmp_path / "c.json"))
     shown = run_here("inspect", path, path.parent, "--coverage")
+
     assert shown.code == 0
     assert "  turn 1, confirm: accept 2, decline 2, cancel never\n" in shown.out
     data = json.loads(run_here("inspect", path, "--coverage", "--json").out)
     (question,) = data["tools"]["deploy"]["questions"]
+
     assert question["decline"] == 1
     refused = run_here("inspect", path, "--coverage", "--full")
+
     assert (refused.code, "don't go together" in refused.err) == (2, True)
 
 
@@ -321,9 +346,11 @@ def test_inspect_fails_where_an_answer_was_tried_too_seldom(tmp_path: Path) -> N
     path = asyncio.run(recorded(tmp_path / "c.json"))
     words = ("inspect", path, "--coverage", "--markdown", "--fail-under")
     enough = run_here(*words, "decline=100")
+
     assert (enough.code, enough.err) == (0, "")
     assert "| deploy | 1 | confirm | 1 | 1 | never | 0 |\n" in enough.out
     never = run_here(*words, "decline=100", "--fail-under", "cancel=80")
+
     assert (never.code, never.out) == (1, enough.out)
     assert never.err == (
         "--fail-under cancel=80: tried on 0% of the questions, "
@@ -331,6 +358,7 @@ def test_inspect_fails_where_an_answer_was_tried_too_seldom(tmp_path: Path) -> N
     )
     for wrong in ("decline", "decline=101", "rejected=1", "decline=-1"):
         assert run_here(*words, wrong).code == 2
+
     assert run_here("inspect", path, "--fail-under", "decline=1").code == 2
 
 
@@ -349,6 +377,7 @@ def test_inspect_shows_a_cassette_in_short_whole_as_json_and_drawn(
             ("--markdown", "--full"),
         )
     )
+
     assert [each.code for each in (short, whole, data, drawn, both)] == [0, 0, 0, 0, 2]
     assert "turn 1, with request state: confirm (form)\n" in short.out
     assert "branch: shares the ask of turn 1 with #1" in short.out
@@ -359,6 +388,7 @@ def test_inspect_shows_a_cassette_in_short_whole_as_json_and_drawn(
     (tmp_path / "other.json").write_bytes(path.read_bytes())
     for words in (tmp_path,), (tmp_path / "*.json",), (path, tmp_path / "other.json"):
         listed = json.loads(run_here("inspect", *words, "--json").out)
+
         assert [Path(each["cassette"]).name for each in listed] == [
             "c.json",
             "other.json",
@@ -369,6 +399,7 @@ def test_inspect_shows_a_cassette_in_short_whole_as_json_and_drawn(
 def test_the_schema_is_the_published_one() -> None:
     """`schema` prints what stands in docs."""
     docs = Path(mrtr_cassette.__file__).parents[1] / "docs"
+
     assert run_here("schema") == Outcome(
         0, (docs / "cassette.schema.json").read_text(), ""
     )
@@ -405,7 +436,9 @@ async def test_twenty_megabytes_pass_in_both_directions(tmp_path: Path) -> None:
         async with command(*words, program=measured) as process:
             answer = await post(await process.listening(), asked)
             ended = await process.stopped()
+
         assert server.only.body == asked
+
     assert answer.body == answered
     assert ended.code == 0
     assert path.stat().st_size > 2 * LARGE

@@ -34,6 +34,7 @@ from mrtr_cassette.shell.runs.running import in_thread
 def test_what_can_not_be_accepted_is_said(options: tuple[str, ...], words: str) -> None:
     """Before anything is sent to the server."""
     ended = run_here("verify", "c.json", "http://localhost:1/mcp", *options)
+
     assert ended.code == 2
     assert words in ended.err
 
@@ -48,6 +49,7 @@ def saying(words: str) -> Any:
             said["error"] = {"code": -32603, "message": "Broken"}
         else:
             said["result"] = text(words) | ({"extra": 1} if words.endswith("!") else {})
+
         await visit.send(response(compact(said), "Content-Type: application/json"))
 
     return server
@@ -61,6 +63,7 @@ def session(
         command = ("verify", str(cassette), "--upstream", server.url, *arguments)
         if keys:
             return at_terminal([*PROGRAM, *command], keys)
+
         ended = run_here(*command)
         return ended.code, ended.err
 
@@ -78,6 +81,7 @@ def at_terminal(command: list[str], keys: str) -> tuple[int, str]:
             shown += os.read(terminal, 65536)
         except OSError:
             break
+
     os.close(terminal)
     return process.wait(), shown.decode().replace("\r\n", "\n")
 
@@ -103,9 +107,11 @@ def test_a_cassette_is_updated_from_the_command_line(
     cassette = Path(shutil.copy(recorded, tmp_path / "call.json"))
     before = cassette.read_bytes()
     code, _ = session(cassette, "new words")
+
     assert (code, cassette.read_bytes()) == (1, before)
 
     code, shown = session(cassette, "new words", "--accept", "all")
+
     assert code == 0
     assert 'accepted: #1 tools/call "say": text-changed' in shown
     assert f"wrote {cassette}: 1 response accepted" in shown
@@ -118,9 +124,11 @@ def test_a_breakdown_is_taken_after_a_look_only(recorded: Path, tmp_path: Path) 
     cassette = Path(shutil.copy(recorded, tmp_path / "call.json"))
     before = cassette.read_bytes()
     code, shown = session(cassette, "error", "--accept", "all")
+
     assert code == 1
     assert ": the server broke down; --review takes that too\n" in shown
     code, shown = session(cassette, "error", "--review", keys="n")
+
     assert (code, cassette.read_bytes()) == (1, before)
     assert "#1 tools/call" in shown
     assert "accept? [y/N]" in shown
@@ -134,6 +142,7 @@ def test_response_is_asked_about_with_all_its_changes(
     """Each with its place and both values, and none where `--accept` has all its verdicts."""
     cassette = Path(shutil.copy(recorded, tmp_path / "call.json"))
     code, shown = session(cassette, "new \x1b[2J!", "--review", keys="n")
+
     assert (code, cassette.read_bytes()) == (1, recorded.read_bytes())
     assert '#1 tools/call "say"\n    /content/0/text: text-changed\n' in shown
     assert '    - "old words"\n    + "new' in shown
@@ -141,6 +150,7 @@ def test_response_is_asked_about_with_all_its_changes(
     assert "\x1b[2J" not in shown
     review = ("--review", "--accept", "text-changed")
     code, shown = session(cassette, "new words", *review, keys=" ")
+
     assert (code, "accept?" in shown) == (0, False)
 
 
@@ -159,6 +169,7 @@ def asking(key: str) -> Any:
             said = asks(
                 key, state=STATE_OF.format(key), words=f"Sure? {STATE_OF.format(key)}"
             )
+
         reply = result(said, id=asked["id"])
         await visit.send(response(compact(reply), "Content-Type: application/json"))
 
@@ -185,11 +196,13 @@ def test_a_question_under_another_key_is_answered_and_accepted_by_itself(
     with in_thread(upstream(asking("sure"))) as server:
         command = ("verify", str(path), "--upstream", server.url)
         shown = run_here(*command).out
+
         assert "turn 1 key-changed: ask_sure → sure\n" in shown
         assert "response" not in shown
         assert run_here(*command, "--accept", "text-changed").code == 1
         assert run_here(*command, "--accept", "key-changed").code == 0
         assert run_here(*command).code == 0
+
     assert b"ask_sure" not in path.read_bytes()
 
 
@@ -214,11 +227,13 @@ def test_what_call_recorded_from_a_command_is_updated_from_it(tmp_path: Path) ->
     server, path = tmp_path / "server.py", tmp_path / "call.json"
     server.write_text(LINES)
     started = ("--", sys.executable, str(server))
+
     assert run_here("call", "say", "--record", str(path), *started, "old").code == 0
     before = path.read_text().splitlines()
 
     assert run_here("verify", str(path), "--accept", "all", *started, "new").code == 0
     after = path.read_text().splitlines()
     changed = [line.strip() for line in after if line not in before]
+
     assert [line for line in changed if "sha256" not in line] == ['"text": "new"']
     assert run_here("verify", str(path), *started, "new").code == 0

@@ -47,22 +47,28 @@ def test_whole_conversation_is_printed_as_json(url: str, tmp_path: Path) -> None
     options = ("--answer", "confirm=yes", "--answer", "spare=1", "--log-format", "json")
     record = ("--record", str(tmp_path / "c.json"))
     ended = run("call", url, "deploy", "env=production", "--json", *options, *record)
+
     assert ended.exit_code == 0
     data = json.loads(ended.stdout)
+
     assert data["result"]["content"][0]["text"] == "Deployed to production"
     assert data["turns"][0]["answered_by"] == {"confirm": "call"}
     events = [
         json.loads(line) for line in ended.stderr.splitlines() if line.startswith("{")
     ]
+
     assert [each["event"] for each in events] == ["answered", "ended", "concluded"]
     assert "warning: nothing asked for the answer 'spare'" in ended.stderr
     shown = run("inspect", str(tmp_path / "c.json")).stdout
+
     assert (
         "\n    Deploy to production? → confirm: yes → Deployed to production\n" in shown
     )
     size = len(json.dumps(data["result"], separators=(",", ":")))
+
     assert size < int(re.findall(r"[(]([0-9]+) bytes", shown)[-1]) < size + 99
     again = run("call", url, "add", "a=1", "b=2", *record)
+
     assert again.exit_code == 3
     assert "--append" in again.stderr
 
@@ -70,6 +76,7 @@ def test_whole_conversation_is_printed_as_json(url: str, tmp_path: Path) -> None
 def test_nobody_is_asked_without_a_terminal(url: str) -> None:
     """What nobody answers is printed, with an exit code of its own."""
     ended = run("call", url, "deploy", "env=production")
+
     assert ended.exit_code == 5
     assert '"turn":1' in ended.stdout
     assert "nothing answers it" in ended.stderr
@@ -86,8 +93,10 @@ def test_unknown_tool_is_one_line(url: str, tmp_path: Path) -> None:
     no_tool = "error: the server has no tool 'nosuch'; it has add, deploy"
     with replay(tmp_path / "c.json") as played:
         known = run("call", played.url, "nosuch")
+
     with replay(tmp_path / "untold.json", on_miss="report") as played:
         unknown = run("call", played.url, "nosuch")
+
     away = run("call", "http://127.0.0.1:9/mcp", "nosuch")
     for ended, said in (
         (run("call", url, "nosuch"), no_tool),
@@ -99,6 +108,7 @@ def test_unknown_tool_is_one_line(url: str, tmp_path: Path) -> None:
         ),
     ):
         (line,) = ended.stderr.splitlines()
+
         assert said in line
         assert ended.exit_code in (2, 4)
 
@@ -153,6 +163,7 @@ def test_unknown_tool_is_one_line(url: str, tmp_path: Path) -> None:
 def test_wrong_words_are_usage_errors(words: list[str], reason: str) -> None:
     """Nothing is called."""
     ended = run(*words)
+
     assert (ended.exit_code, ended.stdout) == (2, "")
     assert reason in ended.stderr
 
@@ -163,6 +174,7 @@ def test_no_server_is_told(tmp_path: Path) -> None:
     file = tmp_path / "a.toml"
     file.write_text('[rest]\nurl = "nowhere"\n')
     ended = run("call", "http://127.0.0.1:9/mcp", "deploy", "--answers", str(file))
+
     assert ended.exit_code == 2
     assert "rest.url of the answers file is not an HTTP URL" in ended.stderr
 
@@ -176,6 +188,7 @@ def test_answers_file_of_a_recording_gives_its_answers(
     done = run(*call, "--answer", "confirm=yes", "--record", cassette)
     file.write_text(run("answers", "from", cassette).stdout)
     again = run(*call, "--answers", str(file))
+
     assert (again.exit_code, again.stdout) == (0, done.stdout)
     assert "answered by rule 1" in again.stderr
 
@@ -196,10 +209,12 @@ async def test_call_without_a_text_prints_what_came_instead() -> None:
             given = {"supportedVersions": ["2026-07-28"], "tools": [{"name": "t"}]}
             if body["method"] == "tools/call":
                 given = value
+
             await visit.send(json_response(result(given, id=body["id"])))
 
         async with upstream(server) as live, command("call", live.url, "t") as process:
             ended = await process.ended()
+
         assert (ended.code, ended.err) == (code, err)
         assert out in ended.out
         assert bool(out) is bool(ended.out)
@@ -226,6 +241,7 @@ async def test_signal_cancels_the_task_of_a_call() -> None:
     async with upstream(server) as live, command("call", live.url, "build") as process:
         await process.said("task working: Half way\n")
         ended = await process.stopped(signal.SIGINT)
+
     assert (ended.code, seen[-1]) == (130, "tasks/cancel")
 
 
@@ -261,6 +277,7 @@ async def test_signal_ends_a_call_with_one_line(tmp_path: Path) -> None:
         ):
             await called.wait()
             ended = await process.stopped(number)
+
         assert (ended.code, ended.err) == (
             128 + number,
             f"error: stopped by {number.name}\n",
@@ -304,25 +321,33 @@ def test_further_signals_leave_no_server_behind(tmp_path: Path) -> None:
             process = stack.enter_context(
                 start_piped([*PROGRAM, *words, "--", *server], errors[number])
             )
+
             assert process.stdin is not None
             process.stdin.write(b"{}\n")
             started.append((process, gate))
+
         servers = []
         for (process, gate), (_, first, _) in zip(started, cases, strict=True):
             servers.append(int(gate.read_text()))
             process.send_signal(first)
+
         for (process, gate), (words, _, second) in zip(started, cases, strict=True):
             if words[0] != "record":
                 assert gate.read_text() == "closed\n"
+
             process.send_signal(second)
+
         codes = [process.wait() for process, _ in started]
         said = []
         for file in errors:
             file.seek(0)
             said.append(file.read().decode())
+
     stopped = [128 + first for _, first, _ in cases[:-1]]
+
     assert codes == [*stopped, 128 + signal.SIGKILL], said
     names = [first.name for _, first, _ in cases[:-1]]
+
     assert [text.splitlines()[-1] for text in said[:-1]] == [
         f"error: stopped by {name}" for name in names
     ]

@@ -239,13 +239,16 @@ def test_no_command_tells_what_it_gives_a_server_over_http(
         recorded = made.run(
             "record", *upstream, "--output", "c.json", *made.client(*CALLS)
         )
+
         assert recorded.exit_code == 0, recorded.output
         cassette = Path("c.json").read_text()
+
         assert "knows " in cassette
         assert "<api-key:" in cassette
         more = tool_call("more", arguments={"key": SECRETS[1]})
         append = ("record", "--append", *upstream, "--output", "c.json")
         appended = made.run(*append, *made.client(*CALLS, more))
+
         assert appended.exit_code == 0, appended.output
 
         for words in (
@@ -257,14 +260,18 @@ def test_no_command_tells_what_it_gives_a_server_over_http(
         ):
             called = made.run("call", made.url, *words, *made.given)
             assert "knows " in called.output, called.output
+
         taping = ("--answer", "sure:=true", "--record", "d.json")
+
         assert made.run("call", made.url, "ask", *taping, *made.given).exit_code == 0
 
         same = made.run("verify", "c.json", *upstream, *REPORTS)
+
         assert "4 interactions: 3 same, 1 skipped" in same.output
         assert same.exit_code == 0
         made.drift()
         changed = made.run("verify", "c.json", *upstream, *REPORTS)
+
         assert changed.exit_code == 1
         assert changed.output.count("now knows") >= 3
         declined = {"sure": {"action": "decline"}}
@@ -273,6 +280,7 @@ def test_no_command_tells_what_it_gives_a_server_over_http(
         )
         made.run(*append, *made.client(CALLS[2], lost))
         accepted = made.run("verify", "c.json", *upstream, "--accept", "all")
+
         assert "accepted" in accepted.output
         assert "now knows" in Path("c.json").read_text()
 
@@ -281,6 +289,7 @@ def test_no_command_tells_what_it_gives_a_server_over_http(
         )
         client = made.client(missed, **{**HEADERS, "X-Api-Key": SECRETS[1]})
         played = made.run("replay", "c.json", "--report", "m.json", *client)
+
         assert played.exit_code == 1
         assert "arguments-differ" in played.output
         made.check()
@@ -296,6 +305,7 @@ def test_no_command_tells_what_it_gives_a_server_that_it_starts(
         server = made.server("pipe")
         record = ("record", "--stdio", "--output", "c.json")
         made.say(*record, *server, lines=[*CALLS[:2], PUSHED, ANSWER])
+
         assert "knows <api-key:1>, <token:1>" in Path("c.json").read_text()
         more = tool_call("more", id=7, arguments={"key": VARIABLE})
         made.say(*record, "--append", *server, lines=[CALLS[0], more])
@@ -303,24 +313,30 @@ def test_no_command_tells_what_it_gives_a_server_that_it_starts(
         played = made.say(
             "replay", "--stdio", "c.json", *server, lines=[CALLS[0], more]
         )
+
         assert "played 2 of 5 interactions, no misses" in played
         missed = tool_call("more", id=8, arguments={"key": VARIABLE, "as": ARGUMENT})
         replay = ("replay", "--stdio", "c.json", "--report", "m.json")
+
         assert "arguments-differ" in made.say(*replay, *server, lines=[missed])
 
         for words in (["say", "--json"], ["refuse"], ["push"], ["push", "--json"]):
             called = made.run("call", *words, *server)
             assert "knows " in called.output, called.output
+
         for start in ("pipe", "{port}"):
             same = made.run(
                 "verify", "c.json", "--only", "say", *REPORTS, *made.server(start)
             )
             assert same.exit_code == 0, same.output
+
         made.drift()
         for start in ("pipe", "{port}"):
             changed = made.run("verify", "c.json", *REPORTS, *made.server(start))
+
             assert changed.exit_code == 1
             assert "now knows" in changed.output
+
         assert (
             "accepted"
             in made.run("verify", "c.json", "--accept", "all", *server).output
@@ -343,6 +359,7 @@ def test_secret_in_the_path_of_the_url_is_told_of(
             for line in kept.output.splitlines()
             if line.startswith("warning: the path")
         )
+
         assert secret not in line
         option = shlex.split(line.partition("record with ")[2])
         for command in (
@@ -361,8 +378,11 @@ def test_secret_in_the_path_of_the_url_is_told_of(
             ["replay", "c.json", *made.client(*CALLS[:2])],
         ):
             ended = made.run(*command)
+
             assert ended.exit_code == 0, ended.output
             assert "warning: the path" not in ended.output
+
         assert "2 interactions: 2 same" in made.told[2]
         text = "\n".join([*made.told, Path("c.json").read_text()])
+
         assert secret not in text

@@ -30,12 +30,15 @@ def cut(*arguments: str) -> Outcome:
 def test_cassette_is_printed_or_written_where_none_is() -> None:
     """What is printed is the file; one that exists is replaced only with --force."""
     printed = cut("#2", "--alone")
+
     assert (printed.code, printed.err) == (0, "")
     assert len(json.loads(printed.out)["interactions"]) == 1
     written = cut("2", "--alone", "-o", "two.json")
+
     assert written == (0, "", "wrote two.json: 1 interaction\n")
     assert Path("two.json").read_text() == printed.out
     refused = cut("--last", "-o", "two.json")
+
     assert refused.code == 3
     assert "the cassette exists; use --force to replace it" in refused.err
     assert cut("--last", "-o", "two.json", "--force").code == 0
@@ -57,6 +60,7 @@ def test_cassette_is_printed_or_written_where_none_is() -> None:
 def test_call_that_is_not_there_is_told(arguments: tuple[str, ...], told: str) -> None:
     """The message says what there is."""
     refused = cut(*arguments)
+
     assert (refused.code, refused.out) == (2, "")
     assert told in refused.err
 
@@ -66,6 +70,7 @@ def test_shared_part_says_what_was_taken_out() -> None:
     script = ((tool("mail", to="jo@acme.example"), text("sent from /home/jo/x")),)
     Path("c.json").write_bytes(dump(loaded(cassette_of(*script), "c.json")))
     shared = cut("#1", "--share", "-o", "bug.json")
+
     assert shared.err.splitlines() == [
         'redacted: shared-email ×1 (#1 tools/call "mail")',
         'redacted: shared-user ×1 (#1 tools/call "mail")',
@@ -75,6 +80,7 @@ def test_shared_part_says_what_was_taken_out() -> None:
     ]
     assert "sent from /home/<shared-user:1>/x" in Path("bug.json").read_text()
     blank = cut("#1", "--share", "--blank-text")
+
     assert "sent from" not in blank.out
     assert "--blank-text needs --share" in cut("#1", "--blank-text").err
 
@@ -82,6 +88,7 @@ def test_shared_part_says_what_was_taken_out() -> None:
 def test_report_is_about_one_call() -> None:
     """It is printed, or written to a file; the cassette's folder is not told."""
     printed = run_here("report", Path("c.json").absolute(), "#2")
+
     assert printed.code == 0
     assert printed.out.startswith('`tools/call "two"` ended: HTTP 200, result.\n')
     assert "`mrtr-cassette cut c.json '#2' --share -o bug.json`" in printed.out
@@ -89,4 +96,5 @@ def test_report_is_about_one_call() -> None:
     assert run_here("report", "c.json", "--last", "-o", "bug.md").code == 0
     assert "mrtr-cassette call three" in Path("bug.md").read_text()
     refused = run_here("report", "c.json", "1", "2")
+
     assert (refused.code, refused.err) == (2, "error: report takes a single call\n")

@@ -46,13 +46,16 @@ def test_what_a_file_ignores_is_no_difference(tmp_path: Path) -> None:
         file.write_text(
             f"[[ignore]]\ncall = '{call}'\npointers = ['/content/0/text']\n"
         )
+
         assert diff(old, new, "--ignore-from", file).exit_code == int(differs)
         assert (
             "text-changed" in diff(*for_git, "--ignore-from", file).output
         ) == differs
         assert mrtr_cassette.diff(old, new, ignore_from=file).is_same != differs
+
     file.unlink()
     refused = diff(old, new, "--ignore-from", file)
+
     assert (refused.exit_code, "there is no file" in refused.stderr) == (2, True)
 
 
@@ -65,18 +68,23 @@ def test_a_mask_leaves_out_a_part_of_a_text(tmp_path: Path) -> None:
         path = tmp_path / f"{name}.json"
         path.write_bytes(encode_cassette(cassette_of((call, rows))))
         files.append(path)
+
     old, same, other = files
     mask = "[0-9]{2}:[0-9]{2}"
+
     assert diff(old, same).exit_code == 1
     masked = diff(old, same, "--mask", mask)
+
     assert (masked.exit_code, masked.stderr) == (0, "")
     differing = diff(old, other, "--mask", mask, "--mask", "x{9}")
+
     assert differing.exit_code == 1
     assert "text-changed" in differing.output
     assert differing.stderr == "note: --mask x{9} matched nothing\n"
     assert mrtr_cassette.diff(old, same, masks=[mask]).is_same
     rules = tmp_path / "ignore.toml"
     rules.write_text(f"[[ignore]]\ncall = 'list'\nmasks = ['{mask}']\n")
+
     assert diff(old, same, "--ignore-from", rules).exit_code == 0
     assert diff(old, other, "--ignore-from", rules).exit_code == 1
 
@@ -89,18 +97,22 @@ def test_the_exit_code_tells_whether_something_differs(tmp_path: Path) -> None:
     )
 
     same, other = diff(old, old), diff(old, new)
+
     assert (same.exit_code, other.exit_code) == (0, 1)
     assert same.output.splitlines()[-1] == "the same: 2 interactions"
     assert '~ #2 tools/call "tool-1": text-changed' in other.output
     assert "\x1b" not in other.output
     left_out = diff(old, new, "--ignore", "/content/0/text", "--ignore", "/contents")
+
     assert left_out.exit_code == 0
     assert left_out.stderr == "note: --ignore /contents matched nothing\n"
 
     missing = diff(old, tmp_path / "c.json")
+
     assert missing.exit_code == 3
     assert "there is no such cassette" in missing.stderr
     new.write_text("{}")
+
     assert diff(old, new).exit_code == 3
 
 
@@ -108,6 +120,7 @@ def test_the_null_device_is_a_cassette_without_calls(tmp_path: Path) -> None:
     """It stands for a file that git adds or deletes."""
     old = write(tmp_path / "a.json", "x")
     added, deleted = diff(os.devnull, old), diff(old, os.devnull)
+
     assert (added.exit_code, deleted.exit_code) == (1, 1)
     assert '+ #1 tools/call "tool-0"' in added.output
     assert '- #1 tools/call "tool-0"' in deleted.output
@@ -117,8 +130,10 @@ def test_other_formats(tmp_path: Path) -> None:
     """JSON for programs, Markdown for people; not both."""
     old, new = write(tmp_path / "a.json", "x"), write(tmp_path / "b.json", "z")
     data = json.loads(diff(old, new, "--json").stdout)
+
     assert (data["same"], data["verdict"]) == (False, "text-changed")
     markdown = diff(old, new, "--markdown").output.splitlines()
+
     assert markdown[:3] == ["**1 of 1 interaction differs: 1 changed**", "", "```diff"]
 
 
@@ -152,6 +167,7 @@ def test_what_changed_everywhere_is_told_once(tmp_path: Path) -> None:
         "and again at /content/0/text#json/rows/*",
     )
     shown = diff(old, new).output
+
     assert [line.strip() for line in shown.splitlines()[2:-1]] == [
         '~ #1 tools/call "deploy": key-changed',
         "turn 1 key-changed: ask_sure → sure",
@@ -164,6 +180,7 @@ def test_what_changed_everywhere_is_told_once(tmp_path: Path) -> None:
     left_out = diff(
         old, new, *(word for place in ignored for word in ("--ignore", place))
     )
+
     assert "1 of 2 interactions differs" in left_out.output
     assert left_out.stderr == ""
 
@@ -180,6 +197,7 @@ def test_what_changed_everywhere_is_told_once(tmp_path: Path) -> None:
 def test_wrong_usage_is_2(arguments: tuple[str, ...], words: str) -> None:
     """What can't be meant is said on stderr."""
     done = diff(*arguments)
+
     assert done.exit_code == 2
     assert words in done.stderr
 
@@ -200,6 +218,7 @@ def test_colour_is_for_terminals(
     os.close(side)
     shown = os.read(terminal, 65536).decode()
     os.close(terminal)
+
     assert done.returncode == 1
     assert ("\x1b[31m" in shown) is is_coloured
     assert '- "x"' in shown
@@ -215,13 +234,16 @@ def test_the_library_compares_with_typed_results(tmp_path: Path) -> None:
 
     assert not comparison.is_same
     first, second = comparison.interactions
+
     assert (first.mark, second.mark, second.verdict) == ("=", "~", "text-changed")
     (change,) = [change for stage in second.stages for change in stage.changes]
+
     assert change == mrtr_cassette.Change(
         "text-changed", "/content/0/text", '"y"', '"z"'
     )
     for spelled in ("/content", "/result/content"):
         assert mrtr_cassette.diff(old, new, ignore=[spelled]).is_same
+
     with pytest.raises(
         mrtr_cassette.UsageError, match="ignore 'content' is not a JSON Pointer"
     ):
@@ -244,6 +266,7 @@ def test_history_with_files_that_are_no_cassettes_is_shown_by_git(
         ended = subprocess.run(
             command, cwd=tmp_path, env=environment, capture_output=True, check=False
         )
+
         assert ended.returncode == 0, ended.stderr
         return ended.stdout.decode()
 
@@ -251,11 +274,13 @@ def test_history_with_files_that_are_no_cassettes_is_shown_by_git(
     for line in docs.read_text().splitlines():
         if line.startswith("$ git config diff."):
             git(*shlex.split(line)[2:])
+
     (tmp_path / ".gitattributes").write_text("*.json diff=mrtr-cassette\n")
     path = tmp_path / "c.json"
     states: list[bytes] = []
     for word in ("first", "last"):
         states.append(write(path, word).read_bytes())
+
     others = (
         b"",
         b'{"version": 1, "inter',
@@ -266,7 +291,9 @@ def test_history_with_files_that_are_no_cassettes_is_shown_by_git(
         path.write_bytes(state)
         git("add", ".")
         git("commit", "-q", "-m", "changed")
+
     shown = git("log", "-p", "--format=tformat:commit")
+
     assert shown.count("commit\n") == 6
     for line in (
         "+[1]",
@@ -274,6 +301,8 @@ def test_history_with_files_that_are_no_cassettes_is_shown_by_git(
         "+version https://git-lfs.github.com",
     ):
         assert line in shown
+
     for word in ("first", "last"):
         assert f'+            "text": "{word}"\n' in shown
+
     assert "digest" not in shown

@@ -37,11 +37,14 @@ async def test_a_replay_tells_which_faults_were_met(ping: Path, tmp_path: Path) 
         "replay", ping, "--port", 0, *options, "--report", f"{report}.xml"
     ) as process:
         url = await process.listening()
+
         assert (await post(url, message("ping"))).status == 503
         assert (await post(url, message("ping"))).status == 200
         ended = await process.stopped()
+
     first = "fault 1 (method ping, occurrence 1, status 503)"
     second = "fault 2 (tool dploy, drop head)"
+
     assert ended.code == 1
     assert ended.err == (
         f"{first}: ping\n"
@@ -77,6 +80,7 @@ def test_what_can_not_be_meant_is_refused_with_its_place(
     faults = tmp_path / "faults.toml"
     faults.write_text(f"[[fault]]\ndelay = 1\n[[fault]]\n{text}\n")
     ended = run_here("replay", ping, "--faults", "faults.toml", cwd=tmp_path)
+
     assert ended.code == 2
     assert problem in ended.err
     assert "faults.toml" in ended.err
@@ -86,10 +90,12 @@ def test_the_library_takes_the_same_tables(ping: Path) -> None:
     """They are checked at once, and one that nothing met is an error when the block ends."""
     with pytest.raises(UsageError, match="faults, fault 1 has no key 'tol'"):
         mrtr_cassette.replay(ping, faults=[{"tol": "x"}])
+
     unmet = mrtr_cassette.replay(ping, faults=[{"turn": 3, "delay": 1}])
     unmet.__enter__()
     with pytest.raises(MrtrCassetteError, match="nothing met fault 1"):
         unmet.__exit__(None, None, None)
+
     replay = mrtr_cassette.replay(ping, faults=[{"status": 500}], on_miss="report")
     with replay as playing:
         asyncio.run(post(playing.url, message("ping")))
@@ -102,6 +108,7 @@ def test_a_command_that_only_met_faults_has_come(ping: Path, tmp_path: Path) -> 
     faults.write_text("[[fault]]\nstatus = 503\n")
     client = [sys.executable, "-c", GETS_503]
     ended = run_here("replay", ping, "--faults", faults, "--", *client)
+
     assert (ended.code, "no client came" in ended.err) == (0, False)
 
 
@@ -117,6 +124,7 @@ def test_faults_of_pipes(tmp_path: Path) -> None:
     spoken(recorder(path), call(1))
     replay = [*PROGRAM, "replay", str(path), "--stdio"]
     whole = spoken(replay, call(1))
+
     assert whole.stdout
     for drop, kept in (
         ('"head"', b""),
@@ -124,12 +132,16 @@ def test_faults_of_pipes(tmp_path: Path) -> None:
     ):
         faults.write_text(f"[[fault]]\ntool = 't'\ndrop = {drop}\n")
         dropped = spoken([*replay, "--faults", str(faults)], call(1))
+
         assert (dropped.stdout, dropped.returncode) == (kept, 0), dropped.stderr
+
     faults.write_text("[[fault]]\ntool = 't'\nslow = 5000\ndelay = 0.01\n")
     slowed = spoken([*replay, "--faults", str(faults)], call(1))
+
     assert slowed.stdout == whole.stdout
     faults.write_text("[[fault]]\nstatus = 503\n")
     refused = spoken([*replay, "--faults", str(faults)], call(1))
+
     assert refused.returncode == 2
     assert b"fault 1: status needs HTTP" in refused.stderr
     lost = mrtr_cassette.replay(path, stdio=True, faults=[{"session_lost": True}])
@@ -148,6 +160,7 @@ def test_starts_of_a_server_on_pipes_add_up(tmp_path: Path) -> None:
     playing = replay.__enter__()
     for _ in range(2):
         spoken(playing.command, call(1))
+
     assert [fault.came for fault in playing.faults] == [2, 0]
     with pytest.raises(MrtrCassetteError, match="nothing met fault 2"):
         replay.__exit__(None, None, None)

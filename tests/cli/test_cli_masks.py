@@ -30,6 +30,7 @@ def two(tmp_path: Path) -> tuple[Path, Path]:
         paths, ("it is 07:15, by me: ok", "it is 08:20: ok"), strict=True
     ):
         asyncio.run(taped(path, (CALL, says(words))))
+
     return paths
 
 
@@ -42,8 +43,10 @@ def test_a_diff_tells_nothing_within_a_mask(
     assert run_here("diff", *two, "--mask", r"\d+").code == 1
     rules = tmp_path / "ignore.toml"
     rules.write_text(f"[[ignore]]\nmasks = ['{MASK}']\n")
+
     assert run_here("diff", *two, "--ignore-from", rules).code == 0
     rules.write_text(f"[[ignore]]\ncall = 'other'\nmasks = ['{MASK}']\n")
+
     assert run_here("diff", *two, "--ignore-from", rules).code == 1
     assert mrtr_cassette.diff(*two, masks=[MASK]).is_same
 
@@ -65,9 +68,11 @@ def test_a_mask_that_can_not_be_meant_is_refused(
     ):
         ended = run_here(*words, "--mask", mask)
         assert (ended.code, problem in ended.err) == (2, True), ended.err
+
     rules = tmp_path / "ignore.toml"
     rules.write_text("[[ignore]]\nmasks = 'x'\n")
     ended = run_here("diff", *two, "--ignore-from", rules)
+
     assert "[[ignore]] 1: `masks` is not a list of regular expressions" in ended.err
 
 
@@ -84,8 +89,10 @@ async def test_verify_and_a_new_recording_keep_what_is_masked(
             words = ("verify", old, "--upstream", url, "--mask", mask)
             async with command(*words) as process:
                 assert (await process.ended()).code == code
+
         again = ("record", "--force", "-o", old, "--upstream", url, "--port", 0)
         async with command(*again, "--mask", MASK) as process:
             await post(await process.listening(), CALL)
             assert (await process.stopped()).code == 0
+
     assert json.loads(old.read_bytes())["interactions"] == before

@@ -68,6 +68,7 @@ async def test_values_of_a_kind_match_and_are_counted(recorded: Path) -> None:
     async with command("replay", recorded, "--port", 0, *matchers) as process:
         url = await process.listening()
         played = await post(url, create(THIRD, LATER, n=7.0))
+
         assert played.json["result"]["content"][0]["text"] == FIRST
         wrong = [
             await post(url, create("no id")),
@@ -75,7 +76,9 @@ async def test_values_of_a_kind_match_and_are_counted(recorded: Path) -> None:
             await post(url, create(THIRD, n=8)),
         ]
         ended = await process.stopped()
+
     texts = [answer.json["error"]["message"] for answer in wrong]
+
     assert '/arguments/id: recorded "<uuid>", received "no id"' in texts[0]
     assert '/arguments/in/0/at: recorded "<rfc3339>", received "yesterday"' in texts[1]
     assert "/arguments/n: recorded 7, received 8" in texts[2]
@@ -91,6 +94,7 @@ async def test_a_response_repeats_the_callers_value(recorded: Path) -> None:
         whole = (await post(session.url, create(THIRD, n=8.50))).json["result"]
         streamed = await post(session.url, create(THIRD))
         again = await post(session.url, create(SECOND))
+
     assert whole == made(
         THIRD, id=THIRD, all=[{"id": THIRD, "n": 8.5}], note=f"the {FIRST}"
     )
@@ -133,6 +137,7 @@ async def test_equal_comes_before_matched_and_matched_before_ignored(
         async with playing(path, **options) as session:
             sent = tool_call("get", arguments={"id": identity, "n": number})
             played = await post(session.url, sent)
+
             assert played.json["result"] == {"was": words}, (identity, number)
 
 
@@ -158,6 +163,7 @@ async def test_answers_match_by_kind_too(tmp_path: Path) -> None:
         lost = await post(
             session.url, tool_call("go", inputResponses=answer, requestState="t")
         )
+
     assert played.json["result"] == {"done": 1}
     assert b"unknown-name" in missed.body
     assert "error" in lost.json
@@ -178,6 +184,7 @@ def test_what_can_not_be_meant_is_refused(
 ) -> None:
     """A wrong pointer or kind is an error of usage that names it."""
     ended = run_here("replay", recorded, "--match", text)
+
     assert ended.code == 2
     assert problem in ended.err
 
@@ -186,14 +193,17 @@ def test_the_library_and_a_play_take_the_same(recorded: Path) -> None:
     """A matcher that nothing met is told; `echo` alone is refused."""
     with pytest.raises(mrtr_cassette.UsageError, match="match is 3, and not a mapping"):
         mrtr_cassette.replay(recorded, match=3)  # type: ignore[arg-type]
+
     with pytest.raises(mrtr_cassette.UsageError, match="echo needs match"):
         mrtr_cassette.replay(recorded, echo=True)
+
     replay = mrtr_cassette.replay(recorded, match={"/arguments/no": "/x=[a-z]+/"})
     session = replay.__enter__()
     asyncio.run(post(session.url, create(FIRST, n=7)))
     asyncio.run(post(session.url, create(SECOND)))
     with pytest.warns(UserWarning, match="match '/arguments/no=/x=.a-z.+/' matched no"):
         replay.__exit__(None, None, None)
+
     with serving(recorded.parent) as serve:
         play = serve.begin("c", match={"/arguments/id": f"/{THIRD[:4]}.*/"}, echo=True)
         asyncio.run(post(play["url"], create(THIRD)))
@@ -201,6 +211,7 @@ def test_the_library_and_a_play_take_the_same(recorded: Path) -> None:
         play = serve.begin("c", match={"/**/id": "uuid"}, ignore=["/arguments/no"])
         asyncio.run(post(play["url"], create(THIRD)))
         matched = serve.end(play)
+
     # A kind is that of both values.
     assert [miss["reason"] for miss in report["misses"]] == ["arguments-differ"]
     assert matched["matched"] == {"/**/id=uuid": 1}
@@ -214,6 +225,7 @@ def test_matchers_on_pipes(tmp_path: Path) -> None:
     replay = [*PROGRAM, "replay", str(path), "--stdio"]
     whole = spoken(replay, call(1, id=FIRST))
     matched = spoken([*replay, "--match", "/**/id=uuid"], call(1, id=SECOND))
+
     assert (matched.stdout, matched.returncode) == (whole.stdout, 0)
     assert b"equal, by /**/id=uuid: 1 time" in matched.stderr
     assert json.loads(whole.stdout)["result"]
@@ -227,6 +239,7 @@ def test_stand_ins_of_values_are_no_values(tmp_path: Path) -> None:
     with mrtr_cassette.replay(path, **options) as session:  # type: ignore[arg-type]
         for text in ("<uuid>", "<uuid>'", "uuid"):
             asyncio.run(post(session.url, create(text)))
+
         assert len(session.misses) == 3
 
 
@@ -241,14 +254,18 @@ def test_functions_stay_in_their_process(recorded: Path) -> None:
     wrong = "match is a function, and clients on pipes start another process"
     with pytest.raises(mrtr_cassette.UsageError, match=wrong):
         replay.__enter__()
+
     with pytest.raises(mrtr_cassette.UsageError, match="echo needs match with kinds"):
         mrtr_cassette.replay(recorded, match=any_id, echo=True)
+
     with pytest.raises(
         mrtr_cassette.UsageError, match="before_record is 3, and not a f"
     ):
         mrtr_cassette.replay(recorded, before_record=3)
+
     with serving(recorded.parent) as serve:
         answer = serve.request("POST", body={"cassette": "c", "before_record": "f"})
+
     assert "a play has no option 'before_record'" in str(answer)
 
 
@@ -261,6 +278,7 @@ async def test_what_a_failing_function_sees_is_not_sent_on(tmp_path: Path) -> No
     async with taping(path, script, existing="append", match=any_id) as tape:
         failed = await post(tape.url, tool_call("get", arguments={"id": 1}))
         text = failed.json["error"]["message"]
+
         assert text.startswith(
             "miss: hook-failed: match: any_id raised ZeroDivisionError"
         )

@@ -27,6 +27,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         program = Path("bin", name)
         program.parent.mkdir(exist_ok=True)
         program.touch(0o755)
+
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
 
 
@@ -81,6 +82,7 @@ def test_mistake_is_told_with_its_place_and_way_out(
 ) -> None:
     """Nothing is called, and one line says what to write."""
     ended = CliRunner().invoke(main, words)
+
     assert ended.exit_code == 2, ended.output
     assert told in ended.stderr
     assert len(ended.stderr.splitlines()) == 1

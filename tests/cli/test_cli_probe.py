@@ -40,6 +40,7 @@ def probed(tmp_path: Path, *words: str, code: int = 0) -> Any:
 def test_the_demo_server_acts_on_no_answer_that_it_did_not_ask_for(tmp_path):
     """Nothing is found; the number of requests is said before."""
     run, outcome = probed(tmp_path)
+
     assert (outcome["is_good"], outcome["unmet"]) == (True, [])
     assert f"at most {outcome['requests']} requests to " in run.err
     assert outcome["counts"].keys().isdisjoint({"acted", "crashed"})
@@ -47,6 +48,7 @@ def test_the_demo_server_acts_on_no_answer_that_it_did_not_ask_for(tmp_path):
     # Without a terminal there is a line for each question.
     count = len(outcome["probes"])
     lines = [line for line in run.err.splitlines() if " probes made; next: #" in line]
+
     assert lines[0].startswith(f"0 of {count} probes made; next: #7 tools/call")
     assert len(lines) == len(set(lines))
     (signin,) = [
@@ -63,6 +65,7 @@ def test_an_expected_finding_does_not_count(tmp_path):
     words = ["--only", "provision", "--fail-on", "unprotected"]
     _, outcome = probed(tmp_path, *words, "--expect", str(expected))
     (found,) = [made for made in outcome["probes"] if made["expected"]]
+
     assert (found["probe"], found["verdict"]) == ("answers-unasked", "unprotected")
 
 
@@ -72,13 +75,16 @@ def test_what_is_information_can_be_made_a_finding(tmp_path):
     output = tmp_path / "branches.json"
     run, outcome = probed(tmp_path, *words, "--record", str(output), code=1)
     found = [probe["probe"] for probe in outcome["probes"] if probe["is_finding"]]
+
     assert found == ["answers-unasked"]
     assert f"wrote {output}: " in run.err
     assert run_here("check", output).code == 0
     again = run_here("probe", DEMO, "--record", output, "--", *SERVER)
+
     assert again.code == 3
     assert "use --force to replace it or --append to add to it" in again.err
     alone = run_here("probe", DEMO, "--force", "--", *SERVER)
+
     assert "--force and --append are about a cassette of branches" in alone.err
 
 
@@ -88,5 +94,6 @@ def test_an_expected_finding_that_is_not_found_is_an_error(tmp_path):
     expected.write_text(SIGNIN)
     words = ["--only", "provision", "--expect", str(expected)]
     run, outcome = probed(tmp_path, *words, code=2)
+
     assert "not found: url-accepted-at-once of everything, question signin" in run.err
     assert outcome["unmet"][0]["probe"] == "url-accepted-at-once"

@@ -30,6 +30,7 @@ def replayed(*names: str) -> Player:
     player = Player(loaded(cassette_of(*SCRIPT), "c.json"))
     for name in names:
         play(player, post(tool(name)))
+
     report(player)
     return player
 
@@ -49,14 +50,18 @@ def test_what_was_never_played_is_taken_out_and_told() -> None:
     before = Path("c.json").read_text().splitlines()
     replayed("one", "three")
     pruned = prune()
+
     assert (pruned.exit_code, pruned.stdout) == (0, 'removed #2 tools/call "two"\n')
     assert pruned.stderr == "wrote c.json: 2 interactions\n"
     after = Path("c.json").read_text().splitlines()
     added = [line for line in after if line not in before]
+
     assert [json.loads(line.rstrip(","))["interaction"] for line in added] == [2]
     checked = CliRunner().invoke(main, ["check", "c.json"])
+
     assert "2 interactions, all as recorded" in checked.stdout
     stale = prune()
+
     assert (
         stale.exit_code,
         "is not a JSON report of a replay of this" in stale.stderr,
@@ -67,17 +72,21 @@ def test_report_that_proves_nothing_changes_nothing() -> None:
     """One of another cassette, of a replay that missed something, or of one without a request."""
     data = Path("c.json").read_bytes()
     replayed("one", "two", "three")
+
     assert prune().stderr == "c.json: everything was played; nothing was removed\n"
     other = cassette_of(*SCRIPT[:2], (tool("four"), text("four")))
     Path("other.json").write_bytes(encode_cassette(other))
+
     assert (
         "is not a JSON report of a replay of this cassette"
         in prune("other.json").stderr
     )
     replayed()
+
     assert "played nothing" in prune().stderr
     player = replayed("one")
     missed(player, post(tool("five")))
     report(player)
+
     assert "missed requests, and may be cut short" in prune().stderr
     assert Path("c.json").read_bytes() == data

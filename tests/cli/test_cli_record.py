@@ -44,6 +44,7 @@ async def test_a_signal_ends_a_recording_in_good_order(tmp_path: Path) -> None:
     """The cassette is written where the program was started; stdout has one line, the code is 0."""
     path = tmp_path / "cassette.json"
     program = shutil.which("mrtr-cassette", path=Path(sys.executable).parent)
+
     assert program is not None
     async with (
         upstream(asking) as server,
@@ -56,9 +57,11 @@ async def test_a_signal_ends_a_recording_in_good_order(tmp_path: Path) -> None:
         url = await process.listening()
         await conversation(url)
         ended = await process.stopped()
+
     assert process.first_line == f"listening on {url}\n"
     assert (ended.code, ended.out) == (0, "")
     said, *_, wrote = ended.err.splitlines()
+
     assert said == "point the client there; Ctrl-C writes cassette.json"
     assert wrote == f"wrote {path.name}: 2 interactions, 3 exchanges recorded"
     assert len(read(path)["interactions"]) == 2
@@ -72,6 +75,7 @@ def test_an_upstream_that_is_away_is_told_and_survived(tmp_path: Path) -> None:
     ended = run_here(
         "record", "--port", 0, *UPSTREAM, "--output", tmp_path / "c", "--", *program
     )
+
     assert ended.code == 4
     assert "gave no response" in ended.err
     assert ended.err.splitlines()[-1] == "nothing was recorded, no cassette was written"
@@ -94,6 +98,7 @@ def test_a_command_is_recorded(tmp_path: Path) -> None:
     path = tmp_path / "c.json"
     with in_thread(upstream(answering(PONG))) as server:
         ended = run_here("record", "--output", path, server.url, "--", *caller("ping"))
+
     assert ended.code == 0
     assert len(read(path)["interactions"]) == 1
 
@@ -114,14 +119,17 @@ def test_a_report_has_what_a_recording_came_to(tmp_path: Path) -> None:
     path, report = tmp_path / "c.json", tmp_path / "report.json"
     client = [sys.executable, "-c", LOGGING_IN]
     ended = recording(path, PONG, client=client, options=("--report", str(report)))
+
     assert ended.code == 0
     facts = read(report)
+
     assert (facts["cassette"], facts["interactions"], facts["exchanges"]) == (
         str(path),
         1,
         1,
     )
     calls = [{"interaction": 1, "call": 'tools/call "login"'}]
+
     assert facts["redacted"] == [{"rule": "password", "count": 1, "calls": calls}]
     assert '  redacted: password ×1 (#1 tools/call "login")' in ended.err.splitlines()
     assert "sesame" not in ended.err + report.read_text() + path.read_text()
@@ -145,6 +153,7 @@ def test_what_is_hardly_meant_leaves_no_cassette(
     """After a failed command, or errors only, the journal stays, and `recover` publishes it."""
     path = tmp_path / "c.json"
     ended = recording(path, reply, reply, client=client)
+
     assert ended.code == code
     assert ended.err.endswith(
         f"{path} was not written: {what}\n"
@@ -154,6 +163,7 @@ def test_what_is_hardly_meant_leaves_no_cassette(
     assert [each.name for each in tmp_path.iterdir()] == ["c.json.journal"]
     # What has only errors is in nobody's way.
     again = recording(path, reply, reply, client=client)
+
     assert ("ended before it was published" in again.err) == (code == 7)
     assert run_here("recover", path).code == 0
     assert read(path)["interactions"]
@@ -162,6 +172,7 @@ def test_what_is_hardly_meant_leaves_no_cassette(
 def test_a_command_that_asked_nothing_is_no_recording(tmp_path: Path) -> None:
     """`record -- CLIENT` says so where no request came, and ends with 1."""
     ended = recording(tmp_path / "c.json", client=caller())
+
     assert ended.code == 1
     assert ended.err.splitlines() == [
         "nothing was recorded, no cassette was written",
@@ -200,11 +211,14 @@ async def test_a_signal_ends_the_command_and_the_recording(
         ) as process,
     ):
         await process.listening()
+
         assert process.process.stdout is not None
         await process.process.stdout.readuntil(b"done\n")
         for number in numbers:
             process.kill(number)
+
         ended = await process.ended()
+
     assert ended.code == 128 + signal.SIGTERM
     assert len(read(path)["interactions"]) == 1
 
@@ -216,17 +230,20 @@ def test_force_replaces_what_exists_but_not_by_nothing(tmp_path: Path) -> None:
     """What exists is refused with what to do; with `--force` a recording takes its place."""
     path = tmp_path / "c.json"
     path.write_text("precious")
+
     assert run_here("record", "--port", 0, "--output", path, *UPSTREAM) == Outcome(
         3,
         "",
         f"error: {path}: the cassette exists; use --force to replace it or --append to add to it\n",
     )
     recording(path, client=caller(), options=("--force",))
+
     assert path.read_text() == "precious"
     assert recording(path, PONG, client=caller("ping"), options=("--force",)).code == 0
     assert len(read(path)["interactions"]) == 1
     before = path.stat().st_mtime_ns, path.read_bytes()
     again = recording(path, PONG, client=caller("ping"), options=("--force",))
+
     assert (path.stat().st_mtime_ns, path.read_bytes()) == before
     assert again.err.endswith(
         f"{path}: 1 interaction, same, kept, 1 exchange recorded\n"
@@ -251,15 +268,19 @@ async def test_append_adds_what_is_missing(tmp_path: Path) -> None:
                 "--append",
             ) as process:
                 url = await process.listening()
+
                 assert (
                     await run("inspect", path)
                 ).err == ""  # no note of a living recorder
                 await post(url, message("ping"))
                 await conversation(url)
                 ended = await process.stopped()
+
                 assert ended.code == 0
                 said.append(ended.err.splitlines()[-1])
+
         assert len(server.received) == 3
+
     assert said == [
         f"wrote {path}: 3 interactions, 3 exchanges recorded, 1 played",
         f"{path} stays as it is, 0 exchanges recorded, 4 played",
@@ -272,6 +293,7 @@ async def test_append_that_cannot_be_led_exits_with_1(tmp_path: Path) -> None:
     path = tmp_path / "c.json"
     async with taping(path, asking) as tape:
         await post(tape.url, tool_call("deploy", id=1))
+
     before = path.read_bytes()
 
     async def script(visit: Visit) -> None:
@@ -292,6 +314,7 @@ async def test_append_that_cannot_be_led_exits_with_1(tmp_path: Path) -> None:
     ):
         await conversation(await process.listening())
         ended = await process.stopped()
+
     assert ended.code == 1
     assert (
         "\nmiss: unrecorded: the live server asks nothing in turn 1: HTTP 200\n"
@@ -343,6 +366,7 @@ async def test_a_killed_recording_is_recovered(tmp_path: Path) -> None:
     """After `kill -9` every command says `recover`, which gives all that was complete; it plays."""
     path, journal = tmp_path / "c.json", tmp_path / "c.json.journal"
     await killed(path)
+
     assert [one.name for one in tmp_path.iterdir()] == [journal.name]
     kept = journal.read_bytes()
     for arguments in (
@@ -351,13 +375,17 @@ async def test_a_killed_recording_is_recovered(tmp_path: Path) -> None:
         ("inspect", path),
     ):
         ended = await run(*arguments)
+
         assert (ended.code, ended.out) == (3, "")
         assert f"mrtr-cassette recover {path}" in ended.err
+
     path.write_text("precious")
     ended = await run("recover", path)
+
     assert (ended.code, path.read_text()) == (3, "precious")
     assert not any(option in ended.err for option in ("--force", "--append"))
     path.unlink()
+
     assert await run("recover", path) == Outcome(
         0, "", f"wrote {path}: 2 interactions, 3 exchanges recorded\n"
     )
@@ -367,16 +395,20 @@ async def test_a_killed_recording_is_recovered(tmp_path: Path) -> None:
         assert (
             await process.stopped()
         ).err == "played 2 of 2 interactions, no misses\n"
+
     # Killed between the two steps of publishing: the cassette has all of it.
     journal.write_bytes(kept)
     (tmp_path / f".mrtr-cassette-{sha256(b'c.json').hexdigest()[:8]}-left").touch()
+
     assert (await run("recover", path)).code == 0
     assert [one.name for one in tmp_path.iterdir()] == ["c.json"]
     again = await run("recover", path)
+
     assert (again.code, again.out) == (3, "")
     assert "there is no journal to recover" in again.err
     path.unlink()
     journal.write_bytes(kept[:-20])
+
     assert "is incomplete (" in (await run("recover", path)).err
 
 
@@ -387,10 +419,12 @@ def test_a_link_is_not_followed_out_of_its_folder(
     """No file elsewhere is written, read or removed by a link that came with a stranger's folder."""
     folder, path = tmp_path / "theirs", tmp_path / "theirs" / "c.json"
     folder.mkdir()
+
     assert recording(path, PONG, client=caller("ping", code=7)).code == 7
     outside = tmp_path / "precious"
     if not is_dangling:
         outside.write_text("precious")
+
     before = path.with_name("c.json.journal").read_bytes()
 
     def refused(name: str, *words: str) -> None:
@@ -401,6 +435,7 @@ def test_a_link_is_not_followed_out_of_its_folder(
             if words
             else recording(path, client=caller(), options=("--force",))
         )
+
         assert (ended.code, "link that leads out of its folder" in ended.err) == (
             3,
             True,
@@ -409,11 +444,13 @@ def test_a_link_is_not_followed_out_of_its_folder(
         link.unlink()
 
     refused("c.json", "recover", str(path))
+
     assert path.with_name("c.json.journal").read_bytes() == before
     path.with_name("c.json.journal").unlink()
     refused("c.json")
     refused("c.json.journal")
     refused("c.json.journal", "recover", str(path))
+
     assert is_dangling or outside.read_text() == "precious"
 
 
@@ -426,9 +463,11 @@ async def test_what_was_killed_beside_a_cassette_is_recovered_as_it_was_meant(
     journal = tmp_path / "c.json.journal"
     before = path.read_bytes()
     await killed(path, "--append")
+
     assert path.read_bytes() == before
     note = f"mrtr-cassette recover {path} (or delete the journal)"
     shown = await run("inspect", path)
+
     assert (shown.code, shown.err.count(note)) == (0, 1)
     assert shown.err.startswith(
         f"note: {path}.journal: an earlier recording ended before it was"
@@ -436,11 +475,13 @@ async def test_what_was_killed_beside_a_cassette_is_recovered_as_it_was_meant(
     told = await run(
         "replay", path, "--port", 0, "--log-format", "json", "--", *caller("ping")
     )
+
     assert (
         next(json.loads(line)["event"] for line in told.err.splitlines())
         == "unpublished"
     )
     kept = journal.read_bytes()
+
     assert await run("recover", path) == Outcome(
         0, "", f"wrote {path}: 3 interactions, 3 exchanges recorded\n"
     )
@@ -449,6 +490,7 @@ async def test_what_was_killed_beside_a_cassette_is_recovered_as_it_was_meant(
     published = path.read_bytes()
     journal.write_bytes(kept)
     ended = await run("recover", path)
+
     assert (ended.code, ended.out) == (0, "")
     assert ended.err.startswith(f"{path} is complete; ")
     assert [each.name for each in tmp_path.iterdir()] == ["c.json"]
@@ -475,18 +517,22 @@ async def test_recover_ends_a_recording_as_record_would_have(tmp_path: Path) -> 
             url = await process.listening()
             for body in (tool_call("clock"), login):
                 await post(url, body)
+
             if is_killed:
                 process.kill(signal.SIGKILL)
                 await process.ended()
                 ended = await run("recover", path)
             else:
                 ended = await process.stopped()
+
         told.append(ended.err.partition("wrote ")[2])
         texts.append(path.read_text().partition('"recording"')[0])
         # The third one is recorded over what the second one was.
         first = first if number == 2 else path.read_text()
         path.write_text(first)
+
     redacted = '  redacted: password ×1 (#2 tools/call "login")\n'
     counts = f"{path}: 2 interactions (1 kept), 2 exchanges recorded\n"
+
     assert told[1:] == [counts + redacted] * 2
     assert texts[1] == texts[2] != texts[0]

@@ -41,11 +41,13 @@ async def test_a_replay_without_misses_is_0(tmp_path: Path) -> None:
     before = path.read_bytes()
     async with command("replay", path, "--port", 0) as process:
         url = await process.listening()
+
         assert [one["result"] for one in (await conversation(url))[1:]] == [
             {"was": "decline"},
             {"was": "accept"},
         ]
         ended = await process.stopped()
+
     assert process.first_line == f"listening on {url}\n"
     assert ended == Outcome(0, "", "played 2 of 2 interactions, no misses\n")
     assert path.read_bytes() == before
@@ -93,18 +95,22 @@ def test_a_command_is_served_and_its_code_passed_on(
         "json",
     )
     ended = run_here(*words, "--", *caller(*methods, code=code))
+
     assert ended.code == expected
     # The usual port is for clients that are told it.
     assert "listening on" in ended.out
     assert ":8722" not in ended.out
     events = [json.loads(line) for line in ended.err.splitlines()]
     is_silent = {"event": "no_client", "command": sys.executable} in events
+
     assert is_silent == (not methods)
     tree = json.loads(report.read_bytes())
+
     assert tree["interactions"][0]["outcome"] == (
         "played" if "ping" in methods else "never played"
     )
     missed = [one["reason"] for one in tree["misses"]]
+
     assert missed == [
         *["unknown-method"] * (len(set(methods) - {"ping"})),
         *["already-played"] * ("never" in options),
@@ -123,6 +129,7 @@ def test_what_was_not_played_fails_where_that_is_asked_for(tmp_path: Path) -> No
         (("--fail-on-unplayed",), ("ping", "pong"), 0),
     ):
         ended = run_here(*words, *flags, "--", *caller(*methods))
+
         assert ended.code == code
         assert f"played {len(methods)} of 2 interactions, no misses" in ended.err
 
@@ -134,6 +141,7 @@ async def test_a_miss_is_1_and_explained(tmp_path: Path) -> None:
     async with command("replay", path, "--port", 0) as process:
         answer = await post(await process.listening(), tool_call("undeploy"))
         ended = await process.stopped()
+
     assert answer.reason == "unknown-name"
     assert (ended.code, ended.out) == (1, "")
     assert answer.json["error"]["message"] in ended.err
@@ -166,12 +174,16 @@ async def test_a_stateless_replica_finishes_what_has_begun(tmp_path: Path) -> No
             await idle.closed()
             with pytest.raises(ConnectionRefusedError):
                 await post(url, message("ping"))
+
             await busy.write(ping[-1:])
             head, body = await busy.answer()
+
             assert json.loads(await body.rest())["result"] == {}
             assert head.values("connection") == ["close"]
             await busy.closed()
+
         ended = await process.ended()
+
     assert (ended.code, ended.err) == (0, "played 1 of 1 interactions, no misses\n")
 
 
@@ -182,6 +194,7 @@ def test_misses_are_annotations_in_github_actions(
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     ended = run_here("replay", pinged_path, "--", *caller("tools/list"))
     (line,) = [line for line in ended.out.splitlines() if line.startswith("::")]
+
     assert line.startswith(
         f"::error file={pinged_path},title=miss%3A unknown-method::miss: unkn"
     )
@@ -216,10 +229,12 @@ async def test_a_hostile_cassette_steers_neither_terminal_nor_runner(
             report,
         )
         runs.append(await run(*replay, "--", *caller("tools/call", HOSTILE)))
+
     runs.append(await run("check", path))
     tree["interactions"][0][HOSTILE] = HOSTILE
     path.write_bytes(compact(tree))
     runs.append(await run("inspect", path))
+
     assert [each.code for each in runs] == [0, 0, 1, 1, 0, 3]
     assert json.loads(runs[1].out)["upstream"] == tree["upstream"]
     written = [each.read_text() for each in reports.values()]
@@ -233,6 +248,7 @@ async def test_options_that_match_nothing_are_told(tmp_path: Path) -> None:
     path = tmp_path / "c.json"
     async with taping(path, answering(json_response(result({})))) as tape:
         await post(tape.url, message("tools/list", {"at": 1}))
+
     pointers = ("/at", "/now", "/att", "/inputResponses/a~1b")
     ignored = [word for pointer in pointers for word in ("--ignore", pointer)]
     reads = ("--reads", "tools/list", "--reads", "tpyo")
@@ -241,6 +257,7 @@ async def test_options_that_match_nothing_are_told(tmp_path: Path) -> None:
             await process.listening(), message("tools/list", {"at": 2, "now": 3})
         )
         ended = await process.stopped()
+
     assert ended.code == 0
     assert ended.err.splitlines()[-3:] == [
         "note: --reads tpyo matched nothing",
@@ -264,8 +281,10 @@ async def test_the_log_can_be_json(tmp_path: Path) -> None:
     ):
         await conversation(await process.listening())
         told = (await process.stopped()).err
+
     events = [json.loads(line) for line in told.splitlines() if line.startswith("{")]
     passed = ["started", "asked", *["answered", "ended"] * 2]
+
     assert [one["event"] for one in events] == [*passed, "concluded"]
     assert events[1]["request_state_sha256"] == events[2]["request_state_sha256"]
     assert not any(word in told for word in (STATE, "accept", "decline"))
@@ -283,6 +302,7 @@ async def test_a_tls_upstream_is_verified(tmp_path: Path) -> None:
         "-keyout", key, "-out", certificate, "-subj", "/CN=localhost",
         "-addext", "subjectAltName=DNS:localhost", stderr=asyncio.subprocess.DEVNULL,
     )  # fmt: skip
+
     assert await making.wait() == 0
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
@@ -306,6 +326,7 @@ async def test_a_tls_upstream_is_verified(tmp_path: Path) -> None:
         ):
             answer = await http("GET", await process.listening())
             ended = await process.stopped()
+
         assert (name, answer.status) == (name, status)
         assert ("certificate" in ended.err) == (name == "refused")
         assert ("WARNING" in ended.err) == (name == "waived")

@@ -39,6 +39,7 @@ def options_of(command: str) -> dict[str, click.Option]:
     for param in found.params:
         if isinstance(param, click.Option):
             options[max(param.opts, key=len)] = param
+
     return options
 
 
@@ -46,6 +47,7 @@ def test_every_command_with_reports_is_tried() -> None:
     """`view` and `prune` read a report."""
     commands = main.list_commands(click.Context(main))
     reporting = {name for name in commands if "--report" in options_of(name)}
+
     assert reporting == {*WRITING, "view", "prune"}
 
 
@@ -57,12 +59,15 @@ def test_report_in_a_form_that_can_not_be_written_is_refused(command: str) -> No
         if ending in endings:
             assert f"({ending})" in str(options_of(command)["--report"].help)
             continue
+
         ended = CliRunner().invoke(main, [*words, "--report", f"r{ending}"])
+
         assert ended.exit_code == 2, ended.output
         assert ended.stderr == (
             f"error: --report r{ending}: this command can't write a {ending} report; "
             f"use a name that ends in {', '.join(endings)}\n"
         )
+
     assert not any(Path().iterdir())
 
 
@@ -86,8 +91,10 @@ def test_missing_folders_are_made() -> None:
     good("verify", cassette, *learning)
     for path in ("d/e/r.xml", "f/m.json", "g/page.html", "i/r.md"):
         assert Path(path).stat().st_size, path
+
     for words in (["merge", cassette, "-o"], ["view", cassette, "-o"]):
         ended = CliRunner().invoke(main, [*words, f"{cassette}/x.json"])
+
         assert ended.exit_code == 3
         assert f"{cassette} is not a directory; name another place" in ended.stderr
 
@@ -100,6 +107,7 @@ def metavars() -> list[Any]:
             record = option.get_help_record(click.Context(main))
             if record is not None:
                 found.append(pytest.param(record[0], id=f"{name}{flag}"))
+
     return found
 
 
@@ -107,5 +115,6 @@ def metavars() -> list[Any]:
 def test_value_of_an_option_is_one_word(spelled: str) -> None:
     """Two words read as two values."""
     *_, last = spelled.split(", ")
+
     assert len(last.split()) <= 2, spelled
     assert "'" not in spelled

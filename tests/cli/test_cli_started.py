@@ -63,6 +63,7 @@ async def recording_of(server: Sequence[str]) -> None:
         *words, "--", *caller("server/discover", "tools/list")
     ) as process:
         ended = await process.ended()
+
     assert ended.code == 0, ended.err
 
 
@@ -72,6 +73,7 @@ def test_server_at_any_path_is_started_by_each_command(server: list[str]) -> Non
     said = good(
         "call", "put", "word=a", "--path", "/api/mcp", "--record", "c.json", *started
     )
+
     assert "a\n" in said
     assert recorded()["upstream"] == "http://localhost/api/mcp"
     assert "3 same" in good("verify", "c.json", *started)
@@ -80,6 +82,7 @@ def test_server_at_any_path_is_started_by_each_command(server: list[str]) -> Non
     )
     assert "nothing\n" in good("call", "get", "--path", "/api/mcp", *started)
     recording_of([*server, "{port}"])
+
     assert "2 same" in good("verify", "r.json", *started)
 
 
@@ -88,26 +91,32 @@ def test_wrong_path_is_one_line(server: list[str]) -> None:
     started = ("--", *server, "{port}")
     good("call", "put", "word=a", "--path", "/api/mcp", "--record", "c.json", *started)
     verified = run("verify", "c.json", "--path", "/mcp", *started)
+
     assert verified.exit_code == 4
     program = Path(server[0]).name
     told = f"error: {program} server.py '{{port}}' has nothing at /mcp (HTTP 404)"
+
     assert verified.output == f"{told}; name its path with --path\n"
     called = run("call", "put", "word=a", "--answer", "confirm=yes", *started)
+
     assert (called.exit_code, called.stderr) == (
         4,
         f"{told}; name its path with --path\n",
     )
     recording = run("call", "put", "word=a", "-o", "d.json", *started)
+
     assert recording.exit_code == 4
     assert (
         "has nothing at /mcp (HTTP 404); name its path with --path\n"
         in recording.stderr
     )
     refused = run("call", "put", "--path", "api", *started)
+
     assert refused.stderr.startswith(
         "error: --path 'api' is not a path; it begins with a slash"
     )
     needless = run("call", "http://localhost:1/mcp", "put", "--path", "/x")
+
     assert needless.exit_code == 2
     assert "the path of another one is part of its URL" in needless.stderr
 
@@ -121,6 +130,7 @@ def test_each_call_that_started_a_server_is_verified_with_one_of_its_own(
     add = ("--record", "c.json", "--append", *started)
     for words in (("put", "word=a"), ("put", "word=b"), ("get",)):
         good("call", *words, *add)
+
     assert "5 interactions: 5 same" in good("verify", "c.json", "--", *server, *port)
 
 
@@ -130,9 +140,11 @@ def test_cassette_says_by_which_command_its_server_was_started(
     """Program and script, and no URL that leads nowhere; the page says so too."""
     good("call", "get", "--record", "c.json", "--", *server)
     named = f"recorded from {Path(server[0]).name} server.py"
+
     assert f"{named} at " in good("inspect", "c.json")
     assert f"{named}\n" in good("inspect", "--full", "c.json")
     good("view", "c.json")
+
     assert f"{Path(server[0]).name} server.py" in Path("c.html").read_text()
     assert recorded()["upstream"] == "http://localhost/mcp"
 
@@ -144,9 +156,11 @@ def test_what_an_appended_run_had_played_is_brought_to_its_server(
     command = [*server, "{port}"]
     with mrtr_cassette.record(command, "c.json", upstream_path="/api/mcp") as first:
         first.call("put", {"word": "a"})
+
     with mrtr_cassette.record(command, "c.json", existing="append") as second:
         second.call("put", {"word": "a"})
         assert second.call("get").text == "a"
+
     for started in (server, command):
         assert mrtr_cassette.verify("c.json", started).counts == {"same": 4}
 
@@ -180,12 +194,17 @@ def test_server_over_http_without_its_port_is_told_once(
     for words in (["verify"], ["probe"]):
         given = (*words, "--timeout", "1", str(CASSETTES / "demo-server.json"))
         ended = run(*given, *server)
+
         assert (ended.exit_code, ended.stdout) == (4, ""), ended.output
         *_, line = ended.stderr.splitlines()
+
         assert line.startswith("error: the upstream ")
         assert line.endswith(f"gave no response: {why}; {way}")
         assert ended.stderr.count("gave no response") == 1
+
     ended = run("call", "--timeout", "1", "deploy", *server)
+
     assert ended.exit_code == 4
     (line,) = ended.stderr.splitlines()
+
     assert line.endswith(way)

@@ -48,13 +48,17 @@ async def test_stderr_that_takes_nothing_changes_nothing(
             server.url,
             "--",
         )
+
         assert (await run(*recording, *caller("ping"), program=program)).code == 0
         assert len(read(path)["interactions"]) == 1
         again = (*recording[:-1], "--append", "--", *caller("ping", code=7))
+
         assert (await run(*again, program=program)).code == 7
+
     for methods, code in (("ping",), 0), (("ping", "tools/list"), 1):
         replay = ("replay", path, "--port", 0, "--", *caller(*methods))
         assert (await run(*replay, program=program)).code == code
+
     assert (await run("inspect", tmp_path / "none.json", program=program)).code == 3
 
 
@@ -78,8 +82,10 @@ async def test_long_name_is_read_or_refused_in_one_line(tmp_path: Path) -> None:
     """A cassette whose name no journal can have is read, and a name that nothing can have told."""
     path = await pinged(tmp_path / "c.json")
     long = path.rename(tmp_path / ("n" * 245 + ".json"))
+
     assert (await run("inspect", long)).code == 0
     ended = await run("replay", long, "--port", 0, "--", *caller("ping"))
+
     assert (ended.code, ended.err) == (0, "played 1 of 1 interactions, no misses\n")
     longer = tmp_path / ("n" * 256)
     url = "http://127.0.0.1:9/mcp"
@@ -109,5 +115,7 @@ async def test_run_that_is_to_survive_its_terminal_does(tmp_path: Path) -> None:
         url = await process.listening()
         process.kill(signal.SIGHUP)
         await post(url, message("ping"))
+
         assert (await process.stopped(signal.SIGTERM)).code == 0
+
     assert len(read(path)["interactions"]) == 1

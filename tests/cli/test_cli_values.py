@@ -27,6 +27,7 @@ async def files(visit: Visit) -> None:
     reply: JsonObject = {"tools": [{"name": "read", "inputSchema": {"type": "object"}}]}
     if "name" in call["params"]:
         reply = text(f"read {call['params']['arguments']['path']}")
+
     answer = {"jsonrpc": "2.0", "id": call["id"], "result": reply}
     await visit.send(json_response(answer))
 
@@ -58,10 +59,13 @@ async def test_a_replay_says_which_text_it_has_learned(
     async with command("replay", cassette, "--port", 0, "--report", report) as process:
         url = await process.listening()
         answer = await post(url, read(THERE))
+
         assert f"read {THERE}/one.txt" in json.dumps(answer.json)
         missed = await post(url, read(HERE))
+
         assert missed.json["error"]["data"]["reason"] == "arguments-differ"
         ended = await process.stopped()
+
     assert ended.code == 1
     assert f"learned from the first request: {{root}} = {THERE}" in ended.err
     assert json.loads(report.read_bytes())["learned"] == {"root": THERE}
@@ -73,9 +77,12 @@ async def test_a_replay_is_given_its_text(cassette: Path) -> None:
     given = ("--port", 0, "--value", f"root={THERE}")
     async with command("replay", cassette, *given) as process:
         answer = await post(await process.listening(), read(THERE))
+
         assert f"read {THERE}/one.txt" in json.dumps(answer.json)
         assert (await process.stopped()).code == 0
+
     wrong = await run("replay", cassette, "--value", f"rot={THERE}")
+
     assert wrong.code == 2
     assert "--value: " in wrong.err
     assert "has no value 'rot'; it has root" in wrong.err
@@ -89,12 +96,15 @@ async def test_a_call_is_recorded_with_a_value(tmp_path: Path) -> None:
         words = ("call", url, "deploy", f"env={HERE}", "--answer", "confirm=yes")
         value = ("--value", f"root={HERE}")
         done = await run(*words, "-o", path, *value)
+
         assert done.code == 0, done
         assert (await run(*words, *value)).code == 2
+
     assert done.out == f"Deployed to {HERE}\n"
     assert HERE not in path.read_text()
     assert "Deployed to {root}" in path.read_text()
     shown = run_here("inspect", path).out
+
     assert '"env":"{root}"' in shown
 
 
@@ -104,9 +114,12 @@ def test_a_play_has_values(cassette: Path) -> None:
         for folder in (HERE, THERE):
             play = serve.begin("c.json", mode="none", values={"root": folder})
             answer = asyncio.run(post(play["url"], read(folder)))
+
             assert f"read {folder}/one.txt" in json.dumps(answer.json)
             serve.end(play)
+
         wrong = serve.request("POST", body={"cassette": "c.json", "values": ["root"]})
+
         assert wrong.status == 400
         assert "'root' without its text" in wrong.error
 
@@ -127,8 +140,10 @@ def test_cassettes_with_other_values_are_not_one(
         ("merge", cassette, plain, "-o", "x.json"),
     ):
         done = run_here(*words, cwd=tmp_path)
+
         assert done.code == 3
         assert "another set of values than" in done.err
+
     with pytest.raises(UsageError, match="has no value 'root'; record it again"):
         mrtr_cassette.verify(plain, "http://127.0.0.1:9", values={"root": HERE})
 
@@ -139,10 +154,12 @@ def test_a_command_is_given_the_texts(tmp_path: Path) -> None:
     value = ("--value", f"root={HERE}")
     server = (*LINES_SERVER, "--last", '{"at":"{root}"}')
     recorded = spoken(recorder(path, *server, options=value), call(1, at=HERE))
+
     assert recorded.returncode == 0, recorded.stderr
     assert recorded.stdout.endswith(b'{"at":"%b"}' % HERE.encode())
     assert HERE not in path.read_text()
     verified = spoken([*PROGRAM, "verify", str(path), *value, "--", *server], b"")
+
     assert verified.returncode == 0, verified.stdout
     wrong = (*LINES_SERVER, "--last", "{rot}")
     refusal = b"--value: the command has {rot}, and no value has this name; give it as"

@@ -68,6 +68,7 @@ def test_folder_is_verified_and_reported(
     """Every cassette in it, with exit codes, reports in three formats, and annotations."""
     monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
     same = invoke(project / "cassettes", *server(project, "one"))
+
     assert same.exit_code == 0, same.output
     assert same.stdout.count("1 interaction: 1 same") == 2
     assert "other.json" not in same.output
@@ -78,18 +79,23 @@ def test_folder_is_verified_and_reported(
     for _ in range(2):
         changed = invoke(project / "cassettes", *options, *server(project, "two | `x`"))
         assert changed.exit_code == 1, changed.output
+
     assert '      - "one"' in changed.output
     title = '#1 tools/call "say"%3A text-changed'
+
     assert changed.output.count(f"title={title}::/content/0/text text-changed") == 2
     data = json.loads(reports[0].read_text())["cassettes"]
+
     assert [each["is_good"] for each in data] == [False, False]
     (change,) = data[0]["interactions"][0]["changes"]
+
     assert (change["pointer"], change["recorded"], change["turn"]) == (
         "/content/0/text",
         '"one"',
         0,
     )
     root = ET.fromstring(reports[1].read_text())
+
     assert [root.get(name) for name in ("tests", "failures", "skipped")] == [
         "2",
         "2",
@@ -97,6 +103,7 @@ def test_folder_is_verified_and_reported(
     ]
     assert len(list(root.iter("failure"))) == 2
     markdown = reports[2].read_text()
+
     assert '-       "one"\n+       "two | `x`"\n' in markdown
 
 
@@ -106,6 +113,7 @@ def test_a_failing_run_offers_what_works(project: Path) -> None:
     path = project / "cassettes/a.json"
     ended = invoke(path, "--learn", rules, *server(project, "two"))
     lines = ended.output.splitlines()
+
     assert (
         "not called twice: tools/call say: the server does not mark it readOnlyHint"
         in lines
@@ -160,6 +168,7 @@ def test_a_selected_read_has_the_write_that_it_needs(tmp_path: Path) -> None:
     for said in ("kept", "put away"):
         for options in ((), ("--accept", "all")):
             ended = invoke(path, "--only", "get", *options, *server(tmp_path, said))
+
             assert ended.exit_code == 0, ended.output
             assert "1 same, 1 skipped" in ended.output
             assert path.read_bytes() == before
@@ -188,9 +197,11 @@ def test_a_log_of_the_start_that_comes_during_the_first_call_is_no_change(
     (tmp_path / "server.py").write_text(STARTING)
     started = server(tmp_path, "")
     recorded = run_here("call", "go", "-o", str(tmp_path / "c.json"), *started)
+
     assert recorded.code == 0, recorded.err
     assert "is ready" in (tmp_path / "c.json").read_text()
     ended = invoke(tmp_path / "c.json", *started)
+
     assert ended.exit_code == 0, ended.output
 
 
@@ -228,6 +239,7 @@ def test_what_cannot_be_done_is_told(
     (project / "empty").mkdir()
     places = {"c": project / "cassettes", "d": project / "empty"}
     ended = invoke(*(each.format(**places) for each in arguments))
+
     assert ended.exit_code == code, ended.output
     assert said in ended.output
 
@@ -260,9 +272,11 @@ def test_server_of_a_stopped_run_does_not_stay(project: Path) -> None:
     ) as process:
         server_process = int(noted.read_text())
         process.send_signal(signal.SIGTERM)
+
         assert process.stderr is not None
         assert process.stderr.read().decode() == "error: stopped by SIGTERM\n"
         assert process.wait() == 128 + signal.SIGTERM
+
     with pytest.raises(ProcessLookupError):
         os.kill(server_process, 0)
 
@@ -312,10 +326,12 @@ def test_an_unchanged_server_with_a_destructive_tool_is_the_same_or_skipped(
     (tmp_path / "server.py").write_text(HOLDING)
     holding(path)
     withheld = invoke(path, *command)
+
     assert withheld.exit_code == 0, withheld.output
     assert withheld.stdout.endswith("3 interactions: 1 same, 2 skipped\n")
     assert "--allow-destructive" in withheld.stderr
     allowed = invoke(path, "--allow-destructive", *command)
+
     assert allowed.stdout.endswith("3 interactions: 3 same\n")
     assert "--allow-destructive" not in allowed.stderr
 
@@ -329,8 +345,10 @@ def test_a_value_that_a_text_repeats_is_learned_in_both_places(tmp_path: Path) -
     recorded = CliRunner().invoke(
         main, ["call", "now", "--record", str(path), *command, "one-1"]
     )
+
     assert recorded.exit_code == 0, recorded.output
     learning = invoke(path, "--learn", rules, *command, "two-2")
+
     assert learning.exit_code == 0, learning.output
     assert learning.stdout.count(", where only the recording differs") == 2
     assert invoke(path, "--ignore-from", rules, *command, "three-3").exit_code == 0
@@ -347,16 +365,20 @@ def test_a_mask_is_for_verify_and_for_recording_anew(tmp_path: Path) -> None:
 
     def recorded(*words: str) -> str:
         done = CliRunner().invoke(main, [*call, *words])
+
         assert done.exit_code == 0, done.output
         return path.read_text()
 
     first = recorded(*server, "12:01 o'clock")
+
     assert invoke(path, *server, "13:59 o'clock").exit_code == 1
     same = invoke(path, *mask, "--mask", "x{9}", *server, "13:59 o'clock")
+
     assert (same.exit_code, same.stderr) == (0, "note: --mask x{9} matched nothing\n")
     assert invoke(path, *mask, *server, "13:59 sharp").exit_code == 1
     assert path.read_text() == first
     refused = invoke(path, "--mask", "(", *server, "x")
+
     assert refused.exit_code == 2
     assert "--mask '(' is not a regular expression: missing )" in refused.stderr
 

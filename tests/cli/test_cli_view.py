@@ -49,6 +49,7 @@ async def test_view_writes_a_page(tmp_path: Path) -> None:
     for _ in range(2):
         ended = await run("view", path, cwd=tmp_path / "here")
         assert (ended.code, ended.out, ended.err) == (0, "", "wrote deploy.html\n")
+
     assert page(tmp_path / "here" / "deploy.html").one("h1").text == "deploy.json"
 
 
@@ -63,8 +64,10 @@ async def test_view_shows_a_report_of_a_replay(tmp_path: Path) -> None:
         "--report",
         report(tmp_path),
     )
+
     assert ended.code == 0
     made = page(tmp_path / "p.html")
+
     assert made.by_id("i1").one(class_="miss").attributes["id"] == "m1"
 
 
@@ -78,8 +81,10 @@ async def test_view_compares_with_another_cassette(tmp_path: Path) -> None:
     )
     compared = ("view", changed, "--against", path)
     ended = await run(*compared, cwd=tmp_path)
+
     assert (ended.code, ended.err) == (0, "wrote changed.html\n")
     made = page(tmp_path / "changed.html")
+
     assert made.one("h1").text == "deploy.json and changed.json"
     assert [cell.text for cell in made.by_id("c1").every("td")] == ['"done"', '"gone"']
     rules = tmp_path / "ignore.toml"
@@ -89,14 +94,18 @@ async def test_view_compares_with_another_cassette(tmp_path: Path) -> None:
     for option in (("--ignore-from", rules), ("--ignore", "/result/content/0/text")):
         await run(*compared, *option, cwd=tmp_path)
         differences = page(tmp_path / "changed.html").by_id("differences")
+
         assert differences.one("h2").text == "No differences"
         (tmp_path / "changed.html").unlink()
+
     refused = await run("view", path, changed, "--against", path, cwd=tmp_path)
+
     assert (refused.code, "--against take a single cassette" in refused.err) == (
         2,
         True,
     )
     needless = await run("view", path, "--ignore-from", rules, cwd=tmp_path)
+
     assert (needless.code, "--ignore-from needs --against" in needless.err) == (2, True)
 
 
@@ -108,10 +117,14 @@ async def test_view_writes_two_pages_as_it_writes_three(tmp_path: Path) -> None:
         paths = [tmp_path / f"{name}.json" for name in names]
         for copy in paths:
             copy.write_bytes(path.read_bytes())
+
         ended = await run("view", *paths, cwd=tmp_path)
+
         assert ended.err == "".join(f"wrote {name}.html\n" for name in names)
         assert page(tmp_path / "b.html").one("h1").text == "b.json"
+
     refused = await run("view", *paths, "--report", report(tmp_path), cwd=tmp_path)
+
     assert (refused.code, "take a single cassette" in refused.err) == (2, True)
 
 
@@ -134,6 +147,8 @@ async def test_view_refuses_what_it_cannot_use(tmp_path: Path) -> None:
         ((tmp_path / "missing.json",), 3, "there is no such cassette"),
     ):
         ended = await run("view", *arguments, cwd=tmp_path)
+
         assert ended.code == code
         assert said in ended.err
+
     assert not list(tmp_path.glob("*.html"))

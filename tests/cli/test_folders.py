@@ -54,8 +54,10 @@ def run(*words: str) -> Result:
 def test_cassettes_of_two_folders_are_compared_by_name() -> None:
     """What differs is shown; a cassette that only one folder has is one without calls in it."""
     done = run("diff", "old", "new")
+
     assert done.exit_code == 1
     marks = [line for line in done.stdout.splitlines() if line[:1] in tuple("-+~=")]
+
     assert marks == [
         *(
             "- old/changed.json",
@@ -70,6 +72,7 @@ def test_cassettes_of_two_folders_are_compared_by_name() -> None:
     assert len(json.loads(run("diff", "old", "new", "--json").stdout)) == 4
     assert run("diff", "old", "old").stdout == "0 of 3 cassettes differ\n"
     refused = run("diff", "old", "new/come.json")
+
     assert (refused.exit_code, "new/come.json is not a folder" in refused.stderr) == (
         2,
         True,
@@ -79,8 +82,10 @@ def test_cassettes_of_two_folders_are_compared_by_name() -> None:
 def test_each_cassette_of_a_folder_has_a_page() -> None:
     """Pages stand in this directory, or in the named one, as the cassettes do in the folder."""
     wrote = run("view", "old").stderr.splitlines()
+
     assert wrote == ["wrote a/same.html", "wrote changed.html", "wrote gone.html"]
     run("view", "old/**/*.json", "-o", "pages")
+
     assert Path("pages/a/same.html").read_bytes() == Path("a/same.html").read_bytes()
 
 
@@ -89,8 +94,10 @@ def test_a_folder_is_merged_with_its_journals() -> None:
     write("of/one.json", "x")
     journal("of/killed.json.journal", "1")
     done = run("merge", "of", "-o", "all.json")
+
     assert "wrote all.json: 2 interactions of 2 recorders" in done.stderr
     refused = run("merge", "of", "-o", "all.json")
+
     assert (refused.exit_code, refused.stderr) == (
         3,
         "error: all.json: the cassette exists; use --force to replace it\n",
@@ -103,12 +110,14 @@ def test_each_journal_of_a_folder_is_recovered() -> None:
     journal("new/killed.json.journal", "1")
     journal("new/a/too.json.journal", "2")
     done = run("recover", "new")
+
     assert done.stderr.splitlines() == [
         "wrote new/a/too.json: 1 interaction, 1 exchange recorded",
         "wrote new/killed.json: 1 interaction, 1 exchange recorded",
     ]
     assert run("recover", "new").stderr == "error: there is no journal in new\n"
     journal("new/again.json.journal", "3")
+
     assert (
         run("recover", "new/*.journal").stderr
         == "wrote new/again.json: 1 interaction, 1 exchange recorded\n"
@@ -120,17 +129,22 @@ def test_a_folder_and_its_files_are_checked_alike(project: Path) -> None:
     names = sorted(map(str, Path("old").rglob("*.json")))
     for words in (["old"], ["old/**/*.json"], names):
         checked = run("check", *words)
+
         assert checked.exit_code == 0, checked.output
         assert checked.stdout.count("all as recorded") == 3
         assert (
             checked.stderr
             == "note: old/other.json is not a cassette and was not checked\n"
         )
+
     for raw in (b"", b"[1, 2", Path("old/gone.json").read_bytes()[:300]):
         Path("old/other.json").write_bytes(raw)
         for words in (["old"], names):
             refused = run("check", *words)
+
             assert refused.exit_code == 3
             assert refused.stderr.startswith("error: old/other.json: ")
+
     Path("old/other.json").write_bytes(b"")
+
     assert "the file is empty" in run("check", "old").stderr

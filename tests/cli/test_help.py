@@ -21,10 +21,13 @@ def test_help_texts_are_as_reviewed(monkeypatch, updates_goldens):
     sections = [HEAD]
     for path, _ in walk(main):
         shown = run_here(*path, "--help")
+
         assert shown.code == 0
         title = " ".join(path) or "mrtr-cassette"
         sections.append(f"## {title}\n\n```text\n{shown.out}```\n")
+
     text = "\n".join(sections)
     if updates_goldens:
         PAGE.write_text(text, encoding="utf-8")
+
     assert text == PAGE.read_text(encoding="utf-8")

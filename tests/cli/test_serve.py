@@ -47,7 +47,9 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
         play = serve.begin("deploy", upstream=DEMO)
         for env in ("test", "prod", "stage"):
             deploy(play["url"], env)
+
         assert serve.end(play)["outcome"] == "recorded"
+
     return folder
 
 
@@ -64,13 +66,16 @@ def test_a_play_is_recorded_once_and_played_without_its_server(tmp_path: Path) -
         play = serve.begin("a/deploy.json", upstream=DEMO)
         said = deploy(play["url"])
         ended = serve.end(play)
+
     assert (play["mode"], play["is_recording"], play["command"]) == ("once", True, None)
     assert (ended["outcome"], ended["problems"]) == ("recorded", [])
     assert ended["recorded"] >= 2
     with serving(tmp_path, environment={"CI": "true"}) as serve:
         play = serve.begin("a/deploy")
+
         assert deploy(play["url"]) == said
         ended = serve.end(play)
+
     assert (play["mode"], play["cassette"]) == ("none", "a/deploy.json")
     assert (ended["outcome"], ended["valid"], ended["unplayed"]) == (
         "replayed",
@@ -87,7 +92,9 @@ def test_a_failed_test_leaves_no_recording(tmp_path: Path) -> None:
             play = serve.begin("deploy", upstream=DEMO)
             deploy(play["url"])
             ended = serve.end(play, outcome)
+
             assert ended["outcome"] == f"discarded (test {outcome})"
+
     assert list(tmp_path.iterdir()) == []
     assert serve.process.code == 0
 
@@ -106,16 +113,20 @@ def test_each_of_two_hundred_plays_is_told_its_own_misses(replaying: Serve) -> N
     with ThreadPoolExecutor(20) as threads:
         list(threads.map(call_in, range(200)))
         ended = list(enumerate(threads.map(replaying.end, begun)))
+
     for number, report in ended:
         misses = number % 5 == 0
+
         assert report["valid"] is not misses
         assert len(report["misses"]) == len(report["problems"]) == int(misses)
         if misses:
             assert f"nowhere-{number}" in report["problems"][0]
             assert "fix:" in report["problems"][0]
             left = dict(report["first_divergence"])
+
             assert left.pop("after") > 0
             assert left == report["misses"][0]
+
     assert replaying.request("GET").json == {"plays": []}
 
 
@@ -127,6 +138,7 @@ def test_a_play_is_watched(replaying: Serve) -> None:
     swallowed(play["url"], "nowhere")
     after = replaying.report(play)
     (listed,) = replaying.request("GET").json["plays"]
+
     assert listed == after
     assert before["served"] == 0
     assert after["served"] > 2
@@ -146,16 +158,21 @@ def test_modes_are_those_of_the_fixture(recorded: Path, tmp_path: Path) -> None:
         play = serve.begin("deploy", mode="append", upstream=DEMO)
         deploy(play["url"], "prod")
         deploy(play["url"], "elsewhere")
+
         assert serve.end(play)["outcome"] == "added to"
         play = serve.begin("deploy", mode="verify", upstream=DEMO)
         deploy(play["url"], "prod")
         different = serve.end(play)
+
         assert different["outcome"] == "different"
         assert "deploy" in different["problems"][0]
         play = serve.begin("deploy", mode="all", upstream=DEMO)
         deploy(play["url"], "prod")
+
         assert serve.end(play)["outcome"] == "recorded"
+
     after = len(json.loads(path.read_bytes())["interactions"])
+
     assert after < before
     with serving(tmp_path, environment={"MRTR_CASSETTE_MODE": "none"}) as serve:
         play = serve.begin("deploy", mode="all", upstream=DEMO)
@@ -169,8 +186,10 @@ def test_several_cassettes_are_played_as_one(recorded: Path, tmp_path: Path) -> 
             play = serve.begin(name, upstream=DEMO)
             deploy(play["url"], name)
             serve.end(play)
+
     with serving(tmp_path) as serve:
         play = serve.begin(["one", "two.json"])
+
         assert deploy(play["url"], "one") == "Deployed to one"
         assert deploy(play["url"], "two") == "Deployed to two"
         assert serve.end(play)["problems"] == []
@@ -193,12 +212,15 @@ def test_a_server_on_pipes_is_a_command(tmp_path: Path) -> None:
     with serving(tmp_path) as serve:
         play = serve.begin("lines", upstream=list(LINES_SERVER))
         live = ask(play["command"], 7)
+
         assert play["url"] is None
         assert serve.end(play)["outcome"] == "recorded"
         play = serve.begin("lines")
+
         assert ask(play["command"], 7) == live
         assert "error" in ask(play["command"], 8)
         ended = serve.end(play)
+
     assert [miss["reason"] for miss in ended["misses"]] == ["arguments-differ"]
     assert len(ended["problems"]) == 1
     assert serve.process.code == 1
@@ -213,7 +235,9 @@ def test_a_play_that_nobody_ended_is_told_with_its_misses(recorded: Path) -> Non
         with serving(recorded, *options) as serve:
             swallowed(serve.begin("deploy")["url"], "nowhere")
             serve.begin("deploy")
+
         told = serve.process.stderr
+
         assert told.count("the play of deploy.json was never ended") == 2
         assert told.count("nowhere") >= 1
         assert "1 not used, 1 replayed; 1 play failed" in told
@@ -236,12 +260,16 @@ def test_the_end_of_standard_input_ends_it(recorded: Path) -> None:
         serve.process = type("Started", (), {"url": ready["url"]})()
         swallowed(serve.begin("deploy")["url"], "nowhere")
         _, stderr = process.communicate(timeout=HANGS_S)
+
     events = [json.loads(line) for line in stderr.splitlines()]
+
     assert ready["event"] == "listening"
     kinds = [told["event"] for told in events]
+
     assert kinds[0] == "began"
     assert kinds[-3:] == ["never_ended", "ended", "concluded"]
     (missed,) = [told for told in events if told["event"] == "missed"]
+
     assert missed["play"] == events[0]["id"]
     assert process.returncode == 1
 
@@ -276,6 +304,7 @@ def test_a_play_that_is_being_begun_does_not_hold_up_the_end(tmp_path: Path) -> 
         process.stdin.close()
         released.write_text("")
         process.wait(timeout=HANGS_S)
+
     with pytest.raises(ProcessLookupError):
         os.kill(server, 0)
 
@@ -298,6 +327,7 @@ urllib.request.urlopen(urllib.request.Request(play["url"], json.dumps(call).enco
     ):
         words = [sys.executable, "-c", program.replace("NAME", repr(name)) + end]
         ended = run((*PROGRAM, "serve", str(recorded), "--", *words))
+
         assert ended.code == (1 if name == "deploy" and not end else code), ended
 
 
@@ -309,6 +339,7 @@ def test_the_guide_names_every_member_and_status(replaying: Serve) -> None:
     statuses = {201, 400, 401, 403, 404, 405, 409, 410, 415, 422, 502}
     missing = [name for name in sorted(members) if f"`{name}`" not in guide]
     missing += [str(status) for status in statuses if str(status) not in guide]
+
     assert missing == []
 
 
@@ -360,7 +391,9 @@ def test_a_play_that_cannot_be_begun_is_refused(
     if not link.is_symlink():
         link.symlink_to(recorded.parent)
         (recorded / "broken.json").write_text("{")
+
     answer = replaying.request("POST", body=body)
+
     assert answer.status == status
     assert text in answer.error
     assert replaying.request("GET").json == {"plays": []}
@@ -370,6 +403,7 @@ def test_other_requests_are_refused(replaying: Serve) -> None:
     """A page of another site, another method and what is not there each have their status."""
     play = replaying.begin("deploy")
     place = f"/{play['id']}"
+
     assert replaying.request("POST", body="{}", headers={}).status == 415
     assert replaying.request("DELETE", place, {"outcome": "done"}).status == 400
     assert replaying.request("DELETE", place, "{}", {}).status == 415
@@ -381,12 +415,14 @@ def test_other_requests_are_refused(replaying: Serve) -> None:
     for headers in (foreign, rebound):
         status, text = replaying.exchange("GET", "/.mrtr/plays", None, headers)
         assert (status, text[:8]) == (403, b"refused:")
+
     assert replaying.exchange("GET", "/", None, {})[0] == 404
     assert replaying.request("DELETE", place).status == 200
     assert replaying.request("DELETE", place).status == 410
     assert replaying.request("GET", place).status == 410
     target = f"/.mrtr/plays{place}/mcp"
     status, text = replaying.exchange("POST", target, "{}", JSON)
+
     assert (status, b"has ended" in text) == (410, True)
     assert replaying.exchange("POST", "/.mrtr/plays/0/mcp", "{}", JSON)[0] == 404
 
@@ -395,9 +431,11 @@ def test_control_requests_need_the_token(recorded: Path) -> None:
     """The token is for who begins plays; a client under test has only the URL of its play."""
     with serving(recorded, environment={"MRTR_CASSETTE_TOKEN": "a-token"}) as serve:
         refused = serve.request("POST", body={"cassette": "deploy"})
+
         assert (refused.status, "MRTR_CASSETTE_TOKEN" in refused.error) == (401, True)
         bearer = {**JSON, "Authorization": "Bearer a-token"}
         play = serve.request("POST", "", {"cassette": "deploy"}, bearer).json
+
         assert deploy(play["url"], "prod") == "Deployed to prod"
         assert serve.request("DELETE", f"/{play['id']}", None, bearer).status == 200
 
@@ -409,7 +447,9 @@ def test_a_cassette_is_recorded_by_one_play_at_a_time(tmp_path: Path) -> None:
         for process in (serve, another):
             body = {"cassette": "deploy", "upstream": DEMO}
             refused = process.request("POST", "", body)
+
             assert (refused.status, "recorded" in refused.error) == (409, True), refused
+
         serve.end(first, "failed")
         serve.end(serve.begin("deploy", upstream=DEMO), "failed")
 
@@ -418,14 +458,19 @@ def test_wrong_ways_to_start_it_are_usage_errors(recorded: Path) -> None:
     """A port that is taken, a file for a folder and an unknown mode are told in a line."""
     words = (*PROGRAM, "serve")
     file = run((*words, str(recorded / "deploy.json")))
+
     assert (file.code, "is a file" in file.stderr) == (2, True)
     mode = run((*words, str(recorded)), {"MRTR_CASSETTE_MODE": "nix"})
+
     assert (mode.code, "MRTR_CASSETTE_MODE is 'nix'" in mode.stderr) == (2, True)
     both = run((*words, str(recorded), "--exit-on-eof", "--", "true"))
+
     assert (both.code, "don't go together" in both.stderr) == (2, True)
     host = run((*words, str(recorded), "--host", "0.0.0.0"))
+
     assert (host.code, "set MRTR_CASSETTE_TOKEN" in host.stderr) == (2, True)
     with serving(recorded) as serve:
         port = serve.url.rpartition(":")[2]
         taken = run((*words, str(recorded), "--port", port))
+
     assert (taken.code, "is in use" in taken.stderr) == (2, True)

@@ -91,6 +91,7 @@ def test_a_replay_imports_nothing_of_others_until_it_is_ready():
     assert "mrtr_cassette.shell.runs.replaying" in modules
     for folder in ("answers", "drive", "record"):
         assert not [name for name in modules if f".core.{folder}." in name]
+
     assert "mrtr_cassette.core.compare.conversations" not in modules
     assert "mrtr_cassette.shell.runs.piped" not in modules
     assert not {"aiohttp", "fsspec", "jinja2", "prometheus_client", "yarl"} & modules

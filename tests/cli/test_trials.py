@@ -42,6 +42,7 @@ def folder(tmp_path: Path) -> Path:
     for name, script in runs.items():
         cassette = conversation(LISTED, *script).cassette()
         (tmp_path / "store" / f"{name}.json").write_bytes(encode_cassette(cassette))
+
     return tmp_path
 
 
@@ -49,6 +50,7 @@ def call(url: str, request: bytes) -> str:
     """Make a call; return its text, or the first line of its error."""
     with urlopen(Request(url, request, dict(JSON))) as response:
         answer = json.loads(response.read())
+
     if "error" in answer:
         return str(answer["error"]["message"]).partition("\n")[0]
     return str(answer["result"]["content"][0]["text"])
@@ -60,9 +62,11 @@ def test_a_play_of_several_recordings_is_a_trial(folder: Path) -> None:
         names = [[f"store/{name}" for name in "abc"], "store", "store/*.json"]
         for cassette in names:
             play = serve.begin(cassette, history="strict")
+
             assert play["cassette"] == "store/a.json, store/b.json, store/c.json"
             url = play["url"]
             told = [call(url, request) for request in (FLY, GET, GET, SET, FLY, GET)]
+
             assert told == [
                 "Unknown tool: fly",
                 "0",
@@ -72,14 +76,17 @@ def test_a_play_of_several_recordings_is_a_trial(folder: Path) -> None:
                 "1",
             ]
             ended = serve.end(play)
+
             assert (ended["valid"], ended["problems"]) == (True, [])
             assert ended["unknown_tools"] == {"fly": 2}
             left = ended["first_divergence"]
+
             assert (left["cassette"], left["after"]) == (
                 str(folder / "store" / "a.json"),
                 3,
             )
             assert left["reason"] == "other-recording"
+
         assert serve.request("POST", body={"cassette": "st*re/x*.json"}).status == 400
 
 
@@ -92,18 +99,23 @@ def test_a_trial_stops_at_its_first_miss(folder: Path) -> None:
             requests = (SET, GET, LOOK, GET, FLY)
             told[on_miss] = [call(play["url"], request) for request in requests]
             ended = serve.end(play)
+
             assert not ended["valid"]
             assert len(ended["misses"]) == 1
             assert ended["stopped"] == (2 if on_miss == "stop" else 0)
             divergence = ended["first_divergence"]
+
             assert divergence["cassette"] == str(folder / "store" / "c.json")
             assert divergence["reason"] == "other-history"
             assert divergence["after"] == 2
+
         missed = told["continue"][2]
+
         assert missed.startswith("miss: other-history")
         assert told["continue"] == ["set", "1", missed, "1", "Unknown tool: fly"]
         assert told["stop"] == ["set", "1", missed, missed, missed]
         answer = serve.request("POST", body={"cassette": "store", "on_miss": "report"})
+
         assert "is 'report', and not one of continue, stop" in answer.error
 
 
@@ -128,16 +140,23 @@ def test_trials_are_reported_one_by_one_and_over_all(folder: Path) -> None:
                 play = serve.request("POST", headers={}).json
                 for request in requests:
                     call(play["url"], request)
+
                 serve.end(play)
+
             refused = serve.request("POST", body={"cassette": "store/a.json"})
+
             assert refused.status == 400
             assert "a trial has no option 'cassette'" in refused.error
             play = serve.request("POST", body={"history": "order"}).json
+
             assert call(play["url"], SET) == "set"
             serve.end(play)
+
         assert serve.process.code == 1
         assert "3 of 4 trials valid (75.0%)" in serve.process.stderr
+
     saved = json.loads(places[0].read_bytes())
+
     assert saved["total"] == {
         "trials": 4,
         "valid": 3,
@@ -149,6 +168,7 @@ def test_trials_are_reported_one_by_one_and_over_all(folder: Path) -> None:
         "unknown_tools": 1,
     }
     first, second, third, _ = saved["trials"]
+
     assert first["valid"]
     assert first["first_divergence"] is None
     assert second["unknown_tools"] == {"fly": 1}
@@ -156,12 +176,15 @@ def test_trials_are_reported_one_by_one_and_over_all(folder: Path) -> None:
     assert third["first_divergence"]["cassette"].endswith("c.json")
     assert len(third["divergences"]) == 3
     table = places[1].read_text().splitlines()
+
     assert table[0].startswith("| trial | valid | served |")
     assert [row.split(" | ")[1] for row in table[2:6]] == ["yes", "yes", "no", "yes"]
     assert table[-1] == "3 of 4 trials valid (75.0%)"
     suite = ET.parse(places[2]).getroot()
+
     assert [len(case) for case in suite.iter("testcase")] == [0, 0, 1, 0]
     (rate,) = suite.iter("property")
+
     assert dict(rate.attrib) == {"name": "validity_rate", "value": "0.75"}
 
 
@@ -187,15 +210,19 @@ def test_an_invalid_trial_is_appended_by_the_command_that_it_tells(
     for name, requests in (("a", (GET, put)), ("b", (put, put))):
         output = str(tmp_path / "store" / f"{name}.json")
         told_by(("record", "--upstream", server, "--output", output), *requests)
+
     told, ended = trial()
+
     assert told[0] == "cup"
     assert not ended["valid"]
     fixes = ended["misses"][0]["fixes"]
     (way,) = [fix for fix in fixes if fix.startswith("record this call too with")]
     command = shlex.split(way)[6:]
     live = ["cup", "cup", "cup cup", "cup cup"]
+
     assert told_by(command, put, GET, put, GET) == live
     told, ended = trial()
+
     assert told == live
     assert ended["valid"]
 
@@ -211,15 +238,19 @@ def test_what_does_not_go_with_trials_is_refused(folder: Path) -> None:
         ended = run(
             (*PROGRAM, "replay", "--trials", store, "--port", "0", *words, "--", "true")
         )
+
         assert ended.code == 2, ended
         assert told in ended.stderr
+
     ended = run((*PROGRAM, "replay", store, "--report", "r.md", "--", "true"))
+
     assert ended.code == 2
     assert "a replay has a .md report of --trials only" in ended.stderr
     (folder / "store" / "a.json").write_text(
         '{"$schema": "urn:mrtr-cassette:cassette:1"'
     )
     ended = run((*PROGRAM, "replay", "--trials", store, "--", "true"))
+
     assert ended.code == 3, ended
 
 
@@ -231,6 +262,7 @@ def test_trials_of_a_server_on_pipes_have_commands(tmp_path: Path) -> None:
         for number, value in enumerate(values):
             message = {"jsonrpc": "2.0", "id": number, "method": "tools/call"}
             lines += json.dumps({**message, "params": {"v": value}}) + "\n"
+
         done = subprocess.run(
             command, input=lines, capture_output=True, text=True, check=False
         )
@@ -242,14 +274,17 @@ def test_trials_of_a_server_on_pipes_have_commands(tmp_path: Path) -> None:
             play = serve.begin(f"store/{value}", upstream=list(LINES_SERVER))
             ask(play["command"], value)
             serve.end(play)
+
     report = tmp_path / "trials.json"
     with trying(tmp_path, "--on-miss", "stop", "--report", str(report)) as serve:
         play = serve.request("POST").json
+
         assert "result" in ask(play["command"], 8)[0]
         assert serve.end(play)["valid"]
         play = serve.request("POST").json
         said = ask(play["command"], 9, 8)
         ended = serve.end(play)
+
     assert said[0]["error"] == said[1]["error"]
     assert (ended["valid"], ended["stopped"], ended["served"]) == (False, 1, 0)
     assert ended["first_divergence"]["reason"] == "arguments-differ"

@@ -100,11 +100,13 @@ class Shell:
         if not SHELLS.search(command):
             # No shell is needed, and the program is forked off one that is loaded.
             words = [*PROGRAM, *shlex.split(command)[1:]]
+
         with tempfile.TemporaryFile("w+") as printed:
             process = start(words, printed, printed, self._environment, self.folder)
             ended = process.wait(timeout=HANGS_S)
             printed.seek(0)
             output = printed.read()
+
         assert ended == code, f"{command}\n{output}"
         return output
 
@@ -141,6 +143,7 @@ def test_missed_call_is_recorded_by_the_command_that_is_told(
     )
     replay = "mrtr-cassette replay 'my calls.json' -- mrtr-cassette call add"
     missed = shell.run(f"{replay} a=1 b=3", code=1)
+
     assert missed.count("miss: ") == missed.count(" fix: ") == 1
     assert "\nerror: -32010: not recorded, for the reason above\n" in missed
     shell.run(told(missed, "mrtr-cassette record --append .*"))
@@ -156,6 +159,7 @@ def test_missed_call_on_pipes_is_recorded_by_the_command_that_is_told(
     shell.run(f"mrtr-cassette call set to=1 -- {record}")
     replay = "mrtr-cassette replay --stdio c.json"
     missed = shell.run(f"mrtr-cassette call set to=2 -- {replay}", code=1)
+
     assert missed.count("miss: ") == 1
     server = told(missed, "mrtr-cassette record --stdio --append .*")
     shell.run(f"mrtr-cassette call set to=2 -- {server}")
@@ -175,10 +179,12 @@ def test_missed_call_over_the_other_transport_is_recorded_by_the_command_that_is
     client = f"-- {call} to=2"
     missed = shell.run(f"mrtr-cassette replay c.json {client}", code=1)
     again = told(missed, "mrtr-cassette record --force .*")
+
     assert again.endswith(client)
     server = f"--upstream {shlex.quote(shell.server)}"
     adding = f"mrtr-cassette record --append -o c.json {server} {client}"
     refused = shell.run(adding, code=2)
+
     assert told(refused, "--force") == "--force"
     shell.run(again)
     shell.run(f"mrtr-cassette replay c.json {client}")
@@ -188,6 +194,7 @@ def test_missed_call_over_the_other_transport_is_recorded_by_the_command_that_is
     refused = shell.run(
         f"{call} to=3 -- {recorder.replace('--stdio', '--stdio --append')}", code=4
     )
+
     assert (
         "c.json was recorded over HTTP, and this recording would be over pipes"
         in refused
@@ -229,9 +236,11 @@ def test_missed_call_is_recorded_by_the_line_of_python_that_is_told(
     mrtr_cassette.call(server, "put", {"word": "a"}, path="c.json", **path)
     with mrtr_cassette.replay("c.json", on_miss="report") as replay:
         replay.call("put", {"word": "b"})
+
     way = replay.misses[0].fixes[-1].partition(" with ")[2]
     with eval(way, {"record": mrtr_cassette.record}) as recording:
         recording.call("put", {"word": "b"})
+
     with mrtr_cassette.replay("c.json") as replay:
         assert replay.call("put", {"word": "b"}).text == "b"
 
@@ -279,6 +288,7 @@ def test_server_at_a_url_that_says_otherwise_is_recorded_again_as_told(
         shell.run(f"{record} -- mrtr-cassette call put word=a")
         failed = shell.run(f"{record} --append -- {client}", code=1)
         shell.run(told(failed, AGAIN))
+
     shell.run(f"mrtr-cassette replay c.json -- {client}")
 
 
@@ -294,6 +304,7 @@ def test_reads_are_held_to_their_writes_by_the_option_that_is_told(
     way = told(shell.run(f"{replay} -- mrtr-cassette call get"), "--history strict")
     shell.run(f"{replay} {way} -- {client}")
     missed = shell.run(f"{replay} {way} -- mrtr-cassette call get", code=1)
+
     assert "miss: other-history" in missed
 
 
@@ -303,10 +314,12 @@ def test_changed_response_is_taken_by_the_option_that_is_told(shell: Shell) -> N
     shell.run(f"mrtr-cassette call set to=1 -- {record}")
     verify, server = "mrtr-cassette verify c.json", f"-- {shell.server} now"
     changed = shell.run(f"{verify} {server}", code=1)
+
     assert "--ignore" not in changed
     assert "--learn" not in changed
     (option, written) = re.findall(r"fix: .* with (--accept .*): (#.*)", changed)[0]
     taken = shell.run(f"{verify} {option} {server}")
+
     assert f"accepted: {written}: " in taken
     shell.run(f"{verify} {server}")
 
@@ -343,6 +356,7 @@ def test_changes_are_taken_without_a_terminal_by_the_option_that_is_told(
     shell.run(f"mrtr-cassette call set to=1 -- {record}")
     verify, server = "mrtr-cassette verify c.json", f"-- {shell.server} now"
     way = told(shell.run(f"{verify} --review {server}", code=2), "--accept .*")
+
     assert "accepted: " in shell.run(f"{verify} {way} {server}")
 
 
@@ -358,6 +372,7 @@ def test_what_differs_by_itself_is_left_out_by_the_option_that_is_told(
     # A text repeats the value.
     assert way.count("--ignore ") == 2
     shell.run(f"{verify} {way} -- {shell.server}")
+
     assert "/content/0/text" in shell.run(
         f"{verify} {way} -- {shell.server} more", code=1
     )
@@ -373,12 +388,14 @@ def test_times_and_ids_of_writes_are_left_out_by_the_option_that_is_told(
     # What an earlier run has left is no part of this server.
     verify = "rm state && mrtr-cassette verify c.json"
     varies = shell.run(f"{verify} -- {shell.server}", code=1)
+
     assert "--accept" not in varies
     assert told(varies, "--ignore .*")
     way = told(varies, "--learn .*")
     shell.run(f"{verify} {way} -- {shell.server}")
     way = way.replace("--learn", "--ignore-from")
     shell.run(f"{verify} {way} -- {shell.server}")
+
     assert "/content/0/text" in shell.run(
         f"{verify} {way} -- {shell.server} more", code=1
     )
@@ -390,6 +407,7 @@ def test_tool_that_was_renamed_is_not_offered_to_be_left_out(shell: Shell) -> No
     shell.run(f"mrtr-cassette call get -- {record}")
     (shell.folder / "my server.py").write_text(SERVER.replace('"get"', '"fetch"'))
     renamed = shell.run(f"mrtr-cassette verify c.json -- {shell.server}", code=1)
+
     assert "/tools/" in renamed
     assert "--ignore" not in renamed
     assert "--learn" not in renamed
@@ -401,9 +419,11 @@ def test_write_with_a_time_is_repeated_by_the_option_that_is_told(shell: Shell) 
     record = f"mrtr-cassette record --append -o c.json --upstream {shlex.quote(shell.server)}"
     client = "sh -c 'mrtr-cassette call stamp && mrtr-cassette call get'"
     missed = shell.run(f"{record} -- {client}", code=1)
+
     assert "--reads" not in missed
     assert told(missed, "mrtr-cassette record --force .*").endswith(f" -- {client}")
     way = told(missed, "--ignore .*")
+
     assert "matched nothing" not in shell.run(f"{record} {way} -- {client}")
     shell.run(f"mrtr-cassette replay c.json -- {client}")
 
@@ -414,7 +434,9 @@ def test_question_is_answered_by_the_options_that_are_told(shell: Shell) -> None
     for count in range(2):
         asked = shell.run(f"{call} -- {shell.server}", code=5)
         call += " " + told(asked, "--answer .*").strip()
+
         assert f"turn {count + 1} is not answered" in asked
+
     assert call.endswith("--answer ok=yes --answer '#2.ok=yes'")
     shell.run(f"{call} -- {shell.server}")
 
@@ -458,6 +480,7 @@ def test_edit_is_accepted_by_the_command_that_is_told(shell: Shell) -> None:
     replay = "mrtr-cassette replay 'my c.json' -- mrtr-cassette call set"
     accept = told(shell.run(f"{replay} to=abc", code=3), "mrtr-cassette check .*")
     exposed = shell.run(accept, code=1)
+
     assert told(exposed, "mrtr-cassette check .*") == accept
     path.write_text(path.read_text().replace(f'"sk-proj-{"Ab1" * 8}"', '"new"'))
     shell.run(accept)
@@ -488,6 +511,7 @@ def test_sides_of_a_conflict_are_merged_by_the_commands_that_are_told(
             f"mrtr-cassette call set -o 'my c/c.json' to={branch} -- {shell.server}"
         )
         shell.run(f"git add 'my c' && {git} commit -q -m {branch}")
+
     shell.run(f"{git} merge ours", code=1)
     replay = "mrtr-cassette replay 'my c/c.json' -- mrtr-cassette call set"
     conflict = shell.run(f"{replay} to=ours", code=3)
@@ -518,6 +542,7 @@ def test_tool_that_may_destroy_is_called_with_the_option_that_is_told(
     shell.run(f"mrtr-cassette call now -- {record}")
     verify = "mrtr-cassette verify c.json"
     way = told(shell.run(f"{verify} -- {shell.server}"), "--allow-destructive")
+
     assert "text-changed" in shell.run(f"{verify} {way} -- {shell.server}", code=1)
 
 
@@ -534,9 +559,12 @@ def test_secret_in_a_path_is_redacted_by_the_option_that_is_told(shell: Shell) -
         record = f"mrtr-cassette record --force -o c.json --upstream {server.url}"
         client = "-- mrtr-cassette call put word=a"
         warned = shell.run(f"{record} {client}")
+
         assert secret in (shell.folder / "c.json").read_text()
         way = told(warned, "--redact .*")
+
         assert "warning: " not in shell.run(f"{record} {way} {client}")
+
     assert secret not in (shell.folder / "c.json").read_text()
     shell.run(f"mrtr-cassette replay c.json {client}")
 
@@ -562,6 +590,7 @@ def test_every_way_out_is_tried() -> None:
     parts |= {"played_as", "append_history_strict", "append_repeat_never"}
     words = {"accept_gzip", "append", "cassette", "header_form", "record", "replace"}
     words |= {"give_value", "name_upstream", "publish_anyway"}
+
     assert here | of_misses | parts | words == {*WAYS_OUT}
     # What a report prints is tried by tests/cli/test_cli_cut.py.
     commands = {
@@ -572,4 +601,5 @@ def test_every_way_out_is_tried() -> None:
         "report_replay",
         "unwrap_server",
     }
+
     assert commands == {*COMMANDS}

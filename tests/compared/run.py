@@ -43,6 +43,7 @@ ENVIRONMENTS = HERE / ".venv"
 SERVER = PEERS / "server_typescript.mjs"
 ACCEPTED = ("Deploy to production?", "Which scope?")
 """Questions that are accepted while recording; declining them was never recorded."""
+
 DECLINED_FLOWS = ("deploy", "wipe-cache")
 CLIENT_S: Final = 60
 COLUMNS = (
@@ -91,9 +92,11 @@ class Tool:
         installed = self.place / ".installed"
         if installed.exists():
             return
+
         self.place.mkdir(parents=True, exist_ok=True)
         for text in self.install:
             subprocess.run(self.command(text), check=True)
+
         installed.touch()
 
 
@@ -111,6 +114,7 @@ def client(
     words = [*peer("client", side), *(target if is_url else ()), *options]
     if not is_url:
         words += ["--", *target]
+
     try:
         ended = subprocess.run(
             words, capture_output=True, text=True, timeout=CLIENT_S, check=False
@@ -118,6 +122,7 @@ def client(
     except subprocess.TimeoutExpired as error:
         seen = error.stdout or b""
         return seen.decode() if isinstance(seen, bytes) else seen
+
     return ended.stdout
 
 
@@ -131,6 +136,7 @@ def score(expected: dict[str, str], seen: dict[str, str]) -> str:
             right += 1
         elif "error" not in received:
             wrong += 1
+
     text = f"{right} of {len(expected)}"
     return f"{text}, {wrong} wrong" if wrong else text
 
@@ -143,6 +149,7 @@ def started(
     if tool.pipes:
         yield command
         return
+
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
         try:
@@ -178,6 +185,7 @@ def record(
     if tool.pipes:
         command = tool.command(tool.record, file=file, server=SERVER)
         return Recorded(file, 0, client(command), set(), 0)
+
     spied = folder / "spied.json"
     with listening(["node", str(SERVER)]) as server:
         spy = record_command(server.url, spied, "--request-state", "verbatim")
@@ -195,6 +203,7 @@ def record(
             )
             with started(tool, command, port, stop) as target:
                 seen = client(target, options=options)
+
     calls = json.loads(spied.read_bytes())["recording"]["exchanges"]
     states = {
         state
@@ -219,18 +228,23 @@ def measure(tool: Tool) -> dict[str, str]:
     """Run all that a row of the table has."""
     if tool.missing:
         return {"while recording": f"not run without {' and '.join(tool.missing)}"}
+
     tool.make_ready()
     with listening(["node", str(SERVER)]) as server:
         expected = flows_of(client([server.url]))
+
     with tempfile.TemporaryDirectory() as folder:
         recorded = record(tool, Path(folder))
         cells = replayed(tool, recorded, expected)
         cells["while recording"] = score(expected, flows_of(recorded.seen))
+
     with tempfile.TemporaryDirectory() as folder:
         killed = record(tool, Path(folder), signal.SIGKILL)
         if tool.recover is not None:
             run(tool.command(tool.recover, file=killed.file))
+
         cells["after kill -9"] = replay_score(tool, killed, expected)
+
     return cells
 
 
@@ -244,6 +258,7 @@ def replay_score(
     """Return the score of a client of a new replay."""
     if not recorded.file.exists():
         return "nothing was recorded"
+
     with replaying(tool, recorded) as target:
         return score(expected, flows_of(client(target, side, options)))
 
@@ -264,6 +279,7 @@ def replayed(
         written = file.read_bytes() if file.exists() else b""
         found = sum(state.encode() in written for state in recorded.states)
         cells["raw states on disk"] = f"{found} of {len(recorded.states)}"
+
     return cells
 
 
@@ -271,17 +287,21 @@ def two_at_once(tool: Tool, expected: dict[str, str]) -> str:
     """Record two sessions of a client at once, and replay both; the worse one counts."""
     if tool.pipes:
         return "not possible"
+
     options = ["--sessions", "2"]
     with tempfile.TemporaryDirectory() as folder:
         recorded = record(tool, Path(folder), options=options)
         if not recorded.file.exists():
             return "nothing was recorded"
+
         with replaying(tool, recorded) as target:
             seen = client(target, options=options)
+
     scores = []
     for session in "12":
         lines = re.findall(rf"^{session} (.*\n)", seen, re.MULTILINE)
         scores.append(score(expected, flows_of("".join(lines))))
+
     return min(scores, key=lambda text: int(text.split()[0]))
 
 
@@ -289,11 +309,14 @@ def declined(tool: Tool, recorded: Recorded) -> str:
     """Decline what was accepted while recording: only an error is right."""
     if not recorded.file.exists():
         return "nothing was recorded"
+
     options = ["--flow", *DECLINED_FLOWS]
     for question in ACCEPTED:
         options += ["--decline", question]
+
     with replaying(tool, recorded) as target:
         seen = flows_of(client(target, options=options))
+
     wrong = sum("result" in seen.get(flow, "") for flow in DECLINED_FLOWS)
     return f"{wrong} of {len(DECLINED_FLOWS)} answered as accepted"
 
@@ -311,6 +334,7 @@ def main() -> None:
     for tool in tools:
         if options.only and tool.name not in options.only:
             continue
+
         cells = measure(tool)
         shown = [cells.get(column, "—") for column in ("while recording", *COLUMNS)]
         print(f"| {tool.name} |", " | ".join(shown), "|", flush=True)

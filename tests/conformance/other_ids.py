@@ -39,15 +39,19 @@ def under_other_ids(message: Any) -> Any:
         return [under_other_ids(part) for part in message]
     if not isinstance(message, dict) or "method" not in message:
         return message
+
     if "id" in message:
         message["id"] = renamed(message["id"])
+
     params = message.get("params")
     if isinstance(params, dict):
         if "requestId" in params:
             params["requestId"] = renamed(params["requestId"])
+
         meta = params.get("_meta")
         if isinstance(meta, dict) and "progressToken" in meta:
             meta["progressToken"] = renamed(meta["progressToken"])
+
     return message
 
 
@@ -57,6 +61,7 @@ def request_body(body: bytes) -> bytes:
         message = json.loads(body)
     except ValueError:
         return body
+
     return json.dumps(under_other_ids(message)).encode()
 
 
@@ -83,12 +88,14 @@ async def pass_on(request: web.Request) -> web.StreamResponse:
         for name, value in answer.headers.items():
             if name.lower() not in NOT_PASSED_ON:
                 response.headers.add(name, value)
+
         await response.prepare(request)
         if answer.content_type == "text/event-stream":
             async for line in answer.content:
                 await response.write(response_part(line))
         else:
             await response.write(response_part(await answer.read()))
+
         await response.write_eof()
         return response
 

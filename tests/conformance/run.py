@@ -50,6 +50,7 @@ TYPESCRIPT_SERVER = (
 TYPESCRIPT_SHA256 = "3a94417774fa20b17971e8162f9865b1cefd2650c7d88fdcd17f971d91213852"
 TIME = re.compile(r"-\d{4}(-\d\d){2}T[\d-]+Z$")
 """What the suite adds to a scenario in the name of its folder."""
+
 Check = tuple[str, str, str]
 """A scenario, the id of a check in it, and how it went."""
 
@@ -72,6 +73,7 @@ def python_server() -> list[str]:
         subprocess.run(pip, check=True)
         with tarfile.open(BUILT / f"mcp-{wanted}.tar.gz") as source:
             source.extractall(BUILT, filter="data")
+
     return [*PYTHON, "-c", f"import sys; sys.path.insert(0, {str(place)!r})\n{START}"]
 
 
@@ -94,8 +96,10 @@ def typescript_server(file: Path | None) -> list[str]:
             raise SystemExit(
                 f"{TYPESCRIPT_SERVER}: {error}; name a copy with --typescript-server"
             ) from None
+
     if hashlib.sha256(source).hexdigest() != TYPESCRIPT_SHA256:
         raise SystemExit(f"the server is not that of {TYPESCRIPT_SERVER}")
+
     place.write_bytes(source)
     return [NODE, str(place)]
 
@@ -112,6 +116,7 @@ def serving(command: Sequence[str]) -> Iterator[str]:
     words = [*command]
     if NODE not in words:
         words += ["--port", str(port)]
+
     environment = {**os.environ, "PORT": str(port)}
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(words, stdout=log, stderr=log, env=environment)
@@ -133,6 +138,7 @@ def checks_at(url: str, revision: str) -> list[Check]:
             scenario = TIME.sub("", path.parent.name.removeprefix("server-"))
             for check in json.loads(path.read_bytes()):
                 found.append((scenario, check["id"], check["status"]))
+
         return found
 
 
@@ -149,6 +155,7 @@ def replayed(cassette: Path, revision: str) -> tuple[list[Check], str]:
         front = [sys.executable, str(HERE / "other_ids.py"), replay.url]
         url = stack.enter_context(listening(front)).url
         checks = checks_at(url, revision)
+
     played = re.findall("^played .*", replay.stderr, re.MULTILINE)
     return checks, "".join(played)
 
@@ -176,15 +183,19 @@ def measure(name: str, command: Sequence[str], revision: str) -> bool:
         cassette = Path(folder) / "conformance.json"
         with serving(command) as url:
             direct = checks_at(url, revision)
+
         with serving(command) as url:
             while_recorded = recorded(url, revision, cassette)
+
         of_recording, summary = replayed(cassette, revision)
+
     cells = [name, revision, score(direct), score(while_recorded), score(of_recording)]
     print(f"| {' | '.join([*cells, summary])} |", flush=True)
     found = [*differences("recorded", direct, while_recorded)]
     found += differences("replayed", direct, of_recording)
     for line in found:
         print(f"  {line}", flush=True)
+
     return bool(direct) and all(line.endswith("(explained)") for line in found)
 
 
@@ -208,6 +219,7 @@ def main() -> int:
         command = servers[name]()
         for revision in REVISIONS:
             is_identical &= measure(name, command, revision)
+
     return not is_identical
 
 

@@ -15,6 +15,7 @@ def test_every_call_is_replayed_byte_for_byte():
     """The demo compares every response of every call, and finds each the same."""
     lines: list[str] = []
     run_demo(lines.append)
+
     assert all(
         any(f"{call.method} {call.name}: " in line for line in lines) for call in CALLS
     )
@@ -27,7 +28,9 @@ def test_other_bytes_end_the_demo():
     recorded, changed = (
         loaded(cassette_of((tool("say"), text(word)))) for word in ("one", "two")
     )
+
     assert compare(recorded, recorded)[0] == 1
     with pytest.raises(DemoError, match="the replay differs") as failed:
         compare(recorded, changed)
+
     assert re.findall('"text":"(.*?)"', str(failed.value)) == ["one", "two"]

@@ -29,10 +29,12 @@ async def test_answers_are_compact_json_with_the_callers_id() -> None:
     """An answer is compact UTF-8 JSON; `_meta` may be left out, and a notification is accepted."""
     async with demo_server() as url:
         pong = await post(url, '{"jsonrpc":"2.0","method":"ping","id":"é-1"}'.encode())
+
         assert pong.body.startswith(
             '{"jsonrpc":"2.0","id":"é-1","result":{"resultType"'.encode()
         )
         told = await post(url, {"jsonrpc": "2.0", "method": "notifications/cancelled"})
+
         assert (told.status, told.body) == (202, b"")
         assert (await http("GET", url)).status == 405
 
@@ -71,6 +73,7 @@ def test_process_announces_itself_and_ends_quietly(program: Sequence[str]) -> No
     ) as server:
         assert server.stdout is not None
         url = server.stdout.readline().removeprefix("listening on ").strip()
+
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/mcp", url)
 
         async def ping_and_signal() -> None:
@@ -81,13 +84,16 @@ def test_process_announces_itself_and_ends_quietly(program: Sequence[str]) -> No
                 ) as response:
                     assert response.status == 200
                     await response.read()
+
                 server.send_signal(signal.SIGTERM)
+
                 assert await asyncio.to_thread(server.communicate, timeout=HANGS_S) == (
                     "",
                     "",
                 )
 
         asyncio.run(ping_and_signal())
+
         assert server.returncode == 0
 
 
@@ -99,5 +105,6 @@ async def test_taken_port_is_a_message() -> None:
         run = await asyncio.to_thread(
             subprocess.run, [*PROGRAMS[0], port], capture_output=True, text=True
         )
+
     assert (run.returncode, run.stdout) == (1, "")
     assert run.stderr.startswith(f"cannot listen on port {port}: ")

@@ -35,6 +35,7 @@ def missing(what: str) -> NoReturn:
     message = f"{what} is not installed; .ci/run shows how it is"
     if os.environ.get("MRTR_TEST_FLEET") == "required":
         pytest.fail(message)
+
     pytest.skip(message, allow_module_level=True)
 
 
@@ -80,6 +81,7 @@ class Replica:
         self.process.wait(HANGS_S)
         if self.process.stdout is not None:
             self.process.stdout.close()
+
         self._stderr.seek(0)
         return self._stderr.read()
 
@@ -94,6 +96,7 @@ def free_port() -> int:
                     held.enter_context(socket.create_server((address(name), port)))
             except OSError:
                 continue
+
         return port
 
 
@@ -130,6 +133,7 @@ class Fleet:
         for replica in self.replicas.values():
             if replica.process.poll() is None:
                 replica.stop()
+
         self._held.close()
 
 
@@ -143,6 +147,7 @@ def _localized(text: str, fleet: Fleet) -> str:
             text = text.replace(
                 f"{old}:8722", f"{address(name).replace('.', dot)}:{fleet.port}"
             )
+
     text = text.replace("port 9722", f"port {fleet.admin_port}")
     # A replica that has been added is seen at once.
     text = text.replace("inter 1s", "inter 100ms").replace(
@@ -185,6 +190,7 @@ def balancing(
             command = [program(balancer), "-e", f"{folder}/error.log", "-c", str(path)]
             # The way in which one nginx hands its ports to the next.
             environment = {**os.environ, "NGINX": f"{listener.fileno()};"}
+
         process = stack.enter_context(
             subprocess.Popen(
                 command,

@@ -46,11 +46,13 @@ class Tally:
         """Tell whether an answer is not the wanted one, and keep what it is."""
         if answer.status == 200 and all(each in answer.body for each in wanted):
             return False
+
         reason = re.search(rb'"message":"miss: ([a-z-]+)', answer.body)
         if reason is not None:
             self.missed[reason[1].decode()] += 1
         else:
             self.wrong.append(f"{answer.head} {answer.body!r:.500}")
+
         return True
 
 
@@ -71,6 +73,7 @@ class _Client:
             answer = await self._answer(ROUNDS.request(identity, number, state))
             if answer is None:
                 return
+
             told = answer.head.values("x-replica")
             # nginx names all that it has tried.
             replicas.update(each.rpartition(" ")[2] for each in told)
@@ -79,7 +82,9 @@ class _Client:
             wanted = b'"answer %d.' % number if is_last else b"Go on with %d?" % number
             if self._tally.fault(answer, (b'"id":%d,' % identity, wanted)):
                 return
+
             state = answer.body.partition(_STATE)[2].partition(b'"')[0]
+
         self._tally.finished += 1
         self._tally.moved += len(replicas) > 1
 
@@ -88,24 +93,28 @@ class _Client:
         try:
             if self._link is None:
                 self._link = await self._held.enter_async_context(connected(self._url))
+
             head, content = await self._link.ask(
                 "POST", urlsplit(self._url).path, JSON, body=body
             )
             answer = Answer(head, await content.rest(), content.is_whole)
         except (OSError, asyncio.IncompleteReadError):
             answer = None
+
         if (
             answer is None
             or not answer.is_whole
             or answer.head.values("connection") == ["close"]
         ):
             self._link = None
+
         if (
             answer is not None
             and answer.is_whole
             and answer.status not in {502, 503, 504}
         ):
             return answer
+
         self._tally.lost[self] += 1
         return None
 

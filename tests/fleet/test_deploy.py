@@ -37,6 +37,7 @@ def validate(resource: dict[str, Any]) -> None:
         import kubernetes_validate
     except ImportError:
         missing("kubernetes-validate")
+
     kubernetes_validate.validate(resource, VERSION, strict=True)
 
 
@@ -58,7 +59,9 @@ def test_manifests_are_valid_by_their_schemas():
     """Every resource of the base is one, and every file is listed."""
     for resource in shipped():
         validate(resource)
+
     files = {path.name for path in (KUBERNETES / "base").glob("*.yaml")}
+
     assert len(list(shipped())) == len(files) - 1
 
 
@@ -74,6 +77,7 @@ def test_pods_can_write_nothing_and_reach_nobody():
     kinds = by_kind(list(shipped()))
     pod = kinds["Deployment"]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
+
     assert pod["securityContext"]["runAsNonRoot"]
     assert container["securityContext"]["readOnlyRootFilesystem"]
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
@@ -87,8 +91,10 @@ def test_command_of_the_pods_has_options_that_exist():
         "args"
     ]
     replay = main.get_command(click.Context(main), command)
+
     assert replay is not None
     known = {name for parameter in replay.params for name in parameter.opts}
+
     assert {option.partition("=")[0] for option in options} <= known
 
 
@@ -103,4 +109,5 @@ def test_containerfile_passes_the_linter():
         text=True,
         check=False,
     )
+
     assert (done.returncode, done.stdout) == (0, "")

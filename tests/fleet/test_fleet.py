@@ -16,8 +16,10 @@ from processes import PROGRAM, PYTHON, TESTS, listening, record_command
 CONFIG: dict[Balancer, str] = {"haproxy": "haproxy.cfg", "nginx": "nginx.conf"}
 UPSTREAM = (*PYTHON, str(TESTS.parent / "bench" / "servers.py"), "upstream")
 """A server whose request states say all that it has to know: any instance of it answers any."""
+
 DISTINCT = 30
 """Conversations that were recorded; they come again and again."""
+
 CONVERSATIONS = 300
 CLIENTS = 30
 
@@ -36,6 +38,7 @@ def cassette(tmp_path_factory):
         listening(record_command(server.url, path), signal.SIGINT) as proxy,
     ):
         tally = asyncio.run(converse(proxy.url, lambda _: iter(range(DISTINCT)), 1))
+
     assert (proxy.code, tally.finished) == (0, DISTINCT), proxy.stderr
     return path
 
@@ -46,10 +49,13 @@ def fleet(cassette):
     with Fleet() as fleet:
         for name in "abc":
             fleet.start(name, *stateless(cassette))
+
         for replica in fleet.replicas.values():
             replica.await_listening()
+
         yield fleet
         told = [replica.stop() for replica in fleet.replicas.values()]
+
     assert all("no misses" in text for text in told), told
 
 
@@ -70,15 +76,19 @@ def test_replicas_die_and_come_and_no_answer_is_wrong(
         for number in itertools.count():
             if number == CONVERSATIONS // 3:
                 fleet.replicas.pop(dies).kill()
+
             if number == CONVERSATIONS // 2:
                 # The clients rest until it listens; the balancer has to find it itself.
                 fleet.start(comes, *stateless(cassette)).await_listening()
+
             if number >= CONVERSATIONS and tally.by_replica[at(comes, fleet)] > 0:
                 return
+
             yield number % DISTINCT
 
     with balancing(balancer, CONFIG[balancer], fleet, tmp_path) as proxy:
         tally = asyncio.run(converse(proxy.url, numbers, CLIENTS))
+
     assert (tally.wrong, tally.missed) == ([], {})
     assert all(count == 1 for count in tally.lost.values())
     assert tally.finished >= CONVERSATIONS - len(tally.lost)

@@ -75,8 +75,10 @@ def test_what_the_guide_shows_works(tmp_path: Path) -> None:
     """The commands of the guide record, show and replay a cassette in the store."""
     text = (ROOT / "docs" / "fleet.md").read_text().partition(f"## {SECTION}\n")[2]
     block = re.search(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
     assert block
     commands = [line for line in block[1].splitlines() if not line.startswith("pip")]
+
     assert len(commands) == 3
     folder = tmp_path / "session"
     folder.mkdir()
@@ -85,8 +87,10 @@ def test_what_the_guide_shows_works(tmp_path: Path) -> None:
     outcomes = [session.run(command) for command in commands[:2]]
     session.stop()
     outcomes.append(session.run(commands[2]))
+
     assert [code for code, _ in outcomes] == [0, 0, 0], outcomes
     recorded, shown, played = (text for _, text in outcomes)
+
     assert "wrote s3://cassettes/deploy.json: 3 interactions" in recorded
     assert shown.startswith("s3://cassettes/deploy.json: 3 interactions")
     assert "played 3 of 3 interactions, no misses" in played
@@ -106,8 +110,10 @@ def test_a_recording_is_put_and_replaces_nothing(s3: Any, here: Path) -> None:
         CassetteError, match=r"once.json: the cassette exists; .* recover s3://"
     ):
         asyncio.run(race())
+
     assert output.read_bytes() == b"another recorder's"
     s3.rm(output.url)
+
     assert recover_journal(output) == (Publication(1, exchanges=1), None)
     assert list(here.iterdir()) == []
 

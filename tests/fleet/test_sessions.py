@@ -37,10 +37,13 @@ def fleet(tmp_path_factory):
     with Fleet() as fleet:
         for name in REPLICAS:
             fleet.start(name, *PROGRAM, "replay", str(cassette))
+
         for replica in fleet.replicas.values():
             replica.await_listening()
+
         yield fleet
         told = [replica.stop() for replica in fleet.replicas.values()]
+
     assert all("no misses" in text for text in told), told
 
 
@@ -52,11 +55,14 @@ async def test_sessions_with_pushes_stay_with_their_replica(
     """Each byte is the recorded one, though all replicas give out the same ids."""
     with balancing(balancer, CONFIG[balancer], fleet, tmp_path) as proxy:
         ids = await asyncio.gather(*(held(proxy.url) for _ in range(SESSIONS)))
+
         assert len(set(ids)) == SESSIONS
         replicas, issued = zip(*(each.split(".") for each in ids), strict=True)
+
         assert set(replicas) == set(REPLICAS)
         assert len(set(issued)) < SESSIONS
         stranger = await http("GET", proxy.url, "Mcp-Session-Id: nobody.mrtr-session:1")
+
         assert stranger.status == 404
 
 
@@ -68,12 +74,15 @@ async def test_session_of_a_dead_replica_is_led_to_no_other(
     """The other replica, which gives out the same ids, is not asked; a new session may begin."""
     if "a" in fleet.replicas:
         fleet.replicas.pop("a").kill()
+
     with balancing(balancer, CONFIG[balancer], fleet, tmp_path) as proxy:
         opened = await held(proxy.url)
+
         assert opened.startswith("b.")
         told = 503
         while told == 503:  # HAProxy takes it for alive until its first check
             told = (
                 await http("GET", proxy.url, "Mcp-Session-Id: a.mrtr-session:1")
             ).status
+
         assert told == status

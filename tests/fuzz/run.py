@@ -22,6 +22,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 LONGEST = 2048
 """Bytes of an input; longer ones break nothing that shorter ones don't, and nobody reads them."""
+
 SLOWEST_S = 10
 
 sys.path.insert(0, str(HERE.parent))
@@ -48,6 +49,7 @@ def fuzz(target: str, seconds: int) -> None:
 
     with atheris.instrument_imports(include=["mrtr_cassette"]):
         law = laws()[target]
+
     corpus = HERE / "corpus" / target
     corpus.mkdir(parents=True, exist_ok=True)
     options = {
@@ -76,6 +78,7 @@ def main() -> int:
     options = parser.parse_args()
     if importlib.util.find_spec("atheris") is None:
         sys.exit("the fuzzer needs atheris: pip install atheris")
+
     targets = options.target or list(laws())
     seconds = str(max(1, options.seconds // len(targets)))
     commands = [

@@ -95,6 +95,7 @@ def cassette(data: bytes) -> None:
     else:
         _check_readable(read, player)
         return
+
     assert refusal.startswith(f"{PATH}: ")
     refusal.encode()
 
@@ -109,9 +110,11 @@ def _check_readable(read: CassetteModel, player: Player) -> None:
     for own in player.interactions:
         for each in own:
             _ask(player, read, each.exchange.request)
+
     summary_text(report_of_replay(player)).encode()
     with suppress(CassetteError):
         Player(loaded(read, PATH), stateless=True)
+
     added = assembled(
         [exchange(ASKED, {"content": []})],
         request_state=read.request_state,
@@ -171,6 +174,7 @@ def player(data: bytes) -> None:
     bodies = choices.rest.split(SEPARATOR)[:12]
     for body in bodies:
         _ask(playing, recorded(), Request(method, target, headers, body))
+
     assert playing.plays + len(playing.misses) + len(playing.harmless) == len(bodies)
     summary_text(report_of_replay(playing)).encode()
 
@@ -181,6 +185,7 @@ def _ask(playing: Player, cassette: CassetteModel, request: Request) -> None:
     if isinstance(decision, Harmless):
         orjson.dumps(harmless_event(decision))
         return
+
     if isinstance(decision, Miss):
         report = miss_report(decision, Cassette(PATH))
         body = error_body(report, decision.call)
@@ -190,7 +195,9 @@ def _ask(playing: Player, cassette: CassetteModel, request: Request) -> None:
         message = decision.call.message
         if message is not None and message.kind is Kind.REQUEST:
             assert b'"id":%b,' % (message.spelled(ID_PATH) or b"") in body
+
         return
+
     orjson.dumps([*played_events(decision)])
     theirs = decision.entry.exchange.request
     assert (request.method, request.target) == (theirs.method, theirs.target)
@@ -198,6 +205,7 @@ def _ask(playing: Player, cassette: CassetteModel, request: Request) -> None:
     assert (asked is None) == (known is None)
     if asked is None or known is None:
         return
+
     assert asked.kind is known.kind
     if asked.kind is not Kind.RESPONSE:
         assert _question(request.body) == _question(theirs.body)
@@ -227,9 +235,11 @@ def _question(body: bytes) -> Any:
         tree = json.loads(body, parse_int=_number, parse_float=_number)
     except InvalidOperation:
         return None
+
     params = tree.get("params", {})
     if not isinstance(params, dict):
         return [tree["method"], params]
+
     answers = _without_null(params.get("inputResponses"))
     kept = {
         k: v
@@ -240,9 +250,11 @@ def _question(body: bytes) -> Any:
         kept |= {
             member: kept.get(member) or None for member in ("arguments", "name", "uri")
         }
+
     if tree["method"] == "initialize":
         for member in ("capabilities", "clientInfo", "protocolVersion"):
             kept.pop(member, None)
+
     if isinstance(answers, list) and all(
         isinstance(one, dict) and isinstance(one.get("id"), str) for one in answers
     ):
@@ -250,10 +262,13 @@ def _question(body: bytes) -> Any:
             one["id"]: {k: v for k, v in one.items() if k != "id"} for one in answers
         }
         answers = ["array", by_id]
+
     if answers == {} and params.get("requestState") is not None:
         answers = None
+
     if tree["method"] == "notifications/cancelled":
         kept.pop("requestId", None)
+
     return [tree["method"], kept, answers]
 
 
@@ -267,6 +282,7 @@ def _without_null(value: Any) -> Any:
         return {
             key: _without_null(one) for key, one in value.items() if one is not None
         }
+
     return [_without_null(one) for one in value] if isinstance(value, list) else value
 
 

@@ -76,11 +76,14 @@ class Language:
                 install_node_packages()
             except ProcessError as error:
                 return str(error)
+
         if not self.build:
             return ""
+
         ended = self.run(self.build)
         if ended.code == 0:
             return ""
+
         return f"{' '.join(self.build)}: exit {ended.code}\n{ended.stdout}"
 
     def run_tests(self, cassettes: Path, variables: Mapping[str, str]) -> Run:

@@ -93,11 +93,13 @@ class Pair:
             tools = [seen["tool"] for seen in wanted]
             with way.serving() as target:
                 ended = self._call(self.client, answer, target, tools)
+
             self._compare(f"{answer}, directly", wanted, ended)
             cassette = directory / f"{answer}.json"
             self._record(way, cassette, answer)
             if not cassette.exists():
                 continue
+
             self._replay(way, cassette, answer, self.client)
             if answer == "accept":
                 self._refuse(way, cassette)
@@ -116,6 +118,7 @@ class Pair:
         seen = lines_of(ended)
         if seen == wanted:
             return
+
         for number, expected in enumerate(wanted):
             found = seen[number] if number < len(seen) else "nothing"
             if found != expected:
@@ -129,6 +132,7 @@ class Pair:
         with way.recording({answer: cassette}) as recorders:
             recorder = recorders[answer]
             ended = self._call(self.client, answer, recorder.url, tools)
+
         self._compare(f"{answer}, recorded", wanted, ended)
         if recorder.code != 0:
             text = f"{answer}, recorded: exit {recorder.code}"
@@ -140,11 +144,13 @@ class Pair:
         wanted = self._wanted(reader, answer)
         if reader is not self.client:
             wanted = [seen for seen in wanted if seen["tool"] not in failed]
+
         tools = [seen["tool"] for seen in wanted]
         where = f"{answer}, replayed to {reader.name}"
         with way.replaying({answer: cassette}) as replays:
             replay = replays[answer]
             ended = self._call(reader, answer, replay.url, tools)
+
         self.replays += 1
         self._compare(where, wanted, ended)
         if replay.code != 0 or "no misses" not in replay.stderr:
@@ -156,6 +162,7 @@ class Pair:
         with way.replaying({"refused": cassette}) as replays:
             replay = replays["refused"]
             ended = self._call(self.client, "decline", replay.url, REFUSED)
+
         seen = lines_of(ended)
         missed = [told for told in seen if "decline" in told["error"]]
         is_told = "misses (answers-differ" in replay.stderr
@@ -190,14 +197,18 @@ def pairs_of(options: argparse.Namespace, languages: Sequence[Language]) -> list
                 continue
             if not server.server:
                 continue
+
             is_close = client is server or PYTHON in {client, server}
             if not is_close and not options.all:
                 continue
+
             for era in client.eras:
                 if era not in server.eras:
                     continue
+
                 for is_piped in (False, True):
                     pairs.append(Pair(client, server, era, is_piped=is_piped))
+
     return [pair for pair in pairs if is_wanted(pair, options)]
 
 
@@ -225,6 +236,7 @@ def run_pair(languages: Sequence[Language], pair: Pair) -> list[str]:
     readers = readers_of(pair.client, pair.era, languages)
     with tempfile.TemporaryDirectory(prefix="languages-") as directory:
         pair.run(Path(directory), readers)
+
     show(pair, time.monotonic() - started)
     return pair.problems
 
@@ -246,6 +258,7 @@ def problem_of_play(language: Language, cassettes: Path) -> str:
         missed = any("answers-differ" in line for line in said)
         if (ended.code != 0, missed) != (bool(refusal), bool(refusal)):
             return f"{way}: exit {ended.code}: {' | '.join(said)[-1500:]}"
+
     return ""
 
 
@@ -254,11 +267,13 @@ def run_play(language: Language) -> list[str]:
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="languages-") as directory:
         problem = problem_of_play(language, Path(directory))
+
     outcome = "FAILED" if problem else "recorded, replayed, refused"
     took = f"{time.monotonic() - started:.0f} s"
     print(" | ".join([f"{language.name}'s own test", "serve", outcome, took]))
     if problem:
         print(f"  {problem}", flush=True)
+
     return [problem] if problem else []
 
 
@@ -269,16 +284,20 @@ def built(chosen: Sequence[str]) -> tuple[list[Language], int]:
     for language in LANGUAGES:
         if chosen and language.name not in chosen and language is not PYTHON:
             continue
+
         missing = language.missing()
         if missing:
             print(f"{language.name}: left out, {' and '.join(missing)} not found")
             continue
+
         problem = language.make()
         if problem:
             failed += 1
             print(f"{language.name}: {problem}")
             continue
+
         languages.append(language)
+
     return languages, failed
 
 
@@ -304,8 +323,10 @@ def main() -> int:
         with ThreadPoolExecutor(options.jobs) as pool:
             pairs = pairs_of(options, languages)
             outcomes += pool.map(partial(run_pair, languages), pairs)
+
     if options.only != "pairs":
         outcomes += [run_play(language) for language in languages if language.test]
+
     passed = outcomes.count([])
     failed += len(outcomes) - passed
     print(f"{passed} passed, {failed} failed")

@@ -19,6 +19,7 @@ EXAMPLE = re.compile(
 def test_the_page_shows_what_the_programs_have() -> None:
     """Each part of an example, up to a line of its own left out, stands in its file."""
     examples = EXAMPLE.findall((DOCS / "any-language.md").read_text())
+
     assert len(examples) == 1
     for target, shown in examples:
         program = without_indents((DOCS / target).read_text())

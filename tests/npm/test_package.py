@@ -65,6 +65,7 @@ def recorded(tmp_path_factory, installed) -> Path:
             for command in (NODE_FLOWS, (*PLAYWRIGHT, "--grep", "accepts")):
                 ended = project.run(*command, environment=server)
                 assert ended.returncode == 0, ended.stdout + ended.stderr
+
         assert {test["status"] for test in tests.values()} == {"passed"}, printed
 
     made_once(tmp_path_factory, "npm-recording", record)
@@ -82,21 +83,26 @@ def test_tarball_has_the_program_its_types_and_nothing_to_install(installed):
     (tarball,) = installed.glob("*.tgz")
     with tarfile.open(tarball) as archive:
         names = {Path(name).relative_to("package") for name in archive.getnames()}
+
     outside = {str(name) for name in names if name.parts[0] != "dist"}
+
     assert outside == {"LICENSE", "README.md", "package.json"}
     facts = json.loads(
         (installed / "node_modules/mrtr-cassette/package.json").read_text()
     )
+
     assert facts["version"] == mrtr_cassette.__version__
     assert "dependencies" not in facts
     for entry in facts["exports"].values():
         assert {Path(file) for file in entry.values()} <= names
+
     npm(NPM_PACKAGE, "run", "lint")
 
 
 def test_types_are_right_in_a_project(project):
     """A compiler takes what is right in tests, and refuses misspelled options and modes."""
     ended = project.run("node_modules/.bin/tsc", "--noEmit", "--project", ".")
+
     assert (ended.returncode, ended.stdout) == (0, "")
 
 
@@ -110,6 +116,7 @@ def test_options_are_those_of_a_play(installed):
         name, mark, _ = line.strip().partition("?:")
         if mark:
             named.add(name)
+
     assert named == ({*OPTIONS, "upstream"} - _NOT_FOR_PLAYS)
 
 
@@ -120,6 +127,7 @@ def test_names_of_cassettes_are_those_of_pytest(installed):
     titles = ["deploys", "Deploys", "x" * 130, "a > b", "a b", "a-b"]
     for length in range(200):
         titles.append("".join(chance.choices(letters, k=length % 9 + 1)))
+
     titles = sorted(set(titles))
     script = (
         "import {fileName} from './node_modules/mrtr-cassette/dist/names.js';"
@@ -133,10 +141,12 @@ def test_names_of_cassettes_are_those_of_pytest(installed):
         check=True,
     )
     names = json.loads(ended.stdout)
+
     assert len({name.lower() for name in names}) == len(titles)
     for title, name in zip(titles, names, strict=True):
         assert name.isascii()
         has_capitals = file_name(title) == title != title.lower()
+
         assert has_capitals or name == file_name(title)
 
 
@@ -146,14 +156,17 @@ def test_flows_recorded_in_vitest_are_replayed_in_any_order(project):
     One server is started for the files of a run, and it ends with the run.
     """
     before = project.cassettes()
+
     assert DEPLOYED in before
     assert "suite/cassettes/second.json" in before
     assert len(before) == 15
     attempt = next(text for name, text in before.items() if "only-the-attempt" in name)
+
     assert b'"b": 7' in attempt
     assert b'"b": 0' not in attempt
     words = ("flows", "--sequence.shuffle", "--sequence.seed=5")
     tests, printed = project.vitest(*words, environment={"CI": "1"})
+
     assert len(tests) == 10
     assert {test["status"] for test in tests.values()} == {"passed"}, printed
     assert project.cassettes() == before
@@ -169,14 +182,18 @@ def test_suite_of_the_readme_records_and_replays(project):
     folder.mkdir()
     for name, text in SHOWN_FILE.findall(page)[:3]:
         (folder / name).write_text(text)
+
     reader = replace(project, folder=folder)
     programs = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     patient = (*VITEST, "--testTimeout=120000")
     ended = reader.run(*patient, environment=programs)
+
     assert "mrtr-cassette: 1 recorded" in ended.stdout, ended.stdout + ended.stderr
     (cassette,) = folder.glob("cassettes/*/*.json")
+
     assert str(cassette.relative_to(folder)) in page
     ended = reader.run(*patient, environment={"CI": "1"})
+
     assert ended.returncode == 0
     assert "mrtr-cassette: 1 replayed" in ended.stdout
 
@@ -191,12 +208,15 @@ def test_miss_that_a_client_swallows_fails_its_test_alone(project):
     )
     (failure,) = tests["swallows the miss"]["failureMessages"]
     text = MISS.format(cassette=project.folder / DEPLOYED)
+
     assert text in failure
     assert text in printed
     assert tests["answers as recorded"]["status"] == "passed"
     (missing,) = tests["not recorded"]["failureMessages"]
+
     assert "there is no such cassette" in missing
     (ambiguous,) = tests["of one title"]["failureMessages"]
+
     assert (
         'two tests are called "by cassettes of their own > of one title"' in ambiguous
     )
@@ -204,6 +224,7 @@ def test_miss_that_a_client_swallows_fails_its_test_alone(project):
         "misses", "-t", "answers as", environment={"MRTR_CASSETTE_MODE": "none"}
     )
     passed = [title for title, test in chosen.items() if test["status"] == "passed"]
+
     assert passed == ["answers as recorded"], printed
 
 
@@ -211,6 +232,7 @@ def test_flows_recorded_in_node_test_are_replayed(project):
     """By a server of their own, and by one that runs already and asks for a token."""
     before = project.cassettes()
     ended = project.run(*NODE_FLOWS, environment={"CI": "1"})
+
     assert ended.returncode == 0, ended.stdout + ended.stderr
     shared = (*PROGRAM, "serve", ".", "--", *NODE_FLOWS)
     ended = project.run(
@@ -221,6 +243,7 @@ def test_flows_recorded_in_node_test_are_replayed(project):
             "MRTR_CASSETTE_TOKEN": "let me in",
         },
     )
+
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert project.cassettes() == before
 
@@ -229,17 +252,20 @@ def test_miss_in_node_test_fails_its_test_alone(project):
     """The whole text of the miss is shown, also of a test that fails for another reason."""
     ended = project.run("node", "--test", "suite/misses.node.mjs")
     lines = ended.stdout.splitlines()
+
     assert "not ok 1 - swallows the miss" in lines
     assert "not ok 2 - fails by another reason, and has a miss" in lines
     assert "ok 3 - answers as recorded" in lines
     for line in MISS.format(cassette=project.folder / DEPLOYED).splitlines():
         assert line.strip() in ended.stdout
+
     assert '/arguments/env: recorded "production", received "elsewhere"' in ended.stdout
 
 
 def test_playwright_replays_and_fails_a_test_for_its_miss(project):
     """A test whose client swallows the miss is the only one that fails, with the whole text."""
     ended = project.run(*PLAYWRIGHT, environment={"CI": "1"})
+
     assert "1 failed\n" in ended.stdout
     assert "1 passed" in ended.stdout
     for line in MISS.format(cassette=project.folder / DEPLOYED).splitlines():
@@ -261,10 +287,12 @@ def test_program_is_found_on_the_path_or_by_uvx(project, tmp_path):
 
     def begun(**more: str) -> str:
         ended = project.run("node", "suite/begun.mjs", environment=environment | more)
+
         assert ended.returncode == 0, ended.stderr
         return ended.stdout
 
     nothing = begun()
+
     assert nothing.startswith(
         "CassetteError: the program mrtr-cassette can't be started; tried:\n"
         "  mrtr-cassette on the PATH: not found\n"
@@ -276,8 +304,10 @@ def test_program_is_found_on_the_path_or_by_uvx(project, tmp_path):
         "uvx",
         f'test "$1" = mrtr-cassette@{mrtr_cassette.__version__} || exit 9\nshift\nexec {shlex.quote(str(project.program))} "$@"',
     )
+
     assert begun() == f"{DEPLOYED}\n"
     place_on_path(found, "mrtr-cassette", "echo too old >&2\nexit 2")
+
     assert begun() == (
         "CassetteError: mrtr-cassette serve (mrtr-cassette on the PATH) ended with 2\ntoo old\n"
     )
@@ -290,12 +320,14 @@ def test_program_is_found_on_the_path_or_by_uvx(project, tmp_path):
 def test_play_that_a_program_forgets_is_told_at_its_end(project):
     """Its misses are told too, and make the program fail."""
     ended = project.run("node", "suite/begun.mjs", "production")
+
     assert (ended.returncode, ended.stdout) == (0, f"{DEPLOYED}\n")
     assert ended.stderr == (
         f"mrtr-cassette: the play of {DEPLOYED} was never ended; "
         "begin it by `await using`, or call `end()`\n"
     )
     ended = project.run("node", "suite/begun.mjs", "elsewhere")
+
     assert ended.returncode == 1
     assert '/arguments/env: recorded "production", received "elsewhere"' in ended.stderr
 
@@ -303,6 +335,7 @@ def test_play_that_a_program_forgets_is_told_at_its_end(project):
 def test_server_that_has_ended_is_an_error(project):
     """A test that asks a killed server gets a text at once."""
     ended = project.run("node", "suite/ended.mjs")
+
     assert ended.stdout == (
         f"CassetteError: mrtr-cassette serve (MRTR_CASSETTE_BIN={project.program}) "
         "ended with SIGKILL\n"

@@ -71,7 +71,9 @@ class Rendezvous:
         if len(self.asked) == self.sessions:
             for each in reversed(self.asked):
                 each.set()
+
             self.asked.clear()
+
         await mine.wait()
 
 
@@ -95,6 +97,7 @@ def show_result(result: Result) -> None:
     )
     if not shown.get("isError"):
         shown.pop("isError", None)
+
     say("result", quoted(shown))
 
 
@@ -113,12 +116,14 @@ async def elicit(
     if not isinstance(params, ElicitRequestFormParams):
         say("ask url", quoted(params.message), params.url)
         return ElicitResult(action="accept")
+
     fields: dict[str, Any] = params.requested_schema["properties"]
     listed = [f"{name}:{fields[name]['type']}" for name in sorted(fields)]
     say("ask form", quoted(params.message), *listed)
     await RENDEZVOUS.wait()
     if params.message in DECLINED:
         return ElicitResult(action="decline")
+
     return ElicitResult(
         action="accept", content={name: ANSWERS[name] for name in fields}
     )
@@ -203,6 +208,7 @@ FLOWS: dict[str, Flow] = {
 }
 LEGACY = "--legacy" in sys.argv
 """Speak as clients of the 2025-11-25 revision do, to `server_both_eras.py`."""
+
 if LEGACY:
     FLOWS = {"plan": tool("plan")}
 
@@ -239,6 +245,7 @@ async def run_flows(
             sys.exit(
                 f"negotiated {client.protocol_version}, expected {PROTOCOL_VERSION}"
             )
+
         for name in names:
             say("==", name)
             try:
@@ -247,6 +254,7 @@ async def run_flows(
                 errors += 1
                 say("error", error.code, quoted(error.message))
                 print(f"{name}: {error.code} {error.message}", file=sys.stderr)
+
     return errors
 
 
@@ -259,6 +267,7 @@ async def run_sessions(
     async def run(number: int) -> int:
         if count > 1:
             PREFIX.set((str(number),))
+
         return await run_flows(server, names, headers)
 
     return sum(await asyncio.gather(*(run(number) for number in range(1, count + 1))))
@@ -281,10 +290,12 @@ def main() -> int:
     if "--" in arguments:
         dashes = arguments.index("--")
         arguments, command = arguments[:dashes], arguments[dashes + 1 :]
+
     options = parser.parse_args(arguments)
     server = command or options.url
     if server is None:
         parser.error("no URL, no -- COMMAND, and MRTR_CASSETTE_URL is not set")
+
     DECLINED.update(options.decline)
     headers = dict(header.split(": ", 1) for header in options.headers)
     flows = options.flow or list(FLOWS)

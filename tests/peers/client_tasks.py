@@ -42,10 +42,12 @@ async def talk(client: Client[Any], polls: int) -> None:
         for _ in range(polls):
             await task.status()
             await asyncio.sleep(0.01)
+
         try:
             print(name, (await task.result()).data)
         except ToolError as error:
             print(name, error)
+
     task = await begun(client, "wait")
     await task.status()
     await task.cancel()
@@ -67,6 +69,7 @@ async def main() -> None:
     if options.command:
         program, *arguments = options.command
         server = StdioTransport(program, arguments, keep_alive=False)
+
     async with Client(server, elicitation_handler=answer) as client:
         await talk(client, options.polls)
 

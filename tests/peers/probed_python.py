@@ -117,8 +117,10 @@ def by_dependencies() -> Any:
             )
             asked = {"signin": ElicitRequest(params=page)}
             return InputRequiredResult(input_requests=asked, request_state=site)
+
         if answer.action != "accept" or site not in visitors:
             return "Not signed in"
+
         visitors.remove(site)
         return f"Signed in to {site}"
 
@@ -154,6 +156,7 @@ def deploy(env: str, responses: Responses, state: str | None) -> Outcome:
     if agreed is None:
         asked = form(f"Deploy to {env}?", confirm={"type": "boolean"})
         return InputRequiredResult(input_requests={"confirm": asked})
+
     return f"Deployed to {env}" if agreed["confirm"] else "Not deployed"
 
 
@@ -168,6 +171,7 @@ def wipe(env: str, responses: Responses, state: str | None) -> Outcome:
         chosen = entered(responses, "scope")
         if chosen is not None:
             return f"Wiped {chosen['scope']} of {env}"
+
     asked = form(f"Which scope of {env}?", scope={"type": "string"})
     confirmed = json.dumps({"round": 1, "step": "confirmed"})
     return InputRequiredResult(input_requests={"scope": asked}, request_state=confirmed)
@@ -183,6 +187,7 @@ def resize(group: str, responses: Responses, state: str | None) -> Outcome:
             kind={"type": "string", "enum": ["small", "large"]},
         )
         return InputRequiredResult(input_requests={"wanted": asked})
+
     return f"{group} has {wanted['size']}, {wanted['kind']}"
 
 
@@ -216,6 +221,7 @@ def on_low_level() -> Any:
         for name, (argument, _) in GUARDS.items():
             schema = {"type": "object", "properties": {argument: {"type": "string"}}}
             tools.append(Tool(name=name, input_schema=schema))
+
         return ListToolsResult(tools=tools)
 
     async def call_tool(_ctx: Any, params: Any) -> CallToolResult | InputRequiredResult:
@@ -224,6 +230,7 @@ def on_low_level() -> Any:
         outcome = guard(params.arguments[argument], responses, state)
         if isinstance(outcome, str):
             return CallToolResult(content=[TextContent(text=outcome)])
+
         return outcome
 
     server: Any = Server("probed", on_list_tools=list_tools, on_call_tool=call_tool)
@@ -269,6 +276,7 @@ async def pushed_wipe(env: str, ctx: Any) -> str:
     agreed = await pushed(ctx, f"Wipe {env}?", Confirmed)
     if agreed is None or not agreed.confirm:
         return "Not wiped"
+
     chosen = await pushed(ctx, f"Which scope of {env}?", Scoped)
     return "Not wiped" if chosen is None else f"Wiped {chosen.scope} of {env}"
 

@@ -63,6 +63,7 @@ def main() -> None:
     if "--stdio" in sys.argv:
         server.run("stdio")
         return
+
     listener = socket.create_server(("127.0.0.1", 0))
     print(f"listening on http://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)
     config = uvicorn.Config(

@@ -34,13 +34,16 @@ def main() -> None:
     options = parser.parse_args()
     if options.deaf:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
     if options.child:
         code = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"
         subprocess.Popen([sys.executable, "-c", code, options.mark])
+
     serve()
     write(options.last.encode())
     while options.deaf:
         time.sleep(600)
+
     sys.exit(options.code)
 
 
@@ -55,11 +58,14 @@ def serve() -> None:
         except (ValueError, AttributeError, KeyError):
             if echoes:
                 write(line.rstrip(b"\n")[::-1] + b"\n")
+
             continue
+
         echoes = echoes or "echo" in params
         write(params.get("say", "").encode())
         if "exit" in params:
             os._exit(params["exit"])
+
         result = {**params, "big": "x" * params.get("big", 0)}
         response = {"jsonrpc": "2.0", "id": number, "result": result}
         write(json.dumps(response, separators=(",", ":")).encode() + b"\n")

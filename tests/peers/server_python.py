@@ -79,6 +79,7 @@ async def tag_release(tag: str, ctx: Context) -> CallToolResult | InputRequiredR
     """Tag a release after the operator confirms."""
     if ctx.input_responses is None:
         return ask(confirm=form("confirm", f"Tag {tag}?", "boolean"))
+
     confirmed = bool(accepted(ctx, "confirm"))
     text = f"Tagged {tag}" if confirmed else "Tagging cancelled by the operator"
     return CallToolResult(content=[TextContent(text=text)], is_error=not confirmed)
@@ -91,6 +92,7 @@ async def provision(ctx: Context) -> str | InputRequiredResult:
         return ask(
             name=form("name", "Database name?"), region=form("region", "Which region?")
         )
+
     return f"Provisioned {accepted(ctx, 'name')} in {accepted(ctx, 'region')}"
 
 
@@ -135,6 +137,7 @@ async def release_train(version: str, ctx: Context) -> str | InputRequiredResult
     for key, question in rounds.items():
         if key not in known:
             return ask(state=json.dumps(known), **{key: question})
+
     return f"Train {version}: {known['window']}, {known['notes']}"
 
 
@@ -158,6 +161,7 @@ async def everything(ctx: Context) -> str | InputRequiredResult:
                 "roots": ListRootsRequest(),
             }
         )
+
     match ctx.input_responses:
         case {
             "confirm": ElicitResult(action=confirmed),
@@ -167,6 +171,7 @@ async def everything(ctx: Context) -> str | InputRequiredResult:
         }:
             uris = " ".join(str(root.uri) for root in roots)
             return f"confirm {confirmed}, signin {signed_in}, summary {summary}, roots {uris}"
+
     return "Answers missing"
 
 
@@ -213,6 +218,7 @@ async def deployment(name: str, ctx: Context) -> str | InputRequiredResult:
         return ask(
             confirm=form("confirm", f"Reveal the {name} configuration?", "boolean")
         )
+
     return "replicas: 3" if accepted(ctx, "confirm") else "withheld"
 
 
@@ -231,6 +237,7 @@ def main() -> None:
     if options.stdio:
         server.run("stdio")
         return
+
     listener = socket.create_server(("127.0.0.1", options.port))
     print(f"listening on http://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)
     config = uvicorn.Config(

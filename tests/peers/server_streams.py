@@ -38,6 +38,7 @@ class Events(EventStore):
         for number, (of, message) in enumerate(self._events[place:], place + 1):
             if of == stream and message is not None:
                 await send_callback(EventMessage(message, f"event-{number}"))
+
         return stream
 
 
@@ -58,6 +59,7 @@ def of_2025(app: Any) -> Any:
         if dict(scope.get("headers", ())).get(b"mcp-method") == b"server/discover":
             error = {"code": -32601, "message": "Method not found"}
             answer = JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, 400)
+
         await answer(scope, receive, send)
 
     return refusing

@@ -45,6 +45,7 @@ async def book(seats: int, ctx: Context) -> str | InputRequiredResult:
         return ask(name="Whose name?", mail="Which address?")
     if "name" in answers:
         return ask(meal=f"Which meal for {answers['name'].content['name']}?")
+
     return f"{seats} seats, {answers['meal'].content['meal']}"
 
 
@@ -85,6 +86,7 @@ def main() -> None:
     if options.stdio:
         asyncio.run(server.run_stdio_async(show_banner=False))
         return
+
     listener = socket.create_server(("127.0.0.1", options.port))
     print(f"listening on http://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)
     config = uvicorn.Config(

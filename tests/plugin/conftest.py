@@ -14,6 +14,7 @@ def suite(pytester, monkeypatch):
     """A project with tests of its own, in no CI."""
     for name in ("CI", "MRTR_CASSETTE_MODE"):
         monkeypatch.delenv(name, raising=False)
+
     return Suite(pytester)
 
 
@@ -26,4 +27,5 @@ def recorded(tmp_path_factory):
         mrtr_cassette.record(upstream, path) as recording,
     ):
         recording.call("deploy", {"env": "test"}, answers={"confirm": True})
+
     return path

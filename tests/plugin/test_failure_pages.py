@@ -33,6 +33,7 @@ def test_failed_test_has_a_page(suite, recorded):
         ["*mrtr-cassette: page*", "mrtr-view/deploy.html"]
     )
     page = page_at(suite.path / "mrtr-view/deploy.html")
+
     assert "answers-differ" in page.by_id("m1").text
     assert "never played" not in page.by_id("i1").text
     assert (suite.path / "mrtr-view/.gitignore").read_text() == "*\n"
@@ -45,6 +46,7 @@ def test_test_that_fails_while_recording_has_a_page(suite):
         ["mrtr-view/cassettes/test_page/test_deploy.html"]
     )
     page = page_at(suite.path / "mrtr-view/cassettes/test_page/test_deploy.html")
+
     assert "Deployed to test" in page.text
     assert not (suite.path / "cassettes/test_page/test_deploy.json").exists()
 
@@ -58,4 +60,5 @@ def test_pages_are_for_failed_tests_that_want_them(suite, recorded):
         "test_page.py", FAILS.format(cassette=str(recorded), body="pytest.skip()")
     )
     suite.run("--mrtr-view=failed", skipped=1)
+
     assert not (suite.path / "mrtr-view").exists()

@@ -63,6 +63,7 @@ def test_the_wheel_has_what_a_user_needs(wheel):
         names = set(file.namelist())
         (entry_points,) = [name for name in names if name.endswith("entry_points.txt")]
         text = file.read(entry_points).decode()
+
     assert "mrtr_cassette/py.typed" in names
     assert {
         f"mrtr_cassette/core/report/page.{kind}" for kind in ("css", "html", "js")
@@ -88,12 +89,14 @@ def test_a_fresh_project_records_replays_and_fails(tmp_path, programs):
         return done.returncode, done.stdout + done.stderr
 
     origin = run("-c", "import mrtr_cassette; print(mrtr_cassette.__file__)")[1]
+
     assert origin.startswith(str(programs.parent))
     tests = ("-m", "pytest", "-p", "no:cacheprovider", "tests")
     (tmp_path / "tests").mkdir()
     (tmp_path / "server.py").write_text(SERVER)
     (tmp_path / "tests/test_deploy.py").write_text(TEST)
     code, printed = run(*tests)
+
     assert (code, "1 passed" in printed) == (0, True), printed
     cassette = tmp_path / "tests/cassettes/test_deploy/test_deploy.json"
     recorded = cassette.read_bytes()
@@ -107,6 +110,7 @@ def test_a_fresh_project_records_replays_and_fails(tmp_path, programs):
     )
     (tmp_path / "tests/test_declines.py").write_text(declines)
     code, printed = run(*tests)
+
     assert (code, "1 failed, 1 passed" in printed) == (1, True), printed
     assert "FAILED tests/test_declines.py" in printed
     assert (

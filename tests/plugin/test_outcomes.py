@@ -58,6 +58,7 @@ def suite(suite, monkeypatch):
         calls(mrtr_cassette_module)
 """,
         )
+
     return suite
 
 
@@ -102,6 +103,7 @@ def test_guide_says_what_becomes_of_cassettes(suite, monkeypatch):
             "written" if path.exists() else "not written"
         ) + warns
         path.unlink(missing_ok=True)
+
     monkeypatch.setenv("CALM", "")
     run("once")
     monkeypatch.delenv("CALM")
@@ -111,6 +113,7 @@ def test_guide_says_what_becomes_of_cassettes(suite, monkeypatch):
     for mode in {*MODES, "none", "verify"} - {"once, no file"}:
         if mode in ("append", "all"):
             monkeypatch.setenv("MORE", "")
+
         said = run(mode)
         monkeypatch.delenv("MORE", raising=False)
         for key, path in places.items():
@@ -122,10 +125,12 @@ def test_guide_says_what_becomes_of_cassettes(suite, monkeypatch):
             ) + warns
             if path.read_bytes() != before:
                 assert lasting_part(path) != lasting
+
             path.write_bytes(before)
 
     for key in places:
         assert found.pop((*key, "none")) == found.pop((*key, "verify")) == "as it was"
+
     assert found == table()
 
 

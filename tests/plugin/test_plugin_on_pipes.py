@@ -68,6 +68,7 @@ def test_append_records_what_is_missing(project):
     before = project.cassette(CASSETTE)
     project.write("test_one.py", ONE_TEST.replace("1, 2) == [1, 2]", "2, 3) == [2, 4]"))
     project.run("--mrtr-mode=append", failed=1)
+
     assert project.cassette(CASSETTE) == before
 
     project.write("test_one.py", ONE_TEST.replace("1, 2) == [1, 2]", "2, 3) == [2, 3]"))
@@ -75,6 +76,7 @@ def test_append_records_what_is_missing(project):
     after = project.cassette(CASSETTE)
 
     result.stdout.fnmatch_lines(["*1 added to*"])
+
     assert after["interactions"][:2] == before["interactions"]
     assert len(after["interactions"]) == 3
 
@@ -131,4 +133,5 @@ def test_client_that_is_left_open_is_told(project):
     told = "*a process that the client started as its server is still running: close the client *"
     result = project.run(passed=1, errors=1)
     result.stdout.fnmatch_lines([told])
+
     assert project.cassettes() == []

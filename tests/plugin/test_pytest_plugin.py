@@ -68,6 +68,7 @@ def test_append_fails_where_the_live_server_asks_something_else(suite):
             "1 request could not be recorded on */test_train.json; *",
         ]
     )
+
     assert (suite.path / "cassettes/test_one/test_train.json").read_bytes() == before
     assert suite.cassettes() == ["cassettes/test_one/test_train.json"]
     then = 'assert result.text == "Train 2: never, none"'
@@ -82,6 +83,7 @@ def test_none_needs_a_cassette(suite):
     suite.write("test_one.py", ONE_TEST)
     result = suite.run("--mrtr-mode=none", failed=1)
     result.stdout.fnmatch_lines([missing, "mrtr-cassette: 1 not used"])
+
     assert "Traceback" not in result.stdout.str()
     suite.follow(result)
     suite.run("--mrtr-mode=none")
@@ -102,6 +104,7 @@ def test_none_needs_a_cassette(suite):
     )
     result = suite.run("--mrtr-mode=none", skipped=1, passed=1, errors=1)
     result.stdout.fnmatch_lines(["*ERROR at teardown of test_swallows*", missing])
+
     assert suite.cassettes() == []
 
 
@@ -125,6 +128,7 @@ def test_the_mode_comes_from_the_option_the_environment_or_the_ini(
     options, environment, ini = asked
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
+
     suite.write("pytest.ini", f"[pytest]\nfilterwarnings = default\n{ini}\n")
     suite.write(
         "test_mode.py",
@@ -177,6 +181,7 @@ def test_an_application_is_an_upstream(suite):
     for given in ((imported, application), ("", "object()")):
         suite.write("test_app.py", APPLICATIONS.format(*given))
         suite.run(passed=2)
+
     assert suite.cassettes() == [
         f"cassettes/test_app/test_{name}.json" for name in ("one", "two")
     ]
@@ -186,6 +191,7 @@ def test_the_fixture_is_asked_only_when_recording(suite):
     """`mrtr_upstream` is overridden as any fixture, and can be what a marker can be."""
     suite.write("test_one.py", ONE_TEST.replace("upstream=APPLICATION", ""))
     suite.write("conftest.py", FIXTURE_OF_UPSTREAM)
+
     assert "the server is started" in suite.run("-s").stdout.str()
     assert (
         suite.cassette("test_one/test_deploy.json")["upstream"]
@@ -206,6 +212,7 @@ def test_without_an_upstream_nothing_is_recorded(suite):
     suite.write(
         "test_one.py", ONE_TEST.replace("=APPLICATION", '="serve --port {port}"')
     )
+
     assert (
         "a command is a list: ['serve', '--port', '{port}']"
         in suite.run(errors=1).stdout.str()
@@ -254,6 +261,7 @@ def test_an_upstream_that_dies_fails_the_test(suite):
     result.stdout.fnmatch_lines(
         ["*mrtr-cassette: output of the upstream*", "out of memory"]
     )
+
     assert suite.cassettes() == []
 
 
@@ -275,6 +283,7 @@ def test_several_cassettes_in_one_test(suite):
     """
     suite.write("test_both.py", text)
     suite.run()
+
     assert suite.cassettes() == ["cassettes/here.json", "cassettes/sub/there.json"]
     suite.write("test_both.py", text.replace("upstream=APPLICATION", ""))
     suite.run()
@@ -303,6 +312,7 @@ def test_what_a_factory_can_not_do(suite, call, text):
         f"from agent import APPLICATION\ndef test_x(mrtr_cassettes):\n    {call}\n",
     )
     suite.run(failed=1).stdout.fnmatch_lines([text])
+
     assert suite.cassettes() == []
 
 
@@ -340,6 +350,7 @@ def test_a_swallowed_miss_fails_the_test_at_teardown(suite, recorded):
         ],
         consecutive=False,
     )
+
     assert "Traceback" not in result.stdout.str()
 
 
@@ -363,10 +374,12 @@ def test_a_miss_without_an_upstream_names_one(suite, names_upstream):
         if names_upstream:
             assert way == pytest_line
             return
+
         assert way == f"upstream={url!r} in the marker mrtr_cassette, and {pytest_line}"
         option = f", {way.partition(' in the ')[0]}"
         suite.write("test_x.py", marked.format(option) + test.format(", confirm=False"))
         suite.run("--mrtr-mode=append")
+
     suite.run("--mrtr-mode=none")
 
 
@@ -434,6 +447,7 @@ def test_an_interrupted_run_publishes_nothing(suite):
     """Ctrl-C in a test stops server and proxy, and leaves neither cassette nor journal."""
     suite.write("test_one.py", ONE_TEST + "        raise KeyboardInterrupt\n")
     ran = suite.pytester.inline_run("-p", "no:cacheprovider", no_reraise_ctrlc=True)
+
     assert ran.ret == pytest.ExitCode.INTERRUPTED
     assert suite.cassettes() == []
 
@@ -454,8 +468,10 @@ def test_the_journal_of_a_killed_run_is_not_passed_over(suite):
                 "*.journal: an earlier recording ended before it was published; publish it with: *"
             ]
         )
+
     journal.unlink()
     suite.run()
+
     assert suite.cassettes() == ["cassettes/test_one/test_deploy.json"]
 
 
@@ -467,6 +483,7 @@ def test_a_cassette_that_no_client_calls_warns(suite):
     suite.run(passed=1, warnings=1).stdout.fnmatch_lines(
         ["*Warning: nothing was recorded, and *test_deploy.json not written: *"]
     )
+
     assert suite.cassettes() == []
     suite.write("test_one.py", ONE_TEST)
     suite.run()
@@ -506,9 +523,11 @@ def test_a_recording_of_errors_only_fails(suite):
             "*test_nothing.json was not written",
         ]
     )
+
     assert suite.cassettes() == []
     suite.write("test_one.py", ERRORS_ONLY.format(options={"publish_anyway": True}))
     suite.run(passed=1)
+
     assert len(suite.cassettes()) == 1
     suite.run("--mrtr-mode=none", passed=1)
 
@@ -538,6 +557,7 @@ def test_unplayed_interactions_fail_where_that_is_asked_for(suite, recorded):
         ]
     )
     way = "and pytest --mrtr-mode=all\n"
+
     assert " or record anew with upstream=... in the marker" in result.stdout.str()
     assert way in result.stdout.str()
 
@@ -597,6 +617,7 @@ def test_clients_of_every_kind(suite):
         """,
     )
     suite.run(passed=3)
+
     assert suite.cassettes() == [
         "cassettes/test_kinds/test_coroutine-asyncio.json",
         "cassettes/test_kinds/test_coroutine-trio.json",
@@ -650,5 +671,6 @@ def test_what_a_client_does_while_it_closes_is_recorded_too(suite):
         """,
     )
     suite.run()
+
     assert '"late"' in (suite.path / "cassettes/late.json").read_text()
     suite.run("--mrtr-mode=none", "--mrtr-fail-on-unplayed")

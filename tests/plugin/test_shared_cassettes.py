@@ -74,6 +74,7 @@ def test_shared_cassettes_are_recorded_by_one_process_and_played_by_several(suit
     refused.fnmatch_lines(
         ["*test_it.json is shared by tests*; record it with pytest -n 0; *"]
     )
+
     assert suite.cassettes() == []
     suite.run(passed=2)
     played = suite.run("-n", "2", passed=2)
@@ -95,14 +96,18 @@ def test_mode_all_does_not_replace_a_whole_by_a_part(suite, test, name):
                 "    def test_b", "    @pytest.mark.skip\n    def test_b"
             )
             write(suite, skipping, name=name)
+
         result = suite.run(
             "--mrtr-mode=all", *options, passed=1, skipped=int(not options)
         )
+
         assert result.ret == pytest.ExitCode.TESTS_FAILED
         result.stdout.fnmatch_lines(
             [f"{path} was not replaced: this run has not recorded*", "*append*"]
         )
+
         assert path.read_bytes() == before
+
     suite.follow(result, passed=1, skipped=1)
 
 
@@ -133,7 +138,9 @@ def test_one_cassette_serves_a_whole_run(suite):
                 deploy(client, "{name}")
             """,
         )
+
     suite.run("--mrtr-mode=once", passed=2)
+
     assert suite.cassettes() == ["cassettes/session.json"]
     assert envs(suite, "session.json") == ["a", "b"]
     suite.run("--mrtr-mode=none", "unit/test_b.py")
@@ -142,6 +149,7 @@ def test_one_cassette_serves_a_whole_run(suite):
         "def test_b(mrtr_cassette_session): wrong\n"
     )
     suite.run("--mrtr-mode=all", passed=1, failed=1)
+
     assert envs(suite, "session.json") == ["a", "b"]
 
 

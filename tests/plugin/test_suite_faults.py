@@ -51,7 +51,9 @@ def test_a_fault_that_nothing_met_fails_its_test(suite, recorded):
     """
     suite.write("test_one.py", calls.replace("KEY", "delay"))
     result = suite.run(passed=1, errors=1)
+
     assert "nothing met fault 1 (tool dploy, delay 3)" in result.stdout.str()
     suite.write("test_one.py", calls.replace("KEY", "dely"))
     result = suite.run(errors=1)
+
     assert "faults, fault 1 has no key 'dely'" in result.stdout.str()

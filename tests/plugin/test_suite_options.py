@@ -25,6 +25,7 @@ def test_the_ini_moves_all_cassettes_into_one_folder(suite):
     suite.run("--import-mode=importlib", passed=2)
     tapes = suite.path / "data/tapes"
     found = sorted(str(path.relative_to(tapes)) for path in tapes.rglob("*.json"))
+
     assert found == ["shared.json", "unit/test_one/test_deploy.json"]
 
 
@@ -44,6 +45,7 @@ def with_orphan(suite, recorded):
         path = suite.path / "cassettes" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(recorded.read_bytes())
+
     suite.write("cassettes/foreign.json", "{}")
     return suite
 
@@ -59,10 +61,13 @@ def test_orphans_are_listed_or_fail_a_run(with_orphan):
     ):
         result = with_orphan.run(f"--mrtr-orphans={action}", passed=2)
         listed = [line for line in result.outlines if line.startswith("cassettes/")]
+
         assert (listed, result.ret) == ([ORPHAN], code)
+
     (with_orphan.path / ORPHAN).unlink()
     result = with_orphan.run("--mrtr-orphans=fail", passed=2)
     result.stdout.fnmatch_lines(["none"])
+
     assert result.ret == 0
 
 
@@ -72,6 +77,7 @@ def test_cassette_that_any_process_of_the_run_opened_is_no_orphan(
     """Tests that use the library, or start a program that does, use their cassettes too."""
     for name in ("library.json", "program.json"):
         (with_orphan.path / "cassettes" / name).write_bytes(recorded.read_bytes())
+
     with_orphan.write(
         "test_unit.py",
         """
@@ -91,6 +97,7 @@ def test_cassette_that_any_process_of_the_run_opened_is_no_orphan(
         """,
     )
     result = with_orphan.run("--mrtr-orphans=list", "-n", "2", passed=4)
+
     assert [line for line in result.outlines if line.startswith("cassettes/")] == [
         ORPHAN
     ]
@@ -102,6 +109,7 @@ def test_renamed_test_is_told_of_its_old_cassette(with_orphan):
     (folder / "test_deploy.json").unlink()
     result = with_orphan.run("--mrtr-mode=none", "test_one.py", failed=1)
     old, new = folder / "test_gone.json", folder / "test_deploy.json"
+
     assert f"no test uses {old}" not in result.stdout.str()
     old.rename(folder / "test_deploys.json")
     result = with_orphan.run("--mrtr-mode=none", "test_one.py", failed=1)
@@ -133,8 +141,11 @@ def test_run_says_its_mode_and_what_became_of_its_cassettes(suite):
     for mode, said in (("append", "1 replayed"), ("all", "1 same, kept")):
         told = suite.run(f"--mrtr-mode={mode}", "test_one.py").stdout
         told.fnmatch_lines([f"mrtr-cassette: {said}"])
+
         assert (path.stat().st_mtime_ns, path.read_bytes()) == before
+
     quiet = suite.run("-q", "test_one.py")
+
     assert "mrtr-cassette" not in quiet.stdout.str()
 
 
@@ -168,11 +179,14 @@ def test_old_cassette_is_recorded_anew_or_told(suite):
     warned.stdout.fnmatch_lines(
         ["*test_deploy.json is * days old; record it anew with *"]
     )
+
     assert old.encode() in path.read_bytes()
     suite.follow(warned).stdout.fnmatch_lines(["mrtr-cassette: 1 recorded"])
+
     assert old.encode() not in path.read_bytes()
     recorded_at(path, old)
     suite.run("--mrtr-mode=once").stdout.fnmatch_lines(["mrtr-cassette: 1 recorded"])
+
     assert old.encode() not in path.read_bytes()
     suite.run("--mrtr-mode=once").stdout.fnmatch_lines(["mrtr-cassette: 1 replayed"])
 
@@ -198,6 +212,7 @@ def test_adding_to_a_cassette_does_not_make_it_younger(suite):
     )
     (suite.path / "test_one.py").write_text(text.rstrip() + more)
     suite.run("--mrtr-mode=append").stdout.fnmatch_lines(["mrtr-cassette: 1 added to"])
+
     assert (
         suite.cassette("test_one/test_deploy.json")["recording"]["recorded_at"][:4]
         == "2001"
@@ -217,6 +232,7 @@ def test_failing_to_renew_an_old_cassette_names_its_age(suite, upstream):
     )
     suite.write("test_one.py", marked.replace("import pytest", "import pytest, sys"))
     result = suite.pytester.runpytest("--mrtr-mode=once", "test_one.py")
+
     assert result.parseoutcomes().keys() <= {"failed", "errors"}
     text = (
         "*test_deploy.json is * days old, max_age is 30, so mode once recorded it anew*"
@@ -268,6 +284,7 @@ def test_a_faked_file_system_is_named(suite, fixtures):
     suite.write("test_one.py", ONE_TEST.replace("(mrtr_cassette)", f"({fixtures})"))
     result = suite.pytester.runpytest("--mrtr-mode=once")
     result.stdout.fnmatch_lines(["*fixture fs fakes the file system of this test*"])
+
     assert result.ret == pytest.ExitCode.TESTS_FAILED
 
 
@@ -309,6 +326,7 @@ def test_what_recording_takes_the_suite_takes(suite):
     suite.write("test_one.py", ONE_TEST)
     suite.run()
     text = (suite.path / "cassettes/test_one/test_deploy.json").read_text()
+
     assert "Deploy to" not in text
     assert json.loads(text)["answers"] == "sealed"
     suite.run("--mrtr-mode=none")
@@ -376,6 +394,7 @@ def test_what_is_said_to_read_and_matches_in_no_test_is_told(suite, workers):
     suite.run()
     ended = suite.run("--mrtr-mode=none", *workers)
     lines = [line for line in ended.outlines if "matched nothing" in line]
+
     assert lines == ["mrtr-cassette: reads 'tpyo' matched nothing in this run"]
 
 

@@ -27,6 +27,7 @@ def test_a_run_tells_which_answers_none_of_its_cassettes_has(suite):
     for options in ((), ("-n", "2")):
         result = suite.run(*options, passed=2)
         result.stdout.fnmatch_lines([LINE])
+
         assert result.stdout.str().count("never tried") == 1
 
 
@@ -36,6 +37,8 @@ def test_a_run_with_all_answers_tells_nothing(suite):
     suite.write("test_two.py", CANCELS.replace("ACTION", "decline"))
     suite.write("test_three.py", CANCELS.replace("ACTION", "cancel"))
     result = suite.run(passed=3)
+
     assert "never" not in result.stdout.str()
     (path, *_) = suite.path.glob("cassettes/test_one/*.json")
+
     assert json.loads(path.read_bytes())["interactions"]

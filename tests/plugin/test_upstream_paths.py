@@ -29,6 +29,7 @@ def test_path_of_a_server_is_named_once(suite):
     )
     suite.write("test_one.py", TEST.format(more=', upstream_path="/api/mcp"'))
     suite.run()
+
     assert (
         suite.cassette("test_one/test_put.json")["upstream"]
         == "http://localhost/api/mcp"
@@ -47,6 +48,8 @@ def test_the_command_of_an_upstream_is_given_the_texts_of_values(suite):
     options = f"upstream={command}, values={{'root': {folder!r}}}"
     suite.write("test_one.py", ONE_TEST.replace("upstream=APPLICATION", options))
     suite.run()
+
     assert (suite.path / "started").is_dir()
     text = (suite.path / "cassettes/test_one/test_deploy.json").read_text()
+
     assert folder not in text

@@ -91,16 +91,19 @@ def test_a_marked_test_is_held_to_its_cassette(talk):
     """It runs against its server, passes where all is the same, and fails with what differs."""
     write(talk, 'assert say(mrtr_cassette) == "Deployed to Ada"', 'mode="verify", ')
     missing = shown(talk, failed=1)
+
     assert (
         "test_say.json: there is no such cassette, and in mode verify no new one"
         in missing
     )
     assert "record it with pytest --mrtr-mode=once" in missing
     talk.run("--mrtr-mode=once")
+
     assert "1 the same" in shown(talk)
     (talk.path / "said.txt").write_text("Really to")
     changed = shown(talk, failed=1)
     verdict = 'question-changed: tools/call "deploy"'
+
     assert f"FAILED test_say.py::test_say - Failed: {verdict}\n" in changed
     assert (
         changed.count("turn 1 /inputRequests/confirm/params/message: question-changed")
@@ -111,10 +114,12 @@ def test_a_marked_test_is_held_to_its_cassette(talk):
     renew = (
         "record the new conversation with pytest test_say.py::test_say --mrtr-mode=all"
     )
+
     assert renew in changed
     assert "1 different" in changed
     shown(talk, "--mrtr-mode=none")
     talk.run(*renew.split()[6:])
+
     assert "1 the same" in shown(talk)
 
 
@@ -123,9 +128,11 @@ def test_the_whole_suite_is_held_to_its_cassettes(talk):
     talk.write("test_several.py", SEVERAL)
     talk.run(passed=5)
     verify = "--mrtr-mode=verify"
+
     assert "4 the same" in shown(talk, verify, passed=5)
     shown(talk, verify, "-k", "Bob or second", passed=2)
     (talk.path / "said.txt").write_text("Really to")
+
     assert "4 different" in shown(talk, verify, failed=3, passed=2, errors=1)
     shown(talk, verify, "-k", "Bob or second", failed=1, passed=1, errors=1)
 
@@ -138,15 +145,18 @@ def test_calls_that_are_missing_or_new_are_differences(talk):
     write(talk, ada)
     missing = shown(talk, "--mrtr-mode=verify", failed=1)
     call = 'tools/call "deploy", answered with confirm: yes, and'
+
     assert f"\nnot called: {call}" in missing
     assert "- #" in missing
     assert " not called" in missing.split("interaction")[-1]
     write(talk, f"{ada}; {bob}; {bob}")
     shown(talk, "--mrtr-mode=verify", passed=1)
     write(talk, f"{ada}; {bob}; {eve}")
+
     assert "Failed: not recorded: " in shown(talk, "--mrtr-mode=verify", failed=1)
     write(talk, "pass")
     none = shown(talk, "--mrtr-mode=verify", failed=1)
+
     assert none.count("\n- #") >= 2
 
 
@@ -170,6 +180,7 @@ def test_a_call_that_a_fixture_makes_late_is_no_missing_one(talk):
     shown(talk, "--mrtr-mode=verify")
     talk.write("test_say.py", late.format(late="pass"))
     missing = shown(talk, "--mrtr-mode=verify", passed=1, errors=1)
+
     assert (
         'ERROR test_say.py::test_say - Failed: not called: tools/call "deploy"'
         in missing
@@ -183,6 +194,7 @@ def test_what_is_ignored_makes_no_difference(talk):
     write(talk, body, f"ignore=['{at}'], ")
     talk.run()
     changed = shown(talk, "--mrtr-mode=verify", failed=1)
+
     assert f"response {text}: text-changed" in changed
     assert "ignore=" not in changed
     (talk.path / "ignored.toml").write_text(
@@ -195,6 +207,7 @@ def test_what_is_ignored_makes_no_difference(talk):
     ):
         write(talk, body, options)
         shown(talk, "--mrtr-mode=verify")
+
     for options, told in (
         (f"ignore=['{at}', '{text}'], ", "1 same, kept"),
         (f"ignore=['{at}'], ignore_from='ignored.toml', ", "1 same, kept"),
@@ -211,16 +224,19 @@ def test_a_test_that_fails_or_is_skipped_is_not_compared(talk):
     (talk.path / "said.txt").write_text("Really to")
     write(talk, "assert not say(mrtr_cassette)")
     failed = shown(talk, "--mrtr-mode=verify", failed=1)
+
     assert (
         'FAILED test_say.py::test_say - question-changed: tools/call "deploy"\n'
         in failed
     )
     assert "1 different" in failed
     write(talk, "pytest.skip(say(mrtr_cassette))")
+
     assert "1 not compared (test skipped)" in shown(
         talk, "--mrtr-mode=verify", skipped=1
     )
     talk.write("test_say.py", "def test_say(mrtr_cassette):\n    pass")
+
     assert "there is nothing to hold to" in shown(talk, "--mrtr-mode=verify", errors=1)
 
 
@@ -231,4 +247,5 @@ def test_a_recording_hides_what_the_cassette_hides(talk):
     write(talk, "say(mrtr_cassette)")
     shown(talk, "--mrtr-mode=verify")
     (talk.path / "said.txt").write_text("Really to")
+
     assert "Ada" not in shown(talk, "--mrtr-mode=verify", failed=1).partition("- /")[2]

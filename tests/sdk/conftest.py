@@ -37,6 +37,7 @@ def typescript_sdk() -> None:
         install_node_packages()
     except ProcessError as error:
         problem = str(error)
+
     if problem:
         pytest.fail(problem, pytrace=False)
 

@@ -28,15 +28,19 @@ def test_suite_is_recorded_and_replayed_without_the_server(
 
     with start_server("typescript", 0) as server:
         recorded = run_here(record_command(server.url, cassette, *NODE_TEST))
+
     replayed = run_here(replay_command(cassette, "--report", str(report), *NODE_TEST))
 
     for ended in (recorded, replayed):
         assert ended.code == 0, ended
         assert "pass 2" in ended.stdout
+
     interactions = json.loads(cassette.read_bytes())["interactions"]
+
     assert len([one for one in interactions if one["elicitation_turns"]]) == 2
     assert "no misses" in replayed.stderr
     outcomes = [
         one["outcome"] for one in json.loads(report.read_bytes())["interactions"]
     ]
+
     assert set(outcomes) == {"played"}

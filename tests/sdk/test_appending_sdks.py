@@ -34,6 +34,7 @@ def test_declined_round_is_appended_to_an_accepted_one(
         listening(record_command(server.url, cassette)) as proxy,
     ):
         accepted = flow(run_client, proxy.url)
+
     assert accepted.code == 0, accepted
     before = json.loads(cassette.read_bytes())
 
@@ -41,15 +42,18 @@ def test_declined_round_is_appended_to_an_accepted_one(
         direct = flow(run_client, server.url, *decline)
         with listening(record_command(server.url, cassette, "--append")) as proxy:
             declined = flow(run_client, proxy.url, *decline)
+
     assert proxy.code == 0, proxy.stderr
     assert declined == direct
     assert declined.stdout != accepted.stdout
     assert proxy.stderr.count("repeated the conversation up to") == 1
     after = json.loads(cassette.read_bytes())
     count = len(before["interactions"])
+
     assert after["interactions"][:count] == before["interactions"]
     # What may depend on the new call is asked anew too.
     added, listed = after["interactions"][count:]
+
     assert listed["request"]["body"]["method"] == "tools/list"
     assert added["branch"]["turn"] == 2
     assert len(added["elicitation_turns"]) > 2
@@ -59,13 +63,16 @@ def test_declined_round_is_appended_to_an_accepted_one(
         record_command("http://127.0.0.1:9/mcp", cassette, "--append")
     ) as proxy:
         assert flow(run_client, proxy.url, *decline) == declined
+
     assert proxy.code == 0, proxy.stderr
     assert "stays as it is, 0 exchanges recorded" in proxy.stderr
     assert cassette.read_bytes() == whole
 
     with listening(replay_command(cassette)) as player:
         assert flow(run_client, player.url) == accepted
+
     assert player.code == 0, player.stderr
     with listening(replay_command(cassette)) as player:
         assert flow(run_client, player.url, *decline) == declined
+
     assert player.code == 0, player.stderr

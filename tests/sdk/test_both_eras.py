@@ -74,8 +74,10 @@ async def called(url: Any, era: Era, answer: Any = elicit) -> list[str]:
             except MCPError as error:
                 said.append(str(error))
                 continue
+
             assert isinstance(result.content[0], TextContent)
             said.append(result.content[0].text)
+
     return said
 
 
@@ -112,6 +114,7 @@ async def test_both_eras_are_shown_alike(tmp_path: Path, upstream: str) -> None:
     for era in eras:
         async with record(upstream, tmp_path / f"{era}.json", log=None) as recording:
             said[era] = await called(recording.url, era)
+
         recorded[era] = recording
 
     assert said["legacy"] == said["auto"]
@@ -120,6 +123,7 @@ async def test_both_eras_are_shown_alike(tmp_path: Path, upstream: str) -> None:
         era: {turn.via for each in run.interactions for turn in each.turns}
         for era, run in recorded.items()
     }
+
     assert vias == {"auto": {"result"}, "legacy": {"push"}}
 
 
@@ -132,13 +136,16 @@ async def test_wrong_answer_is_told_by_its_question_in_both_eras(
     path = tmp_path / "c.json"
     async with record(upstream, path, log=None) as recording:
         said = await called(recording.url, era)
+
     async with replay(path, log=None) as session:
         assert await called(session.url, era) == said
         assert told(session) == told(recording)
+
     async with replay(path, log=None, on_miss="report") as session:
         failed, added = await called(session.url, era, decline)
 
     (miss,) = session.misses
+
     assert (failed, added) == (miss.text, "3")
     assert miss.nearest is not None
     assert (miss.nearest.call, miss.nearest.turn) == ('tools/call "plan"', 1)
@@ -146,6 +153,7 @@ async def test_wrong_answer_is_told_by_its_question_in_both_eras(
         '(form) "Which plan?"'
     ]
     differing = {each.pointer.rpartition("/")[2]: each[1:] for each in miss.differences}
+
     assert differing["action"] == ('"accept"', '"decline"')
 
 
@@ -162,6 +170,7 @@ async def test_questions_of_a_server_on_pipes_reach_a_client_over_http(
             said,
             said,
         ]
+
     assert session.outcome.unreachable == 0
     async with replay(path, log=None) as played:
         assert [await called(played.url, "legacy") for _ in "ab"] == [said, said]
@@ -175,8 +184,10 @@ async def test_recording_of_a_server_on_pipes_behind_a_url_plays_on_pipes(
     path = tmp_path / "c.json"
     async with recording((sys.executable, str(SERVER), "--stdio"), path) as session:
         said = await called(session.url, "legacy")
+
     command = StdioServerParameters(
         command=sys.executable,
         args=["-m", "mrtr_cassette", "replay", "--stdio", str(path)],
     )
+
     assert await called(stdio_client(command), "legacy") == said

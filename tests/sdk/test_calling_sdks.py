@@ -144,10 +144,12 @@ async def test_each_flow_is_answered_by_the_call_and_by_rules(server: Server) ->
         own = given("confirm=decline") if name == "tag-release" else given(*GIVEN)
         for kind, sources in (("call", own), ("rule", RULED)):
             ended = await flow(server, name, sources)
+
             assert (ended.exit_code, ended.text) == (code, text), (kind, name)
             answered_by = {
                 each for turn in ended.turns for each in turn.answered_by.values()
             }
+
             assert all(each.startswith(kind) for each in answered_by)
 
 
@@ -171,6 +173,7 @@ def test_recorded_calls_play_to_both_clients(
         for client in SIDES
     ]
     held = mrtr_cassette.verify(cassette, server.url)
+
     assert (held.compared, held.failures) == (8, ())
     for client, replayed in zip(SIDES, run_all(commands), strict=True):
         assert replayed.code == 0, (client, replayed.stderr)

@@ -60,6 +60,7 @@ def test_cassette_is_valid_by_the_published_schema(
         error.message
         for error in validator.iter_errors(json.loads(cassette.read_bytes()))
     ]
+
     assert problems == []
 
 
@@ -67,6 +68,7 @@ def test_cassette_is_valid_by_the_published_schema(
 def test_cassette_comes_back_from_the_codec(cassette: Path) -> None:
     """Decoding a cassette and encoding it again gives the same bytes."""
     data = cassette.read_bytes()
+
     assert dump(load(data, cassette.name)) == data
 
 
@@ -84,6 +86,7 @@ def test_recording_a_replay_leaves_the_cassette_alone(
         ) as proxy,
     ):
         transcript = converse(name, proxy.url)
+
     assert cassette.read_bytes() == committed(name).read_bytes()
     assert transcript == (TRANSCRIPTS / f"{name}.txt").read_text()
     assert was_all_played(name, replay)

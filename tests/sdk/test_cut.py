@@ -71,7 +71,9 @@ async def called(server: Any, era: Any) -> list[Any]:
             except MCPError:
                 said.append(None)
                 continue
+
             said.append(result.content)
+
     return said
 
 
@@ -102,19 +104,27 @@ async def test_questions_of_both_eras_play_and_verify(tmp_path: Path, era: Any) 
     with listening((sys.executable, str(SERVER))) as server:
         async with record(server.url, http, log=None) as recording:
             said = await called(recording.url, era)
+
         part = cut(http, "--only", "tool=plan")
+
         assert len(part.read_bytes()) < len(http.read_bytes())
         async with replay(part, log=None, on_miss="report") as played:
             assert (await called(played.url, era))[0] == said[0]
+
         assert [miss.reason for miss in played.misses] == ["unknown-name"]
         verified = await asyncio.to_thread(verify, part, server.url)
+
         assert exit_code_of([verified]) == 0, verified
+
     ours = [*PROGRAM, "record", "--stdio", "--output", pipe, "--", *COMMAND]
+
     assert await called(on_pipes(*ours), era) == said
     part = cut(pipe, "--last")
     played_on_pipes = on_pipes(*PROGRAM, "replay", "--stdio", part)
+
     assert await called(played_on_pipes, era) == said
     verified = await asyncio.to_thread(verify, part, COMMAND)
+
     assert exit_code_of([verified]) == 0, verified
 
 
@@ -125,10 +135,13 @@ def test_a_task_plays_and_verifies(tmp_path: Path) -> None:
     with listening(server) as live:
         client = (*PYTHON, str(PEERS / "client_tasks.py"))
         done = run_at(record_command(live.url, cassette), client)
+
         assert done.code == 0, done.stderr
         part = cut(cassette, "--only", "tool=book", "--alone")
+
         assert '"via": "task"' in part.read_text()
         verified = run((*PROGRAM, "verify", str(part), live.url))
+
     assert verified.code == 0, verified
 
 
@@ -138,8 +151,10 @@ async def read(url: str, revision: str, who: str) -> tuple[Any, str]:
     async with Client(url, mode=revision) as client:
         if revision != "legacy":
             await client.session.send_discover(revision)
+
         arguments = {"path": f"/home/{who}/b.txt", "mail": f"{who}@corp.example"}
         result = await client.call_tool("read", arguments)
+
     assert isinstance(result.content[0], TextContent)
     return result.is_error, result.content[0].text
 
@@ -155,17 +170,21 @@ async def test_stranger_replays_a_failing_call_by_two_commands(
     session = tmp_path / "session.json"
     async with record(server, session, log=None) as recording:
         failed, _ = await read(recording.url, revision, "alice")
+
     assert failed
     bug = cut(session, "--last", "--share")
     for private in ("alice", "10.20.30.40", str(tmp_path)):
         assert private not in bug.read_text()
+
     async with replay(bug, log=None) as played:
         failed, told = await read(played.url, revision, "bob")
+
     assert failed
     assert told.endswith(
         "<shared-email:1> can't read /home/<shared-user:1>/b.txt of <shared-ip:1>"
     )
     verified = await asyncio.to_thread(verify, bug, server)
+
     assert exit_code_of([verified]) == 0, verified
     assert {found.verdict for found in verified.interactions} == {"same"}
     issue = run_here("report", session, "--last").out
@@ -177,5 +196,6 @@ async def test_stranger_replays_a_failing_call_by_two_commands(
         part.split() for part in shlex.join(shlex.split(line)).split("mrtr-cassette")
     ]
     done = await harness.run(*options, *PROGRAM, *words, cwd=bug.parent)
+
     assert done.code == 1
     assert told in done.out

@@ -53,11 +53,13 @@ def test_a_client_meets_a_fault_and_then_the_recorded_answer(
     failed = run_client(side, play["url"], "--flow", flow)
     again = run_client(side, play["url"], "--flow", flow)
     ended = serve.end(play)
+
     assert failed.code == 1
     assert seen[side] in failed.stdout + failed.stderr
     assert again.code == 0, again.stderr
     assert (ended["misses"], ended["problems"]) == ([], [])
     (outcome,) = ended["faults"]
+
     assert (outcome["came"], outcome["times"]) == (1, 1)
 
 
@@ -67,13 +69,16 @@ def test_a_client_is_told_that_its_session_is_lost(tmp_path: Path) -> None:
     with listening(BOTH_ERAS) as server, serving(tmp_path) as serve:
         play = serve.begin("session", upstream=server.url)
         recorded = run((*client, play["url"], "--legacy"))
+
         assert serve.end(play)["problems"] == [], recorded
+
     fault = {"method": "tools/call", "occurrence": 1, "session_lost": True}
     with serving(tmp_path) as serve:
         play = serve.begin("session", faults=[fault])
         failed = run((*client, play["url"], "--legacy"))
         again = run((*client, play["url"], "--legacy"))
         ended = serve.end(play)
+
     assert failed.code == 1
     assert "Session terminated" in failed.stdout + failed.stderr
     assert (again.code, again.stdout) == (0, recorded.stdout)

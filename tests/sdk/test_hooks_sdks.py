@@ -145,6 +145,7 @@ async def shopping(url: str, *, polls: bool = False) -> str:
     async with Client(url, elicitation_callback=answer) as client:
         if polls:
             await client.call_tool("poll", {"item": "a clock"})
+
         order = {"item": "a hat", "key": str(uuid.uuid4()), "card": CARD}
         result = await client.call_tool("buy", order)
         return str(getattr(result.content[0], "text", ""))
@@ -160,9 +161,12 @@ def test_the_library_takes_both_functions(tmp_path: Path) -> None:
     with in_thread(serving_application(space["server"].streamable_http_app())) as url:
         with mrtr_cassette.record(url, path, before_record=scrubbed) as recording:
             assert asyncio.run(shopping(recording.url, polls=True)) == "a hat sold"
+
         with failed, mrtr_cassette.record(url, tmp_path / "d.json", **failing) as wrong:
             assert asyncio.run(shopping(wrong.url)) == "a hat sold"
+
     text = path.read_text()
+
     assert CARD not in text
     assert "a clock" not in text
     hooks: Any = {"match": same_item, "before_record": scrubbed}
@@ -179,6 +183,7 @@ def test_a_suite_takes_both_functions(
     suite.run().stdout.fnmatch_lines(["mrtr-cassette: 1 recorded"])
     monkeypatch.delenv("POLLS")
     text = (suite.path / "cassettes/test_shop/test_shop.json").read_text()
+
     assert "0000" in text
     assert "a clock" not in text
     ended = suite.run("--mrtr-mode=none")
@@ -190,6 +195,7 @@ def test_a_suite_takes_both_functions(
     ended = suite.run("--mrtr-mode=none", failed=1)
     failed = "*hook-failed: match: same_item raised KeyError at line 11 of test_shop.py: 'thing'*"
     ended.stdout.fnmatch_lines([failed])
+
     assert "Internal Server Error" not in ended.stdout.str()
     suite.write("conftest.py", CONFTEST.replace('"card" in', '"card" <'))
     (suite.path / "cassettes/test_shop/test_shop.json").unlink()
@@ -198,4 +204,5 @@ def test_a_suite_takes_both_functions(
     ended.stdout.fnmatch_lines(
         ["*incomplete: before_record: scrubbed raised TypeError*"]
     )
+
     assert not suite.cassettes()

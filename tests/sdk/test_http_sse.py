@@ -19,10 +19,13 @@ def test_progress_comes_before_the_response(tmp_path: Path) -> None:
         listening(record_command(server.url, path)) as proxy,
     ):
         assert run((*CLIENT, proxy.url)).code == 0
+
     with listening(replay_command(path)) as replay:
         told = run((*CLIENT, replay.url))
+
     assert replay.code == 0, replay.stderr
     whole = {f"worked on {on} begun done" for on in "abc"}
+
     assert whole & {*told.stdout.splitlines()}, told
 
 
@@ -34,10 +37,13 @@ def test_an_unchanged_server_is_the_same_and_a_changed_one_is_told(
     with listening(SERVER) as server:
         with listening(record_command(server.url, path)) as proxy:
             assert run((*CLIENT, proxy.url)).code == 0
+
         same = run((*PROGRAM, "verify", str(path), "--upstream", server.url))
+
     assert same.code == 0, same
     assert same.stdout.endswith(" 6 interactions: 5 same, 1 skipped\n")
     with listening((*SERVER, "--said", "done with")) as server:
         changed = run((*PROGRAM, "verify", str(path), "--upstream", server.url))
+
     assert changed.code == 1, changed
     assert '+ "done with a"' in changed.stdout

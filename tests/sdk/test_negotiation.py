@@ -64,6 +64,7 @@ async def test_new_client_talks_to_the_recording_of_an_old_server(
         done = await asyncio.to_thread(run, (*CLIENTS[client], replay.url))
         harmless = [str(each.call.key()) for each in replay.player.harmless]
         misses = [miss.detail for miss in replay.player.misses]
+
     assert misses == []
     assert (done.code, done.stdout) == (0, f"{VERSION} 0\n"), done.stderr
     assert {"server/discover", "ping"} <= set(harmless)

@@ -30,14 +30,18 @@ def test_what_a_client_sees_in_a_play_is_what_it_sees_directly(
     with start_server(side, 0) as server, serving(tmp_path) as serve:
         play = serve.begin("session", upstream=server.url)
         recorded = run_client(side, play["url"])
+
         assert serve.end(play)["outcome"] == "recorded"
+
     with serving(tmp_path) as serve:
         play = serve.begin("session")
         played = run_client(side, play["url"])
+
         assert serve.end(play)["problems"] == []
         play = serve.begin("session")
         declined = run_client(side, play["url"], "--decline", "Deploy to production?")
         ended = serve.end(play)
+
     assert (recorded.code, played.code) == (0, 0), played
     assert recorded.stdout == directly
     assert played.stdout == directly
@@ -58,12 +62,14 @@ async def test_a_client_is_authorized_within_its_play(
             play = serve.begin("session", upstream=server.url)
             recorded = await asyncio.to_thread(run, (*command, play["url"]))
             ended = serve.end(play)
+
     assert recorded.code == 0, recorded.stderr
     assert ended["problems"] == []
     with serving(tmp_path) as serve:
         play = serve.begin("session")
         played = await asyncio.to_thread(run, (*command, play["url"]))
         ended = serve.end(play)
+
     assert (played.code, played.stdout) == (0, recorded.stdout), played.stderr
     assert ended["problems"] == []
 
@@ -75,9 +81,13 @@ def test_the_endpoint_of_http_sse_is_within_the_play(
     with listening(SSE_SERVER) as server, serving(tmp_path) as serve:
         play = serve.begin("session", upstream=server.url)
         recorded = run((*SSE_CLIENT, play["url"]))
+
         assert serve.end(play)["problems"] == []
+
     with serving(tmp_path) as serve:
         play = serve.begin("session")
         played = run((*SSE_CLIENT, play["url"]))
+
         assert serve.end(play)["problems"] == []
+
     assert (recorded.code, played.code) == (0, 0), played

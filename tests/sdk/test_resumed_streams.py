@@ -44,6 +44,7 @@ async def worked(url: str, *rounds: str) -> dict[str, list[str]]:
         await session.initialize()
         for each in rounds:
             await asyncio.gather(*(work(session, on) for on in each))
+
     return told
 
 
@@ -93,7 +94,9 @@ async def test_appended_call_is_followed(tmp_path: Path) -> None:
             )
             async with recording(server.url, path, options) as session:
                 assert await worked(session.url, *rounds) == expected("".join(rounds))
+
             assert session.problem is None
+
     async with playing(path) as session:
         assert await worked(session.url, "ba") == expected("ab")
         assert not session.player.misses
@@ -103,6 +106,7 @@ async def test_appended_call_is_followed(tmp_path: Path) -> None:
 async def test_verify_sees_the_result(server: str, recorded: Path) -> None:
     """An unchanged server is the same, and one with another result is not."""
     verification = await verify_cassette(recorded, server, VerifyOptions())
+
     assert verification.is_good, verification
     with listening((*SERVER, "--said", "slept on")) as changed:
         verification = await verify_cassette(recorded, changed.url, VerifyOptions())

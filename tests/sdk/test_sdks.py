@@ -39,6 +39,7 @@ DECLINES = {
     "ask-late": "Finish after 2?",
 }
 """An ask without state, an ask in the middle of a chain of states, and one in a stream."""
+
 KEYS = {"deploy": "confirm", "release-train": "window", "ask-late": "confirm"}
 # The Python SDK's client lists the tools by itself after it has called one.
 
@@ -95,6 +96,7 @@ def recorded(
     with start_server(server, 0) as upstream:
         live = run_client(client, upstream.url)
         through = run_at(record_command(upstream.url, cassette), peer("client", client))
+
     return Recorded(client, cassette, upstream.url, live, through)
 
 
@@ -117,6 +119,7 @@ def test_replay_needs_no_server(recorded: Recorded) -> None:
     assert is_refused(recorded.upstream)
     player: Side = "typescript" if recorded.client == "python" else "python"
     replayed = run_at(replay_command(recorded.cassette), peer("client", player))
+
     assert replayed.stdout == recorded.live.stdout
     assert replayed.stderr.splitlines() == [all_played(recorded.cassette)]
     assert replayed.code == 0
@@ -132,23 +135,28 @@ def test_another_answer_is_a_miss_and_no_other(
     ]
     with listening(replay_command(recorded.cassette), signal.SIGINT) as replay:
         declined = run_client(player, replay.url, *declining)
+
     expected = flows_of(recorded.live.stdout)
     received = flows_of(declined.stdout)
+
     assert received.keys() == expected.keys()
     assert {
         flow for flow in expected if received[flow] != expected[flow]
     } == DECLINES.keys()
     for flow, message in DECLINES.items():
         *before, last = received[flow]
+
         assert before == expected[flow][: len(before)]
         assert before[-1].startswith(f'ask form "{message}"')
         text = miss_in(last)
         pointer = f"/inputResponses/{KEYS[flow]}"
+
         assert text.startswith("miss: answers-differ: ")
         assert f'tools/call "{flow}"' in text
         assert f'{pointer}/action: recorded "accept", received "decline"' in text
         assert f"{pointer}/content: recorded {{" in text
         assert text in replay.stderr
+
     assert "3 misses (answers-differ 3)" in replay.stderr
     assert (declined.code, replay.code) == (1, 1)
 
@@ -164,12 +172,14 @@ def test_recording_again_changes_the_recording_block_only(
         with start_server("typescript", port) as server:
             ended = run_at(record_command(server.url, cassette), client)
             assert ended.code == 0, ended.stderr
+
     assert lasting_part(cassettes[0]) == lasting_part(cassettes[1])
     first, second = (read(cassette).recording for cassette in cassettes)
     places = [
         [(facts.number, facts.interaction, facts.turn) for facts in recording.exchanges]
         for recording in (first, second)
     ]
+
     assert places[0] == places[1]
     for before, after in zip(first.exchanges, second.exchanges, strict=True):
         for hashes in (
@@ -177,7 +187,9 @@ def test_recording_again_changes_the_recording_block_only(
             (before.echoed_state_sha256, after.echoed_state_sha256),
         ):
             assert hashes[0] != hashes[1] or hashes == (None, None)
+
     issued = [
         facts for facts in first.exchanges if facts.request_state_sha256 is not None
     ]
+
     assert len(issued) >= 5

@@ -65,6 +65,7 @@ def cassettes(
         assert recorded.code == 0, recorded.stderr
         assert steady(recorded.stdout) == steady(TRANSCRIPT)
         made[of, by] = output
+
     return made
 
 
@@ -88,6 +89,7 @@ def test_typescript_client_starts_its_server_twice(
     tree = json.loads(cassettes["python", "typescript"].read_bytes())
 
     first, *others = tree["interactions"]
+
     assert first["request"]["body"]["id"] == "server-discover-probe-1"
     assert {each["request"].get("session") for each in others} == {"mrtr-session:1"}
 

@@ -49,6 +49,7 @@ def record(output: Path, *options: str, way: str, polls: int = 0) -> Run:
     else:
         command = recorder(output, *SERVER, "--stdio", options=options)
         done = run((*client, "--", *command))
+
     assert done.code == 0, done.stderr
     names_no_task(done, output.parent)
     return done
@@ -85,8 +86,10 @@ def test_tasks_are_recorded_and_recorded_again(
     """Each is one interaction; at another pace of polls no line of the cassette differs."""
     first = recorded.read_bytes()
     cassette = load(first, "f")
+
     assert dump(cassette) == first
     calls = [one for one in cassette.interactions if one.steps]
+
     assert [one.exchanges[0].call.name for one in calls] == [
         *("book", "count", "fail", "wait"),
         *("count", "count", "wait"),
@@ -94,16 +97,19 @@ def test_tasks_are_recorded_and_recorded_again(
     states = [
         step.state.status if step.state else "" for one in calls for step in one.steps
     ]
+
     assert [each for each in states if each != "working"] == [
         *("input_required", "", "input_required", "", "completed"),
         *("completed", "completed", "", "cancelled", "completed", "completed"),
     ]
     given = [[*turn.given.values()] for one in calls for turn in one.turns]
     fields = [[field for each in one for field in each["content"]] for one in given]
+
     assert [sorted(each) for each in fields] == [["mail", "name"], ["meal"]]
     again = tmp_path / recorded.name
     again.write_bytes(first)
     record(again, "--force", way=way, polls=3)
+
     assert again.read_bytes() == first
 
 
@@ -118,6 +124,7 @@ def played(cassette: Path, way: str, *client: str) -> Run:
 def test_tasks_are_played(recorded: Path, way: str) -> None:
     """The client sees each task ask, end, fail and be cancelled as it was recorded."""
     done = played(recorded, way, *CLIENT)
+
     assert done.code == 0, done.stderr
     assert {*SAID.splitlines()} <= {*done.stdout.splitlines()}
     assert "no misses" in done.stderr
@@ -127,6 +134,7 @@ def test_tasks_are_played(recorded: Path, way: str) -> None:
 def test_declined_task_is_a_miss(recorded: Path, way: str) -> None:
     """A client that declines what was accepted gets the error that says so."""
     done = played(recorded, way, *OTHER_CLIENT)
+
     assert done.code == 1
     for words in (
         "miss: answers-differ",
@@ -140,5 +148,6 @@ def test_declined_task_is_a_miss(recorded: Path, way: str) -> None:
 def test_hook_of_the_sdk_ends_a_played_task(recorded: Path, way: str) -> None:
     """A client on the Python SDK gets the result of a call whose task FastMCP's client polled."""
     done = played(recorded, way, *SDK_CLIENT)
+
     assert done.code == 0, done.stderr
     assert done.stdout == "2 seats, the meal\n"

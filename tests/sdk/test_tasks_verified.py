@@ -32,9 +32,11 @@ def test_unchanged_server_is_the_same_over_http_and_pipes(tmp_path: Path) -> Non
     cassette = tmp_path / "tasks.json"
     with listening(SERVER) as server:
         done = run_at(record_command(server.url, cassette), CLIENT)
+
     assert done.code == 0, done.stderr
     with listening(SERVER) as server:
         over_http = run((*PROGRAM, "verify", str(cassette), server.url))
+
     on_pipes = run((*PROGRAM, "verify", str(cassette), "--", *SERVER, "--stdio"))
     for verified in (over_http, on_pipes):
         assert verified.code == 0, verified.stdout + verified.stderr
@@ -48,14 +50,17 @@ def test_changed_question_of_a_task_is_not_answered(tmp_path: Path) -> None:
     with listening(SERVER) as server:
         book = (server.url, "book", "seats:=2", "--answers", str(rules))
         done = run((*PROGRAM, "call", *book, "--record", str(cassette)))
+
         assert (done.code, done.stdout) == (0, "2 seats, soup\n")
         assert "answered by rule 3" in done.stderr
         edited = cassette.read_text().replace(
             "Which meal for Ada?", "Which drink for Ada?"
         )
         cassette.write_text(edited)
+
         assert run((*PROGRAM, "check", str(cassette), "--fix")).code == 0
         verified = run((*PROGRAM, "verify", str(cassette), server.url))
+
     assert verified.code == 1
     assert 'tools/call "book": question-changed' in verified.stdout
     assert (

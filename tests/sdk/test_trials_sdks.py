@@ -43,6 +43,7 @@ def trial(serve: Serve, *calls: tuple[str, str], **options: Any) -> dict[str, An
     for name, item in calls:
         result = call(play["url"], name, {"item": item})
         said.append((result.problem or result.text).partition("\n")[0])
+
     return {**serve.end(play), "said": said}
 
 
@@ -56,12 +57,15 @@ def test_an_invalid_trial_is_appended_and_the_next_one_is_valid(tmp_path: Path) 
         trial(serve, look, sell, look, upstream=upstream)
         tried = (look, sell, sell, look)
         first = trial(serve, *tried, mode="none", on_miss="stop")
+
         assert (first["valid"], first["said"][:2]) == (False, ["3 apples", "sold"])
         assert all("already-played" in told for told in first["said"][2:])
         assert first["stopped"] > 0
         added = trial(serve, *tried, mode="append", upstream=upstream)
+
         assert added["outcome"] == "added to", added
         assert added["said"] == ["3 apples", "sold", "sold", "1 apples"]
         second = trial(serve, *tried, mode="none", on_miss="stop")
+
         assert second["said"] == added["said"]
         assert (second["valid"], second["problems"]) == (True, [])

@@ -178,6 +178,7 @@ def test_what_was_recorded_in_one_folder_plays_in_another(
     """A suite with tmp_path plays elsewhere, verifies quietly, and recorded again is the same."""
     for name in ("CI", "MRTR_CASSETTE_MODE"):
         monkeypatch.delenv(name, raising=False)
+
     suite = Suite(pytester)
     suite.write("client.py", CLIENT)
     suite.write("test_it.py", text)
@@ -190,6 +191,7 @@ def test_what_was_recorded_in_one_folder_plays_in_another(
     run()
     (cassette,) = [suite.path / name for name in suite.cassettes()]
     before = cassette.read_bytes()
+
     assert b"first/" not in before
     assert b"{tmp_path}/" in before
     assert json.loads(before)["values"] == ["tmp_path"]
@@ -198,6 +200,7 @@ def test_what_was_recorded_in_one_folder_plays_in_another(
     if server is not GIT:
         run("--mrtr-mode=all").stdout.fnmatch_lines(["*1 same, kept*"])
         run("--mrtr-mode=verify")
+
     # The server is gone: nothing of it is needed any more.
     gone = text.replace(repr(server), "['gone']")
     suite.write("test_it.py", gone)
@@ -205,4 +208,5 @@ def test_what_was_recorded_in_one_folder_plays_in_another(
     suite.write("test_it.py", gone.replace('NAME = "one.txt"', 'NAME = "two.txt"'))
     missed = run("--mrtr-mode=none", failed=1)
     missed.stdout.fnmatch_lines(["*arguments-differ*"])
+
     assert cassette.read_bytes() == before

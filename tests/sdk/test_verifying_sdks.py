@@ -34,6 +34,7 @@ def test_restarted_server_is_the_same(side: Side, start_server: StartServer) -> 
     async def check(url: str) -> None:
         path = CASSETTES / f"{side}-sdk.json"
         verification = await verify_cassette(path, url, VerifyOptions())
+
         assert verification.counts == {"same": 19}
         assert not any(each.changes for each in verification.interactions)
 
@@ -51,8 +52,10 @@ async def test_server_that_pushes_is_the_same_over_http(tmp_path: Path) -> None:
                 async with connecting(URL(session.url).origin(), None) as client:
                     live = LiveServer(client, session.url)
                     assert await planned(live, era, on_pipe=False) == PLANNED
+
     with listening(OVER_HTTP) as server:
         verification = await verify_cassette(path, server.url, VerifyOptions())
+
     assert verification.is_good
     assert verification.counts == {"same": 4, "skipped": 1}
 
@@ -67,7 +70,9 @@ async def test_server_on_pipes_is_the_same(tmp_path: Path) -> None:
             await planned(LiveServer(piped, "the recorder"), LEGACY, on_pipe=True)
             == PLANNED
         )
+
     verification = await verify_cassette(path, ON_PIPES, VerifyOptions())
+
     assert verification.is_good, verification
     assert verification.counts == {"same": 3}
 
@@ -79,8 +84,10 @@ async def test_what_was_recorded_over_http_is_held_to_a_server_on_pipes() -> Non
     verification = await verify_cassette(
         path, on_pipes("server_python"), VerifyOptions()
     )
+
     assert verification.counts == {"same": 18, "key-changed": 1}
     (failure,) = verification.failures
+
     assert [change.pointer for _, change in failure.changes] == [
         "/inputRequests/__main__:confirm",
         "/inputRequests/__main__:scope",
@@ -107,6 +114,7 @@ def record_habits(path: Path) -> list[str]:
         server.say(compact(message("notifications/initialized", id=None)) + b"\n")
         while json.loads(asked := server.hear()).get("method") != "roots/list":
             pass
+
         roots = {"roots": [{"uri": "file:///work"}]}
         server.say(compact(result(roots, id=json.loads(asked)["id"])) + b"\n")
 
@@ -122,6 +130,7 @@ def record_habits(path: Path) -> list[str]:
         notice = message("notifications/cancelled", {"requestId": "slow"}, id=None)
         server.say(compact(notice) + b"\n")
         assert server.end() == (b"", 0)
+
     return said
 
 
@@ -130,6 +139,8 @@ async def test_a_session_on_pipes_is_repeated_event_by_event(tmp_path: Path) -> 
     """Roots are told before the calls, an id of today is sent back, and a call is cancelled."""
     path = tmp_path / "c.json"
     folders, _, page = record_habits(path)
+
     assert (folders, page) == ("in file:///work", "The page")
     verification = await verify_cassette(path, HABITS, VerifyOptions())
+
     assert verification.counts == {"same": 7, "skipped": 1}

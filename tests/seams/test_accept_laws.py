@@ -98,6 +98,7 @@ class Server:
             case "tasks/update":
                 (given,) = params["inputResponses"].values()
                 self.tasks[params["taskId"]].append(given["action"] == "accept")
+
         return {}
 
     def _called(self, body: bytes, params: Json) -> Json:
@@ -107,6 +108,7 @@ class Server:
             return self._said(json.dumps(self.values))
         if params["name"] == "put":
             return self._put(params)
+
         identity = f"task-{len(self.tasks)}-of-{self.run}-{'x' * 20}"
         self.tasks[identity] = []
         return created(identity)
@@ -123,12 +125,15 @@ class Server:
         if turn == len(self.build.rounds):
             if all(agreed):
                 self.values.append(params["arguments"]["value"])
+
             return self._said("kept" if all(agreed) else "left")
+
         own = f"state-{turn + 1}-{len(self.agreed)}-of-{self.run}-{'x' * 20}"
         self.agreed[own] = agreed
         asked: Json = {}
         for question in self.build.rounds[turn]:
             asked |= question.asked
+
         return {
             **asks(state=own if self.build.has_states else None),
             "inputRequests": asked,
@@ -138,6 +143,7 @@ class Server:
         for turn, asked in enumerate(self.build.rounds, start=1):
             if given and given.keys() == {question.key for question in asked}:
                 return turn
+
         return 0
 
     def _task(self, identity: str) -> Json:
@@ -147,6 +153,7 @@ class Server:
             return state(
                 identity, "input_required", inputRequests=question.asked_by(identity)
             )
+
         result = self._said("done" if all(agreed) else "not done")
         return state(identity, "completed", result=result)
 
@@ -185,11 +192,13 @@ class Client:
         if operation.name == "job" and isinstance(response, dict):
             self._follows(response["taskId"], operation)
             return
+
         turn = 0
         while isinstance(response, dict) and "inputRequests" in response:
             asked = self.server.build.rounds[turn]
             if not self._knows(asked):
                 return
+
             given = {
                 question.key: operation.given(question.about) for question in asked
             }
@@ -208,6 +217,7 @@ class Client:
                 question.key in keys or question.words in words for question in asked
             ):
                 return True
+
         return False
 
     def _follows(self, task: str, operation: Operation) -> None:
@@ -217,6 +227,7 @@ class Client:
             (about,) = asked["params"]["requestedSchema"]["properties"]
             if about not in {question.about for question in self.known.job}:
                 return
+
             self.sends(update(task, {key: operation.given(about)}))
             seen = self.sends(get(task))
 
@@ -226,6 +237,7 @@ def recorded(run: list[Operation], build: Build, known: Build, name: str) -> Cas
     client = Client(Server(build, name), known)
     for operation in run:
         client.does(operation)
+
     return load(dump(loaded(client.talk.cassette())), name)
 
 
@@ -249,7 +261,9 @@ def held(
         if not isinstance(repeated, VerifiedInteraction):
             followed(repeated.conversation, server)
             repeated = verifier.ended(repeated)
+
         verified.append(repeated)
+
     return verified
 
 
@@ -295,9 +309,11 @@ def builds(draw: Callable[[st.SearchStrategy[Any]], Any]) -> tuple[Build, Build]
     for asked in old.rounds:
         kept = [question for question in asked if draw(st.integers(0, 5))]
         rounds.append(tuple(draw(new_question(question)) for question in kept))
+
     added = Question("c", "new", "Something else?")
     if draw(st.booleans()):
         rounds.insert(draw(st.integers(0, len(rounds))), (added,))
+
     rounds = draw(st.permutations(rounds)) if draw(st.booleans()) else rounds
     names = frozenset(name for name in sorted(old.names) if draw(st.integers(0, 4)))
     job = [
@@ -305,6 +321,7 @@ def builds(draw: Callable[[st.SearchStrategy[Any]], Any]) -> tuple[Build, Build]
     ]
     if draw(st.booleans()):
         job.insert(draw(st.integers(0, len(job))), added)
+
     prefix = draw(st.sampled_from(["", "v2: "]))
     new_rounds = tuple(asked for asked in rounds if asked)
     return old, Build(new_rounds, names, tuple(job), prefix, had_states)
@@ -327,10 +344,12 @@ def test_accepting_all_is_recording_the_conversation_anew(
     old, new = changed
     cassette = recorded(run, old, old, "old")
     updated, left = taken(cassette, Server(new, "live"), ACCEPTABLE)
+
     assert left == []
     assert verdicts_of(updated, Server(new, "next")) == {"same"}
     fresh = recorded(run, new, old, "fresh")
     comparison = compared(fresh, updated)
+
     assert comparison.changes == []
     assert comparison.is_same
 
@@ -340,6 +359,7 @@ def ending(interaction: RecordedInteraction) -> str:
     members = interaction.ending.rpc_members
     if interaction.is_open or "error" in members:
         return "open" if interaction.is_open else "error"
+
     result = members["result"]
     words: str = result.get("result", result)["content"][0]["text"]
     return words.removeprefix("v2: ")

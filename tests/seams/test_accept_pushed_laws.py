@@ -99,11 +99,14 @@ class Server:
         are_agreed = []
         for _ in range(self.build.logs):
             yield LOG
+
         for question in self.build.questions:
             self.pushed += 1
             are_agreed.append((yield question.pushed(f"{self.run}-{self.pushed}")))
+
         if all(are_agreed):
             self.values.append(value)
+
         return text(f"{self.build.prefix}{'kept' if all(are_agreed) else 'left'}")
 
 
@@ -140,11 +143,14 @@ def recorded(run: list[Operation], build: Build, known: Build, name: str) -> Cas
         if operation.name == "get":
             talk.response(talk.request(within(session, request)), server.reads())
             continue
+
         number = talk.stream(within(session, request))
         end = _put(talk, number, server, operation, subjects)
         if end is not None:
             talk.event(number, answer(request, end))
+
         talk.end(number, End.OPEN if end is None else End.COMPLETE)
+
     return load(dump(loaded(talk.cassette())), name)
 
 
@@ -165,10 +171,13 @@ def _put(
             (about,) = json.loads(said)["params"]["requestedSchema"]["properties"]
             if about not in subjects:
                 return None
+
             post = within(server.session, answered(operation, said))
             talk.response(talk.request(post), ACCEPTED)
             agrees = operation.agrees["abc".index(about)]
+
         said = next_of(steps, agrees)
+
     return said
 
 
@@ -198,6 +207,7 @@ class Live:
                 show(
                     observation, self.server.reads() if call.name == "get" else ACCEPTED
                 )
+
             steps.responded(observation)
 
     def _puts(self, steps: Any, observation: Any) -> None:
@@ -217,11 +227,14 @@ class Live:
                 posted = steps.session.pushed(push)
                 if posted is None:
                     return
+
                 show(posted, ACCEPTED)
                 steps.session.responded(posted)
                 reply = json.loads(posted.call.request.body)
                 agrees = reply["result"]["action"] == "accept"
+
             said = next_of(talking, agrees)
+
         observation.response_bytes(
             sse(answer(observation.call.request.body, said)), 0.0
         )
@@ -241,7 +254,9 @@ def held(
         if not isinstance(repeated, VerifiedInteraction):
             live.follow(repeated.conversation)
             repeated = verifier.ended(repeated)
+
         verified.append(repeated)
+
     return verified
 
 
@@ -271,6 +286,7 @@ def waits_for_answers(interaction: RecordedInteraction) -> bool:
                 after < number for after in later
             ):
                 return False
+
     return True
 
 
@@ -295,10 +311,12 @@ def changes(
         if draw(st.integers(0, 3)):
             words = draw(st.sampled_from([question.words, f"Really {question.about}?"]))
             questions.append(question._replace(words=words))
+
     if draw(st.booleans()):
         questions.insert(
             draw(st.integers(0, len(questions))), Question("c", "Something else?")
         )
+
     prefix = draw(st.sampled_from(["", "v2: "]))
     return run, old, Build(tuple(questions), prefix, draw(st.integers(0, 2)))
 
@@ -311,10 +329,13 @@ def test_accepting_pushed_questions_is_recording_the_conversation_anew(
     run, old, new = changed
     cassette = recorded(run, old, old, "old")
     updated, left = taken(cassette, Live(new, "live"))
+
     assert left == []
     verdicts = {verified.verdict for verified in held(updated, Live(new, "next"))}
+
     assert verdicts == {"same"}
     assert all(map(waits_for_answers, updated.interactions))
     comparison = compared(recorded(run, new, old, "fresh"), updated)
+
     assert comparison.changes == []
     assert comparison.is_same

@@ -89,8 +89,10 @@ class Store:
             return asks(
                 "sure", state=self.state(self.asked) if name == "book" else None
             )
+
         if name == "book" and params.get("requestState") not in self.issued():
             return text("unknown state")
+
         is_agreed = answers is None or answers["sure"]["action"] == "accept"
         return text(self.does(name, item) if is_agreed else "left")
 
@@ -113,6 +115,7 @@ class Store:
         elif name == "cancel":
             self.booked = [booked for booked in self.booked if booked != item]
             return "cancelled"
+
         is_counter = name in {"inc", "count"}
         return str(self.counter) if is_counter else f"{self.rows} {self.booked}"
 
@@ -125,6 +128,7 @@ def told(send: Any, operation: Operation) -> str | None:
         and result_of(response).get("resultType") == "input_required"
     ):
         response = send(operation.retry(result_of(response).get("requestState")))
+
     return None if response is None else str(result_of(response)["content"][0]["text"])
 
 
@@ -141,6 +145,7 @@ def recorded(run: Iterable[Operation], store: Store) -> CassetteModel:
     send(LIST)
     for operation in run:
         told(send, operation)
+
     return talk.cassette()
 
 
@@ -154,6 +159,7 @@ class AppendingRun:
     refused: list[Miss] = field(default_factory=list)
     live: list[int] = field(default_factory=list)
     """The places of the requests that went to the server, in the order of the client's."""
+
     sent: int = 0
 
     def __post_init__(self) -> None:
@@ -171,12 +177,14 @@ class AppendingRun:
         decision = self.appending.received(request)
         if isinstance(decision, Play):
             return sent_now(decision)
+
         sent = (
             decision if isinstance(decision, Miss) else self._brought(request, decision)
         )
         if isinstance(sent, Miss):
             self.refused.append(sent)
             return None
+
         self.live.append(self.sent)
         number = self.talk.request(request)
         response = self.server.handle(sent.body)
@@ -184,6 +192,7 @@ class AppendingRun:
         ask = self.talk.observation(number).ask
         if ask is not None:
             self.asked.asked(self.talk.observation(number).call, ask)
+
         return response
 
     def _brought(self, request: Request, shown: Any) -> Request | Miss:
@@ -216,6 +225,7 @@ def runs(draw: Any) -> tuple[list[Operation], list[Operation]]:
         client += draw(st.lists(OPERATION, max_size=1))
         if draw(st.integers(0, 3)):
             client.append(operation)
+
     return before, client + draw(st.lists(OPERATION, max_size=4))
 
 
@@ -225,6 +235,7 @@ def final_of(exchange: Any) -> tuple[Operation, str] | None:
     response = exchange.rpc_members["result"]
     if tree["method"] != "tools/call" or "content" not in response:
         return None
+
     params = tree["params"]
     answers = params.get("inputResponses")
     agrees = answers is None or answers["sure"]["action"] == "accept"
@@ -260,7 +271,9 @@ def test_what_is_appended_is_what_the_live_server_alone_would_have_said(
         expected = None if words is None else does(alone, operation)
         if is_same_server or has_written:
             assert words == expected
+
         has_written |= len(run.live) > count and operation.name not in {"rows", "count"}
+
     if is_same_server:
         assert run.refused == []
 
@@ -270,7 +283,9 @@ def test_what_is_appended_is_what_the_live_server_alone_would_have_said(
     for number in range(run.player.recording.highest_number + 1, len(exchanges) + 1):
         for played in exchanges[number].follows:
             made = final_of(exchanges[played])
+
             assert made is not None
             assert does(alone, made[0]) == made[1]
+
         if (final := final_of(exchanges[number])) is not None:
             assert does(alone, final[0]) == final[1]

@@ -35,6 +35,7 @@ def batch(names: list[Json], value: int = 0) -> bytes:
     for at, name in enumerate(names):
         params = {"arguments": {"n": at + value}, "_meta": {"progressToken": name}}
         calls.append(tool_call("t", id=name, **params))
+
     return compact(
         [*calls, json.loads(notification("notifications/roots/list_changed"))]
     )
@@ -54,6 +55,7 @@ def said(messages: list[Any], form: str) -> Answer:
         return Answer(
             tuple(sse(compact(message)) for message in messages), STREAM_HEADERS
         )
+
     return Answer((sse(compact(messages)),), STREAM_HEADERS)
 
 

@@ -30,6 +30,7 @@ async def test_conversation_is_recorded_and_replayed(
     cassette, recovered = tmp_path / "cassette.json", tmp_path / "recovered.json"
     await record(conversation, cassette, recovered)
     publish_journal(recovered)
+
     assert lasting_part(recovered) == lasting_part(cassette)
     await repeat(conversation, cassette, recorded_values())
     await repeat(conversation, cassette, other_values())

@@ -92,8 +92,10 @@ def said_by_line(line: bytes) -> Any:
         found = decode_line(line)
     except ValueError:
         return None
+
     if isinstance(found, RecordedExchange):
         return said_of(found)
+
     pieces = [
         [piece.raw.decode("latin-1"), piece.at_ms, piece.after]
         for piece in found.pieces
@@ -148,5 +150,6 @@ def test_features_are_frozen() -> None:
         "branches-and-orphan bytes-and-ends pushed redacted sealed sealed-answers streams verbatim "
         "written-by-hand"
     )
+
     assert {path.name.partition(".")[0] for path in CASSETTES} >= {*features.split()}
     assert len(JOURNALS) >= 3

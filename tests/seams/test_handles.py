@@ -76,8 +76,10 @@ def test_a_live_server_gets_its_own_handles(
         (make, ISSUED[issued](old)), (call, text(f"The page {old}"))
     )
     verdict, _ = repeated(verifier, first, ISSUED[issued](new))
+
     assert verdict == "same"
     verdict, params = repeated(verifier, second, text(f"The page {new}"))
+
     assert params == json.loads(SENT[sent](new))["params"]
     assert verdict == "same"
 
@@ -96,10 +98,12 @@ def test_an_answer_has_the_live_handle(pair: tuple[str, str]) -> None:
         (call, asks("which")),
         (answered, text("picked")),
     )
+
     assert repeated(verifier, first, text(f"Created {new}"))[0] == "same"
     running: Any = verifier.begin(second)
     _, sent = follow(running.conversation, asks("which"), text("picked"))
     given_now = json.loads(sent.body)["params"]["inputResponses"]["which"]
+
     assert given_now["content"]["which"] == new
     assert verifier.ended(running).verdict == "same"
 
@@ -124,11 +128,14 @@ def test_another_recording_with_its_own_handles_is_the_same(
     old, new = pair
     assume(old != new)
     before = recorded(old, issued, sent)
+
     assert compared(before, recorded(new, issued, sent)).is_same
     assert recorded_over(before, recorded(new, issued, sent)) == (before, 3)
     whole, kept = recorded_over(before, recorded(new, issued, sent, "changed"))
+
     assert kept == 2
     result = whole.interactions[2].ending.rpc_members["result"]
+
     assert result["content"][0]["text"] == f"changed {old}"
 
 
@@ -145,8 +152,10 @@ def test_a_shortened_sha_is_the_beginning_of_the_live_one(
     verifier, (first, second) = verifying(
         (make, text(f"Created {old}")), (call, text(f"It is {old[:length]}"))
     )
+
     assert repeated(verifier, first, text(f"Created {new}"))[0] == "same"
     verdict, params = repeated(verifier, second, text(f"It is {new[:length]}"))
+
     assert (verdict, params["arguments"]) == ("same", {"sha": new[:length]})
 
 
@@ -159,6 +168,7 @@ def test_what_the_client_said_first_is_no_handle(pair: tuple[str, str]) -> None:
     verifier, (first, second) = verifying(
         *((call, text(f"At {old}")) for call in calls)
     )
+
     assert repeated(verifier, first, text(f"At {new}"))[0] == "text-changed"
     assert repeated(verifier, second, text(f"At {old}"))[1]["arguments"] == {"id": old}
 
@@ -170,5 +180,6 @@ def test_words_and_small_numbers_are_no_handles() -> None:
         verifier, (first, second) = verifying(
             (tool("get"), text(f"It is {old}")), (call, text(""))
         )
+
         assert repeated(verifier, first, text(f"It is {new}"))[0] == "text-changed"
         assert repeated(verifier, second, text(""))[1]["arguments"] == {"state": old}

@@ -62,13 +62,16 @@ class Store:
         values = self.values.setdefault(operation.key, [0])
         if operation.agrees is False:
             return "left"
+
         if operation.name == "set":
             values[:] = [operation.value]
             return "set"
+
         if operation.name == "count":
             values[-1] += 1
         elif operation.name == "push":
             values.append(len(values))
+
         return str(values)
 
 
@@ -88,6 +91,7 @@ def operations(answers: list[bool]) -> st.SearchStrategy[list[Operation]]:
             kinds.append(
                 st.builds(Operation, st.just(name), st.just(key), values, agrees)
             )
+
     return st.lists(st.one_of(kinds), min_size=1, max_size=12)
 
 
@@ -96,13 +100,16 @@ def recorded(run: list[Operation], *, hints: bool) -> Cassette:
     talk, store = Conversation(), Store()
     if hints:
         talk.response(talk.request(rpc("tools/list")), HINTED)
+
     for each in run:
         request = each.request
         if each.agrees is not None:
             asked = store.asks()
             talk.response(talk.request(request), asked)
             request = each.retry(asked["requestState"])
+
         talk.response(talk.request(request), text(store.does(each)))
+
     return loaded(talk.cassette())
 
 
@@ -133,6 +140,7 @@ def test_play_gives_what_the_live_store_gives_after_the_same_writes(
         store = Store()
         for each in run:
             answers.setdefault(each, set()).add(store.does(each))
+
     history = data.draw(st.sampled_from([History.AUTO, History.STRICT]))
     player = Player(
         combine_cassettes([recorded(run, hints=hints) for run in runs]), history=history
@@ -143,8 +151,10 @@ def test_play_gives_what_the_live_store_gives_after_the_same_writes(
         result = played(player, each.request)
         if result is not None and each.agrees is not None:
             result = played(player, each.retry(result["requestState"]))
+
         if result is None:
             continue
+
         told = live.does(each)
         if history is History.STRICT or len(answers[each]) > 1:
             assert words(result) == told
@@ -169,6 +179,7 @@ def test_text_of_a_miss_never_contradicts_itself(
         result = played(player, operation.request)
         if operation.agrees is not None and result is not None:
             asked.append((operation, result["requestState"]))
+
         following = data.draw(st.sampled_from(["call", "answer", "answer", "live"]))
         if following == "live":
             player.goes_live(as_request(operation.request))
@@ -214,12 +225,14 @@ def overlapping(draw: Any) -> Overlapping:
                 talk.response(arrive(each, request, is_retry=False), asked)
                 ended.add(len(requests) - 1)
                 request = each.retry(asked["requestState"])
+
             number = arrive(each, request, is_retry=each.agrees is not None)
             flying[len(requests) - 1] = number
         else:
             place = draw(st.sampled_from(sorted(flying)))
             talk.response(flying.pop(place), text(store.does(requests[place][0])))
             ended.add(place)
+
     return Overlapping(loaded(talk.cassette()), requests, before)
 
 
@@ -237,10 +250,13 @@ def test_calls_that_were_in_flight_together_play_in_any_order(
             request = operation.request
             if is_retry:
                 request = operation.retry(states[place - 1])
+
             result = played(player, request)
+
             assert result is not None, player.misses[-1].detail
             if operation.agrees is not None and not is_retry:
                 states[place] = result["requestState"]
+
         assert player.unplayed == []
 
 
@@ -253,4 +269,5 @@ def shuffled(before: list[set[int]], data: st.DataObject) -> list[int]:
             at for at, needed in enumerate(before) if at not in done and needed <= done
         ]
         order.append(data.draw(st.sampled_from(ready)))
+
     return order

@@ -67,6 +67,7 @@ PLACES: tuple[Place, ...] = (
     lambda words: {"content": [], "_meta": {"note": f"{words}: {words}"}},
 )
 """Results that say some words where no protocol has an id."""
+
 places = st.sampled_from(PLACES)
 
 
@@ -117,6 +118,7 @@ def test_words_of_a_state_stay_in_other_text(words: str, place: Place) -> None:
 
     assert asked.startswith("mrtr-state:")
     played = play(player, retry(call, {"a": YES}, state=asked))
+
     assert json.loads(played)["result"] == place(words)
 
 
@@ -129,13 +131,16 @@ def test_random_ids_do_not_reach_the_disk(
     identity = forms[data.draw(st.sampled_from(sorted(forms)))]
     call = tool("a", about=identity)
     steps = session_steps(identity, (call, place(identity)))
+
     assert identity.encode() not in encode_cassette(
         conversation(*steps, redacts=True).cassette()
     )
     if len(identity) < SHORTEST_SEARCHED:
         return
+
     asked = (call, asks("a", state=identity))
     done = (retry(call, {"a": YES}, state=identity), place(identity))
+
     assert identity.encode() not in encode_cassette(
         conversation(asked, done).cassette()
     )
@@ -178,6 +183,7 @@ def test_a_tools_own_member_is_played_as_it_was(
 
     assert json.loads(play(Player(cassette), call))["result"] == result
     other = tool("remember", **holder(f"{value}!"))
+
     assert missed(Player(cassette), other).reason is Reason.ARGUMENTS_DIFFER
 
 
@@ -198,8 +204,10 @@ def test_a_tools_own_member_is_verified(
         (sent,) = follow(running.conversation, live)
 
         arguments = json.loads(sent.body)["params"]["arguments"]
+
         assert arguments == json.loads(call)["params"]["arguments"]
         found = verifier.ended(running).verdict
+
         assert found == verdict or (
             not verdict and found in ("text-changed", "shape-changed")
         )

@@ -104,12 +104,15 @@ def recorded(office: Office, order: str) -> Recording:
         if not is_answer:
             talk.response(talk.request(BOOK), asks("sure", state=state))
             continue
+
         result = "left"
         if answers[name] == "Y":
             booked += 1
             result = f"ticket {booked}" if office.tells_number else "booked"
+
         talk.response(talk.request(answering(answers[name], state)), text(result))
         results.append(result)
+
     talk.response(talk.request(COUNT), text(f"{booked} booked"))
     return Recording(loaded(talk.cassette()), results, f"{booked} booked")
 
@@ -144,6 +147,7 @@ def check(
         if not is_answer:
             states[name] = result_of(played(player, BOOK)).get("requestState")
             continue
+
         state = states[name]
         answer = given_answers[name]
         if has_states:
@@ -151,11 +155,14 @@ def check(
             answer = (
                 "N" if NO["action"] in str(expected.matched.lookup.answers) else "Y"
             )
+
         result = said(played(player, answering(answer, state)))
         if has_states:
             assert result == said(expected.exchange.response.body)
+
         assert (result == "left") == (answer == "N")
         results.append(result)
+
     assert sorted(results) == sorted(recording.results)
     assert said(played(player, COUNT)) == recording.last_count
     assert player.unplayed == [1], "all but the list of tools is played"
@@ -203,6 +210,7 @@ def test_equal_calls_that_are_answered_differently_end_in_any_order(
         replayed = [name for name, is_answer in rounds(order) if is_answer]
         by_name = dict(zip(replayed, given_answers.values(), strict=True))
         answers = "".join([by_name[name] for name in "ABC"])
+
     check(office, recorded(office, recorded_order), order, answers, history)
 
 
@@ -234,14 +242,17 @@ def recorded_tasks(draw: Any) -> tuple[Recording, str, str]:
             asked = state(task.id, "input_required", task.key)
             talk.response(talk.request(get(task.id)), asked)
             continue
+
         answer = answers["ABC".index(name)]
         result = "left"
         if answer == "Y":
             result = f"ticket {len(results)}" if tells_number else "booked"
+
         talk.response(talk.request(task.update(answer)), {})
         ending = state(task.id, "completed", result=text(result))
         talk.response(talk.request(get(task.id)), ending)
         results.append(result)
+
     return Recording(loaded(talk.cassette()), results, ""), answers, order
 
 
@@ -260,29 +271,37 @@ def test_tasks_of_equal_calls_are_branches_that_the_answers_choose(
             for name, ending in zip(replayed, endings, strict=True)
         }
         answers = "".join([by_name[name] for name in "ABC"])
+
     history = History.AUTO
     if recorded_order.startswith("ABC"):
         # Others are held to the recorded order of the tasks that they make.
         history = data.draw(st.sampled_from([History.AUTO, History.STRICT]))
+
     player = Player(recording.cassette, history=history)
     tasks: dict[str, Task] = {}
     results: list[str] = []
     for name, is_answer in rounds(order):
         if not is_answer:
             task_id = result_of(played(player, BOOK))["taskId"]
+
             assert result_of(played(player, get(task_id)))["status"] == "working"
             asked = result_of(played(player, get(task_id)))
+
             assert asked["taskId"] == task_id
             tasks[name] = Task(task_id, *asked["inputRequests"])
             continue
+
         task = tasks[name]
         answer = answers["ABC".index(name)]
         played(player, task.update(answer))
         ending = result_of(played(player, get(task.id)))
+
         assert ending["taskId"] == task.id
         result = ending["result"]["content"][0]["text"]
+
         assert (result == "left") == (answer == "N")
         results.append(result)
+
     assert len({task.id for task in tasks.values()}) == 3
     assert sorted(results) == sorted(recording.results)
     assert player.unplayed == []

@@ -59,6 +59,7 @@ WAYS: dict[str, Callable[[str], str]] = {
     ),
 }
 """How else a text says what a secret is called."""
+
 PLACES = ("argument", "deep argument", "result", "none")
 
 
@@ -70,6 +71,7 @@ def text_of(place: str, spelled: str, number: int) -> tuple[bytes, dict[str, obj
         call = tool("note", fields=[{"label": "a"}, {"text": spelled}], number=number)
     else:
         call = tool("note", number=number)
+
     result = spelled if place == "result" else f"noted {number}"
     return call, {"content": [{"type": "text", "text": result}]}
 
@@ -86,6 +88,7 @@ def named_in(where: str, secret: str) -> tuple[bytes, dict[str, object]]:
         return tool("browser_type", text=secret, element="Password field"), {
             "content": []
         }
+
     return tool("make"), {"content": [], "structuredContent": {"password": secret}}
 
 
@@ -94,6 +97,7 @@ def recorded(*steps: tuple[bytes, dict[str, object]]) -> CassetteModel:
     made = Conversation(redacts=True)
     for call, result in steps:
         made.response(made.request(call), result)
+
     return made.cassette()
 
 
@@ -124,6 +128,7 @@ def test_secret_that_is_named_once_is_nowhere_and_its_client_replays(
             json.dumps(json.dumps(spelled))[3:-3],
         ):
             assert escaped not in file
+
     for call, _ in steps:
         assert b"result" in play(player, call)
 
@@ -144,6 +149,7 @@ def test_text_in_the_place_of_a_placeholder_is_the_same_for_the_same() -> None:
     missed(player, tool("send", a="other7other", b=["to hunter2hunter"]))
     missed(player, tool("send", a="hello", b=["to hello"]))
     missed(player, tool("send", a="some longer text 7", b=["to some longer text 7"]))
+
     assert hit(player, tool("send", a="other7other", b=["to other7other"]))
 
 
@@ -160,9 +166,11 @@ def test_another_text_is_no_secret_that_the_client_has_told(
     own_login = named_in(NAMED[0], "other7other")[0]
     if logs_in:
         play(player, own_login)
+
     missed(player, text_of("argument", note.format("dentist-at-9:30"), 1)[0])
     if not logs_in:
         play(player, own_login)
+
     assert hit(player, text_of("argument", note.format("other7other"), 1)[0])
 
 
@@ -184,6 +192,7 @@ def test_text_for_a_secret_that_is_told_later_is_held_to() -> None:
 
     assert hit(player, tool("note", text="other7other"))
     missed(player, tool("keep", text="third7third"))
+
     assert hit(player, tool("keep", text="other7other"))
 
 
@@ -196,6 +205,7 @@ def test_cassette_of_an_earlier_recorder_that_has_a_repeated_secret_plays() -> N
     made = Conversation(redacts=True)
     for call, result in (note, login):
         made.response(made.request(call), result)
+
     made.recorder.credentials = None
     player = Player(loaded(made.cassette()))
 

@@ -133,6 +133,7 @@ def spell(value: Any, chance: Random) -> bytes:
         escaped = json.dumps(words).encode()
         if not words.isprintable():
             return escaped
+
         utf16 = words.encode("utf-16-be")
         every = b"".join(
             b"\\u" + utf16[at : at + 2].hex().encode() for at in range(0, len(utf16), 2)
@@ -146,6 +147,7 @@ def spell(value: Any, chance: Random) -> bytes:
             return chance.choice(spellings(inner)).encode()
         if isinstance(inner, str):
             return string(inner)
+
         if isinstance(inner, dict):
             keys = chance.sample(list(inner), len(inner))
             pairs = [
@@ -159,9 +161,11 @@ def spell(value: Any, chance: Random) -> bytes:
                 for key in keys
             ]
             return b"{" + (b",".join(pairs) or space()) + b"}"
+
         if isinstance(inner, list):
             items = [space() + write(one) + space() for one in inner]
             return b"[" + (b",".join(items) or space()) + b"]"
+
         return json.dumps(inner).encode()
 
     return write(value)
@@ -186,6 +190,7 @@ def meaning(value: Any) -> Any:
         )
     if isinstance(value, list):
         return ("array", tuple(meaning(inner) for inner in value))
+
     return (type(value).__name__, value)
 
 
@@ -196,6 +201,7 @@ def scalar_paths(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         return [
             path for key, inner in items for path in scalar_paths(inner, (*at, key))
         ]
+
     return [at]
 
 
@@ -203,6 +209,7 @@ def with_scalar(value: Any, path: tuple[Any, ...], scalar: Any) -> Any:
     """Return a value with one scalar replaced."""
     if not path:
         return scalar
+
     copy = dict(value) if isinstance(value, dict) else list(value)
     copy[path[0]] = with_scalar(value[path[0]], path[1:], scalar)
     return copy
@@ -235,10 +242,12 @@ def dispatched(raw: bytes) -> list[bytes]:
         if not line:
             if data is not None:
                 events.append(b"\n".join(data))
+
             data = None
         elif line.partition(b":")[0] == b"data":
             rest = line.partition(b":")[2]
             data = [*(data or []), rest.removeprefix(b" ")]
+
     return events
 
 
@@ -260,9 +269,11 @@ def test_framing_loses_nothing_and_does_not_depend_on_the_cut(
         runs.append(([*events, last] if last else events, rest))
 
     framed, rest = runs[0]
+
     assert runs == [runs[0]] * 3
     assert b"".join(framed) + rest == raw
     events = [read_event(event, first=index == 0) for index, event in enumerate(framed)]
+
     assert [event.data for event in events if event.data is not None] == dispatched(raw)
     for event in events:
         for offset, line in event.lines:
@@ -336,6 +347,7 @@ def test_splicing_changes_the_span_and_nothing_else(
         if spans
         else [raw]
     )
+
     assert spliced == new.join(outside)
     assert (
         b"".join(
@@ -345,6 +357,7 @@ def test_splicing_changes_the_span_and_nothing_else(
         == raw
     )
     found = find_spans(spliced, [path]).get(path, [])
+
     assert [spliced[span.start : span.end] for span in found] == [new] * len(spans)
     assert splice(spliced, list(zip(found, old, strict=True))) == raw
 
@@ -353,6 +366,7 @@ def test_splicing_changes_the_span_and_nothing_else(
             return duplicates_kept(new)
         if not (isinstance(value, tuple) and value[0] == "object"):
             return value
+
         return (
             "object",
             [
@@ -391,8 +405,10 @@ def spelled_call(
     inner = {"name": "deploy", **params}
     if arguments or draw(st.booleans()):
         inner["arguments"] = arguments
+
     if draw(st.booleans()):
         inner["_meta"] = draw(objects)
+
     tree = {
         "jsonrpc": "2.0",
         "id": draw(st.one_of(numbers, texts)),
@@ -425,6 +441,7 @@ def test_key_depends_on_every_scalar(data: st.DataObject) -> None:
         read_call(post(spelled_call(data.draw, value)))
         for value in (arguments, changed_arguments)
     )
+
     assert (one.key() != other.key()) is differs
 
     def stripped(value: Any) -> Any:
@@ -434,6 +451,7 @@ def test_key_depends_on_every_scalar(data: st.DataObject) -> None:
                 for key, inner in value.items()
                 if inner is not None
             }
+
         return (
             [stripped(inner) for inner in value] if isinstance(value, list) else value
         )
@@ -447,6 +465,7 @@ def test_key_depends_on_every_scalar(data: st.DataObject) -> None:
     answers_differ = meaning(stripped(arguments)) != meaning(
         stripped(changed_arguments)
     )
+
     assert (lookup_key(retries[0]) != lookup_key(retries[1])) is answers_differ
 
 
@@ -506,6 +525,7 @@ def mutated(draw: st.DrawFn, raw: bytes) -> bytes:
             )
         )
         raw = raw[:start] + new + raw[end:]
+
     return raw
 
 
@@ -555,11 +575,13 @@ def everything_about(raw: bytes) -> None:
         tree = parse(raw)
     except NotJsonError:
         return
+
     recognise(tree)
     if isinstance(tree, dict):
         answers_in(tree)
         recognise(tree.get("result"))
         find_spans(raw, SPLICED)
+
     try:
         canonical(tree)
         canonical(tree, without_null=True)
@@ -603,6 +625,7 @@ def recorded_hostility(
             body = draw(hostile_streams)
             if ENCODED in headers and draw(st.booleans()):
                 body = gzip.compress(body)
+
             observation.response_started(
                 draw(st.sampled_from([200, 202, 404, 999])), headers
             )
@@ -610,12 +633,14 @@ def recorded_hostility(
                 observation.response_bytes(chunk, talk.tick())
                 if draw(st.booleans()):
                     observation.seal(End.COMPLETE, talk.tick())
+
         observation.response_ended(talk.tick())
         recorded = observation.seal(draw(st.sampled_from(End)), talk.tick())
         response_said(observation, recorded, End.COMPLETE, talk.tick())
         line = encode_line(recorded)
         assert values_of(decode_line(line)) == values_of(recorded)
         talk.exchanges.append(recorded)
+
     return talk
 
 
@@ -630,6 +655,7 @@ def test_recording_and_replaying_are_total(data: st.DataObject) -> None:
     talk = recorded_hostility(data.draw, seals=data.draw(st.booleans()))
     cassette = talk.cassette()
     written = encode_cassette(cassette)
+
     assert decode_cassette(written, "f") == cassette
     assert encode_cassette(decode_cassette(written, "f")) == written
 
@@ -641,10 +667,12 @@ def test_recording_and_replaying_are_total(data: st.DataObject) -> None:
         decision = player.request_received(request)
         if isinstance(decision, Miss):
             report = miss_report(decision, Cassette("f"))
+
             assert report.text.encode()
             assert parse(error_body(report, decision.call))["error"]["code"]
         elif isinstance(decision, Play):
             sent_now(decision)
+
     assert summary_text(report_of_replay(player))
     assert player.plays + len(player.misses) + len(player.harmless) == len(requests)
     with suppress(CassetteError):
@@ -669,6 +697,7 @@ def test_cassette_gives_back_every_byte(data: st.DataObject) -> None:
         script.append(
             (request, Answer(chunks, headers, end=data.draw(st.sampled_from(End))))
         )
+
     talk = conversation(*script, seals=False)
     cassette = talk.cassette()
 
@@ -715,16 +744,20 @@ class Turn:
     answers: Json = None
     echoes: int | None = None
     """Which exchange's state is echoed; None for none."""
+
     answers_to: int | None = None
     """The exchange that must have been answered before this one is sent."""
+
     asks: str | None = None
     state: str | None = None
     request: bytes = b""
     shape: str = "whole"
     at: int = 0
     """Where the response is cut, in the shapes that are."""
+
     is_quoted: bool = False
     """The response repeats the state that was echoed."""
+
     is_changed: bool = False
     """The server says something else than in the recording before."""
 
@@ -747,13 +780,16 @@ def body_of(turn: Turn, number: int, own: Own) -> bytes:
     else:
         keys = () if turn.asks == "only" else ("a",)
         result = {**asks(*keys, state=own.issued), "log": words}
+
     response = compact({"jsonrpc": "2.0", "id": own.identity, "result": result})
     if turn.shape in {"whole", "pieces"}:
         return response
+
     end = b"\r\n" if turn.shape == "crlf" else b"\n"
     news = b""
     if b"progressToken" in turn.request:
         news = sse(progress(own.token), progress(own.token, 2), end=end)
+
     return b": ping" + end + end + news + b"id: 7" + end + sse(response, end=end)
 
 
@@ -776,10 +812,12 @@ def plans(draw: st.DrawFn) -> Plan:
         call = draw(st.sampled_from(CALLS)) if alike else tool(f"tool-{thread}")
         if draw(st.booleans()):
             call = with_token(call, 1)
+
         if draw(st.booleans()):
             call = changed(
                 call, "params", "_meta", "client", to=draw(st.integers(0, 1))
             )
+
         shape = draw(st.sampled_from(["whole", "pieces", "lf", "crlf"]))
         kinds = draw(
             st.lists(
@@ -804,6 +842,7 @@ def plans(draw: st.DrawFn) -> Plan:
             )
             if last is not None:
                 answer_last(turn, turns, last, draw(st.sampled_from(ANSWER_SETS)))
+
             turns.append(turn)
             last = len(turns) - 1
             if branches and at > 0:
@@ -815,6 +854,7 @@ def plans(draw: st.DrawFn) -> Plan:
                 )
                 other.answers_to = last
                 turns.append(other)
+
     pending: list[int] = []
     done: set[int] = set()
     waiting = list(range(len(turns)))
@@ -830,6 +870,7 @@ def plans(draw: st.DrawFn) -> Plan:
         else:
             pending.remove(step[1])
             done.add(step[1])
+
     return plan
 
 
@@ -863,6 +904,7 @@ def respond(plan: Plan, number: int) -> Answer:
     )
     if turn.shape == "whole":
         return Answer((body,), (*JSON_HEADERS, ("Content-Length", str(len(body)))))
+
     at = turn.at % (len(body) + 1)
     return Answer(
         (body[:at], body[at:]),
@@ -875,6 +917,7 @@ def asked_by(turn: Turn, identity: Json, token: Json, state: str | None) -> byte
     request = with_id(turn.request, identity)
     if b"progressToken" in request:
         request = with_token(request, token)
+
     return (
         request
         if state is None
@@ -901,6 +944,7 @@ def recorded_plan(
             )
         else:
             talk.response(numbers[one], respond(plan, one))
+
     return talk, sorted(numbers, key=numbers.__getitem__)
 
 
@@ -924,7 +968,9 @@ def replayed(
         if turn.state is not None:
             issued[one] = state_of(got)
             assert (issued[one] == turn.state) is not plan.seals
+
         assert got == body_of(turn, one, Own(identity, token, issued.get(one), echoed))
+
     return player
 
 
@@ -950,6 +996,7 @@ def test_what_was_recorded_in_two_runs_plays_as_one(
     balance = [0]
     for what, _ in plan.schedule:
         balance.append(balance[-1] + (1 if what == "begin" else -1))
+
     cut = data.draw(
         st.sampled_from([at for at, count in enumerate(balance) if not count])
     )
@@ -966,6 +1013,7 @@ def test_what_was_recorded_in_two_runs_plays_as_one(
         or not one.elicitation_turns
         or one.elicitation_turns[-1].answer is None
     ]
+
     assert kept == before.interactions
 
 
@@ -982,13 +1030,17 @@ def test_what_was_recorded_plays_in_another_order(plan: Plan, chance: Any) -> No
         one = arrived[(each.exchange.number or 0) - 1]
         if each.parent is not None:
             before[one].add(arrived[(each.parent.exchange.number or 0) - 1])
+
         if (echoes := plan.turns[one].echoes) is not None:
             before[one].add(echoes)
+
         call = read_call(each.matched.request)
         same = (*lookup_key(call)[::2], plan.turns[one].echoes, call.traits())
         if same in alike:
             before[one].add(alike[same])
+
         alike[same] = one
+
     order: list[int] = []
     while len(order) < len(arrived):
         ready = [
@@ -1013,9 +1065,12 @@ def test_any_replica_plays_what_was_recorded(plan: Plan, chance: Any) -> None:
     ):
         with suppress(CassetteError):
             Player(loaded(cassette), stateless=True)
+
         return
+
     order = [*arrived, *sorted(arrived, key=lambda _: chance.random()), *arrived]
     player = replayed(plan, cassette, order, stateless=True)
+
     assert (player.misses, player.unplayed) == ([], [])
 
 
@@ -1060,9 +1115,11 @@ def test_recorded_over_plays_as_the_new_recording(
     for turn in turns:
         turn.state = None if turn.state is None else other_state(turn.state)
         turn.is_changed = data.draw(st.integers(0, 3)) == 0
+
     again = Plan(turns, plan.schedule, plan.seals)
     talk, arrived = recorded_plan(again)
     whole, _ = recorded_over(before, loaded(talk.cassette()))
+
     assert (whole is before) is not any(turn.is_changed for turn in turns)
     player = replayed(again, decode_cassette(dump(whole), "f"), arrived)
     assert_all_was_played_once(player, again)

@@ -58,6 +58,7 @@ def said(tree: Any, time: int, call: int) -> Json:
         return {name: said(value, time, call) for name, value in tree.items()}
     if isinstance(tree, list):
         return [said(value, time, call) for value in tree]
+
     return tree
 
 
@@ -115,6 +116,7 @@ def verified(
         running = verifier.begin(plan)
         follow(running.conversation, result)
         found.append(verifier.ended(running))
+
     return found
 
 
@@ -133,9 +135,12 @@ def test_after_learning_nothing_is_told_of_an_unchanged_server(
     first, second = verified(case, (), result_of(case, 1), result_of(case, 1, call=1))
     again: VerifiedInteraction | None = second if is_called_twice else None
     places = learned(first, again)
+
     assert [place for place in places if place.reason is not None] == []
     pointers = tuple(place.pointer for place in places)
     (later,) = verified(case, pointers, result_of(case, 2, call=1))
+
     assert (later.verdict, later.changes) == ("same", ())
     (changed,) = verified(case, pointers, result_of(case, 3, stable="shaky"))
+
     assert changed.verdict == "text-changed"

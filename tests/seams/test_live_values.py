@@ -188,11 +188,13 @@ def test_a_live_server_gets_its_own_values_back(old: Server, live: Server) -> No
     driver.run(earlier_state(live))
     driver.run({"tools": [], "nextCursor": live.value("cursor")})
     (page,) = driver.run({"tools": []})
+
     assert params_of(page)["cursor"] == live.value("cursor")
     assert page.header("mcp-session-id") == live.session
 
     question = asks(live.value("key"), state=live.value("state"), words="Sure?")
     _, again = driver.run(question, text("done"))
+
     assert params_of(again)["requestState"] == live.value("state")
     assert params_of(again)["inputResponses"] == {live.value("key"): YES}
 
@@ -200,10 +202,12 @@ def test_a_live_server_gets_its_own_values_back(old: Server, live: Server) -> No
     observation = running.conversation.next()
     push = push_on(observation, elicit(live.value("push")))
     posted = json.loads(running.conversation.session.pushed(push).call.request.body)
+
     assert posted["id"] == live.value("push")
     assert posted["result"]["_meta"] == {RELATED: {"taskId": live.session}}
     show(observation, lambda body: stream(answer(body, text("done"))))
     running.conversation.responded(observation)
+
     assert driver.verifier.ended(running).verdict == "same"
 
     task, key = live.value("task"), live.value("task-key")
@@ -213,6 +217,7 @@ def test_a_live_server_gets_its_own_values_back(old: Server, live: Server) -> No
         {},
         state(task, "completed", result=text("built")),
     )
+
     assert [params_of(each)["taskId"] for each in sent[1:]] == [task] * 3
     assert params_of(sent[2])["inputResponses"] == {key: YES}
 
@@ -234,12 +239,14 @@ def test_what_is_listed_and_resumed_has_the_live_values(live: Server) -> None:
 
     tools = ToolList(request_beside(post(PUSHING), "tools/list"), session)
     respond(tools, {"tools": [], "nextCursor": live.value("cursor")})
+
     assert params_of(respond(tools, {"tools": []}))["cursor"] == live.value("cursor")
 
     calling: Any = LiveConversation(post(PUSHING), None, session).next()
     calling.response_started(200, STREAM_HEADERS)
     calling.response_bytes(f"id: {live.value('event')}\ndata:\n\n".encode(), 0.0)
     rest = resumption(calling)
+
     assert rest is not None
     assert rest[0].header("last-event-id") == live.value("event")
     assert rest[0].header("mcp-session-id") == live.session

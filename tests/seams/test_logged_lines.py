@@ -48,6 +48,7 @@ class PipedRecording:
         observation = self.recorder.request_received(request, self.now_ms)
         if opens_channel(request):
             observation.response_started(NO_STATUS, ())
+
         return observation
 
     def client(self, line: bytes) -> None:
@@ -69,6 +70,7 @@ class PipedRecording:
         for observation, end in self.channel.ended(by_server=False):
             if end is not None:
                 self.ended.append(observation.seal(end, self.now_ms))
+
         return loaded(assembled(self.ended, transport="stdio"))
 
 
@@ -77,6 +79,7 @@ def sent_by(delivery: Delivery | None) -> list[bytes]:
     said = []
     while delivery is not None and isinstance(step := delivery.next(), Sending):
         said += step.raw.splitlines()
+
     return said
 
 
@@ -109,6 +112,7 @@ def recorded(
         elif step == "log":
             came.append(b"log %d" % len(came))
             recording.server(came[-1])
+
     return recording.cassette(), came, answered
 
 
@@ -141,6 +145,7 @@ def test_what_is_logged_after_a_response_stays_after_it(
         heard += sent_by(channel)
 
     logs = [line for line in came if line.startswith(b"log")]
+
     assert sorted(line for line in heard if line.startswith(b"log")) == sorted(logs)
     for log in logs:
         assert responses_before(heard, log) >= responses_before(came, log), log
@@ -226,12 +231,14 @@ class Listener:
                 if isinstance(step, Sending):
                     self.check(step.raw.rstrip())
                     had_any = True
+
                 is_over = isinstance(step, End) or (
                     isinstance(step, Sending) and step.is_last
                 )
                 if is_over and not delivery.entry.is_listening:
                     delivery.end()
                     self.open.remove(delivery)
+
                 if had_any:
                     break
 
@@ -241,6 +248,7 @@ class Listener:
         place = next(n for n, said in enumerate(self.trace) if said.line == line)
         if not self.trace[place].is_pushed:
             return
+
         for before in self.trace[:place]:
             had = self.sent if before.by_client else self.heard
             assert before.line in had, (before, line)
@@ -252,6 +260,7 @@ class Listener:
             answers = b'"roots"' in self.trace[place].line
             identity = self.trace[place].line.rpartition(b'"id":')[2].rstrip(b"}")
             earlier = [line for line in earlier if answers and identity in line]
+
         return set(earlier) <= set(self.heard)
 
 
@@ -282,11 +291,15 @@ def test_what_is_pushed_overtakes_nothing_that_came_before_it(
     for place, step in enumerate(handshake):
         if place == opened:
             talk.make("push")
+
         talk.make(step)
+
     for step, place in script:
         talk.make(step, place)
+
     while talk.pending:
         talk.make("answer")
+
     client = Listener(talk)
     client.hear()
     for place, said in enumerate(talk.trace):
@@ -294,5 +307,7 @@ def test_what_is_pushed_overtakes_nothing_that_came_before_it(
             assert client.may_say(place, is_eager=is_eager), said
             client.send(said.line)
             client.hear()
+
     said_by_server = [said.line for said in talk.trace if not said.by_client]
+
     assert sorted(client.heard) == sorted(said_by_server)

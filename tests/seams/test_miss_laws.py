@@ -91,6 +91,7 @@ def nested(value: Json, levels: int) -> Json:
     """Return a value below many others."""
     for level in range(levels):
         value = [value] if level % 2 else {"a": value}
+
     return value
 
 
@@ -133,12 +134,16 @@ def calls(draw: st.DrawFn) -> Request:
     arguments = draw(st.one_of(st.just({}), values, deep))
     if arguments != {}:
         params["arguments"] = arguments
+
     if draw(st.booleans()):
         params["inputResponses"] = draw(answers)
+
     if draw(st.integers(0, 2)) == 0:
         params["requestState"] = draw(st.one_of(values, st.just("S" * 30)))
+
     if draw(st.integers(0, 9)) == 0:
         params = draw(values)
+
     return post(
         spelled(message(method, params, id=draw(st.one_of(words, st.integers()))))
     )
@@ -207,6 +212,7 @@ def cassettes(draw: st.DrawFn) -> Cassette:
         number = talk.request(request)
         if draw(st.integers(0, 5)):
             talk.response(number, draw(responses(request)))
+
     return loaded(talk.cassette(), draw(paths))
 
 
@@ -366,7 +372,9 @@ def test_whatever_is_missed_has_every_form(
             render(decision, player)
         elif isinstance(decision, Play) and decision.delivery is not None:
             _read_on(player, decision)
+
     whole = report_of_replay(player)
+
     assert len(whole.misses) == len(player.misses)
     assert ET.fromstring(junit(whole)).tag == "testsuites"
 

@@ -165,11 +165,13 @@ def test_what_was_not_recorded_is_a_miss(name: str) -> None:
 
     assert miss.reason.value == reason
     nearest = miss.nearest
+
     assert ("" if nearest is None else f"{nearest.interaction}.{nearest.turn}") == place
     found = [
         f"{each.pointer.rpartition('/')[2]} {each.recorded or '-'} {each.received or '-'}"
         for each in miss.differences
     ]
+
     assert found == differences or name == "answers of another turn"
     assert replay.player.misses == [miss]
     assert replay.player.plays == plays
@@ -177,6 +179,7 @@ def test_what_was_not_recorded_is_a_miss(name: str) -> None:
     report = miss_report(miss, Cassette("talk.json"))
     body = json.loads(error_body(report, miss.call))
     told, data = report.text, report.facts
+
     assert (body["jsonrpc"], body["id"]) == ("2.0", "my-id")
     assert body["error"] == {"code": -32010, "message": told, "data": data}
     assert data["reason"] == reason
@@ -197,6 +200,7 @@ def test_hash_of_a_state_is_no_state(*, seals: bool) -> None:
 
     for wrong in (sealed_hash(state), sealed_hash(STATES[2])):
         assert replay.miss(sell({"price": 9}, wrong)).reason is Reason.STATE_UNKNOWN
+
     assert said(play(replay.player, sell({"price": 9}, state))) == "sold"
 
 
@@ -204,6 +208,7 @@ def test_sealed_answer_is_no_answer() -> None:
     """Whoever reads a sealed cassette doesn't know what was answered."""
     replay = Replay(seals_answers=True)
     sealed = seal_answers(retry(SELL, {"price": 9}, state=replay.states[2]))
+
     assert b"mrtr-answer:" in sealed
 
     assert replay.miss(sealed).reason is Reason.ANSWERS_DIFFER
@@ -273,6 +278,7 @@ def test_retry_before_its_ask_is_out_of_order() -> None:
     for repeat in Repeat:
         player = player_of(*TALK, repeat=repeat)
         miss = missed(player, retry(DEPLOY, ANSWERS, state=states[0]))
+
         assert miss.reason is Reason.OUT_OF_ORDER
         assert miss.nearest is not None
         assert miss.nearest.turn == 1
@@ -286,6 +292,7 @@ def test_miss_changes_nothing() -> None:
         replay.miss(asking(replay.states))
 
     player, states = replay.player, replay.states
+
     assert said(play(player, retry(DEPLOY, {"when": 2}, state=states[1]))) == "deployed"
     assert said(play(player, retry(SELL, {"price": 9}, state=states[2]))) == "sold"
     assert said(play(player, retry(WIPE, {"sure": YES}))) == "wiped"

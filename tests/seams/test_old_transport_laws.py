@@ -81,6 +81,7 @@ class Server(NamedTuple):
         url = self.host + self.targets[client]
         if self.host == "relative":
             url = self.targets[client].removeprefix("/v1/")
+
         text = self.lead + self.form.format(self.inside, url)
         return text.replace("\n", self.line_end).encode()
 
@@ -130,6 +131,7 @@ def test_every_client_posts_to_the_recorder_and_plays_its_own_session(
             chunk = passing.feed(raw[start:end])
             got += chunk
             seen.response_bytes(chunk, talk.tick())
+
         where = endpoint(got)
         for body in (INITIALIZE, INITIALIZED, CALL):
             posted = talk.request(post(body, target=where))
@@ -137,12 +139,14 @@ def test_every_client_posts_to_the_recorder_and_plays_its_own_session(
             if body is not INITIALIZED:
                 event = sse(answer(body, {"of": client}))
                 seen.response_bytes(passing.feed(event), talk.tick())
+
         talk.end(number, End.OPEN)
 
     cassette = talk.cassette()
     file = encode_cassette(cassette)
     for pair in IDS:
         assert not [text for text in pair if text.encode() in file]
+
     player = Player(loaded(cassette))
     for client in range(2):
         stream = hit(player, get("/v1/sse?tenant=a"))
@@ -151,5 +155,7 @@ def test_every_client_posts_to_the_recorder_and_plays_its_own_session(
             assert sent_now(hit(player, post(body, target=where))) == b""
             if body is not INITIALIZED:
                 assert sent_now(stream) == sse(answer(body, {"of": client}))
+
         unrecorded: Request = post(tool("other"), target=where)
+
         assert player.respond_on_stream(unrecorded, b"{}")

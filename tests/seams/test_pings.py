@@ -38,6 +38,7 @@ def recorded(pings: list[tuple[bool, Json]]) -> Cassette:
         assert session.talk.recorder.has_asked(read_call(posted(ping, {})))
         if pong is not None:
             session.post(posted(ping, pong))
+
     session.say(number, elicit())
     session.post(posted(elicit(), ACCEPT))
     session.end(number, answer(CALL, text("done")))
@@ -57,6 +58,7 @@ def test_pings_are_no_turns_and_no_difference(
     calls = [
         each for each in new.interactions if each.exchanges[0].call.name == "deploy"
     ]
+
     assert [len([*each.turns]) for each in calls] == [1]
     assert compared(old, new).is_same
     assert len(planned(old)) == len(planned(new)) == 3
@@ -69,20 +71,26 @@ def test_replay_waits_for_no_pong_and_takes_any(
     """The call goes on without them, none is a miss, and none is missing at the end."""
     player = Player(recorded(pings), strict=True)
     delivery = hit(player, INITIALIZE).delivery
+
     assert delivery is not None
     told(delivery)
     session = "mrtr-session:1"
     listening = hit(player, within(session, Request("GET", "/mcp", (), b""))).delivery
+
     assert listening is not None
     calling = hit(player, within(session, CALL)).delivery
+
     assert calling is not None
     own = sum(not on_session for on_session, _ in pings)
+
     assert len(told(calling)) == own + 1
     for at, _ in enumerate(pings):
         if pongs[at] is not None:
             pong = posted(rpc("ping", number=f"ping-{at}"), pongs[at]).body
             player.request_received(within(session, pong))
+
     hit(player, within(session, posted(elicit(), ACCEPT).body))
     told(listening)
+
     assert told(calling)[-1] is End.COMPLETE
     assert (player.misses, player.harmless, player.unplayed) == ([], [], [])

@@ -151,6 +151,7 @@ def of_python_sdk(raw: bytes) -> list[Any]:
         read = jsonrpc_message_adapter.validate_json(raw, by_name=False)
     except ValidationError:
         return []
+
     return (
         []
         if isinstance(read, JSONRPCRequest | JSONRPCNotification)
@@ -168,6 +169,7 @@ def of_web(raw: bytes) -> list[Any]:
         read = json.loads(raw.decode("utf-8-sig", "replace"), parse_constant=refuse)
     except (ValueError, RecursionError):
         return []
+
     return read if isinstance(read, list) else [read]
 
 
@@ -177,6 +179,7 @@ def of_python(raw: bytes) -> list[Any]:
         read = json.loads(raw)
     except (ValueError, RecursionError):
         return []
+
     return read if isinstance(read, list) else [read]
 
 
@@ -188,6 +191,7 @@ def of_tolerant(raw: bytes) -> list[Any]:
         read, _ = json.JSONDecoder(strict=False).raw_decode(plain)
     except (ValueError, RecursionError):
         return []
+
     return read if isinstance(read, list) else [read]
 
 
@@ -209,6 +213,7 @@ def outcomes(body: bytes, identity: Json, *, is_stream: bool) -> list[Json]:
         texts = [
             read_event(event, first=False).data or b"" for event in body.split(b"\n\n")
         ]
+
     found: list[Json] = []
     for read in READERS:
         messages = [
@@ -219,6 +224,7 @@ def outcomes(body: bytes, identity: Json, *, is_stream: bool) -> list[Json]:
         ]
         # Not a number is no number that equals itself.
         found.append(repr(own[0].get("result")) if own else None)
+
     return found
 
 
@@ -252,6 +258,7 @@ def answer_of(case: Case, identity: Json, result: Json) -> tuple[Answer, bytes]:
     body = SPELLINGS[case.spelling].write(identity, result)
     if case.is_stream:
         body = sse(body.replace(b"\n", b"\ndata: "))
+
     coding, packed = {**CODINGS, **UNKNOWN}[case.coding](body)
     kind = "text/event-stream" if case.is_stream else "application/json"
     headers = (("Content-Type", kind), ("Content-Encoding", coding))
@@ -280,6 +287,7 @@ def test_client_finds_its_response_in_every_spelling_and_coding(
     if case.is_ask:
         answered = with_id(retry(tool("deploy"), {"ok": True}, state=STATE), 99)
         talk.response(talk.request(answered), text("done"))
+
     player = Player(loaded(talk.cassette()))
 
     got = player.request_received(as_request(with_id(call, caller_id)))
@@ -292,18 +300,23 @@ def test_client_finds_its_response_in_every_spelling_and_coding(
         assert told, "a client gets a miss for what nobody was told"
         assert got.reason is Reason.UNREADABLE
         return
+
     assert isinstance(got, Play)
     if is_same and not is_read:
         return
+
     played = sent_now(got)
     if case.is_ask:
         state = re.search(rb"mrtr-state:[0-9a-f:]+", played)
+
         assert state is not None, (
             "the ask is not recognised, so its state is not sealed"
         )
         played = played.replace(state[0], STATE.encode())
         answered = retry(tool("deploy"), {"ok": True}, state=state[0].decode())
+
         assert b"done" in play(player, answered)
+
     before = outcomes(body, recorded_id, is_stream=case.is_stream)
     after = outcomes(played, caller_id, is_stream=case.is_stream)
     for recorded, found in zip(before, after, strict=True):

@@ -76,7 +76,9 @@ def record(
                     response = text(f"live {call}")
                 elif kind == "none" and accepts_none:
                     response = text(f"without a session {call}")
+
                 talk.response(talk.request(named(body, session, kind)), response)
+
     return loaded(talk.cassette())
 
 
@@ -111,6 +113,7 @@ def test_only_an_issued_id_gets_what_was_said_in_a_session(
         if kind == "issued":
             assert answer in {f"live {call}", "miss already-played"}
             continue
+
         if kind == "none":
             recorded = call in asked.get("none", ())
             expected = "without a session" if accepts_none else "no session: none"
@@ -118,9 +121,12 @@ def test_only_an_issued_id_gets_what_was_said_in_a_session(
             wrong = asked.keys() - {"issued", "none"}
             recorded = any(call in asked[other_kind] for other_kind in wrong)
             expected = "no session: unknown"
+
         if not recorded:
             assert answer == f"miss {Reason.SESSION_UNKNOWN.value}"
         else:
             assert expected in answer or answer == "miss already-played"
+
         is_harmless = heard(player, named(PING, session, kind)) == "harmless"
+
         assert is_harmless is (kind == "issued")

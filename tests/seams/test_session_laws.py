@@ -133,6 +133,7 @@ class Recording:
             request = replace(
                 request, headers=(*request.headers, ("Last-Event-ID", resumes.last))
             )
+
         own = (("Mcp-Session-Id", session.id),) if session.id else ()
         headers = (*request.headers, *own)
         number = self.do(
@@ -163,11 +164,13 @@ class Recording:
         if stream.is_json:
             self.say(session, stream.number, message + b"\n")
             return
+
         event_id = b""
         if stream.last:
             session.events += 1
             stream.last, stream.last_number = f"e{session.events}", stream.number
             event_id = b"id: %b\n" % stream.last.encode()
+
         self.say(session, stream.number, event_id + sse(message))
 
     def end(self, session: Session, number: int, end: End = End.COMPLETE) -> None:
@@ -195,9 +198,11 @@ class Recording:
         stream = Stream(number, request, is_listening=False, is_json=is_json)
         if not is_json:
             self.begin(number, STREAM_HEADERS)
+
         if is_primed:
             stream.last = "primed"
             self.event(session, stream, b"")
+
         session.pending.append(stream)
 
     def finish(self, session: Session, stream: Stream) -> None:
@@ -207,6 +212,7 @@ class Recording:
             self.say(session, stream.number, result)
         else:
             self.event(session, stream, result)
+
         self.end(session, stream.number)
         session.pending.remove(stream)
 
@@ -222,17 +228,20 @@ class Recording:
         request = LISTEN
         if is_json:
             request = post(rpc("subscriptions/listen", {}, session.next_id()))
+
         number = self.send(session, request)
         self.begin(number, JSON_HEADERS if is_json else STREAM_HEADERS)
         session.listening = Stream(number, b"", is_listening=True, is_json=is_json)
         if is_primed and not is_json:
             session.listening.last = "primed"
             self.event(session, session.listening, b"")
+
         self.heard(session)
 
     def heard(self, session: Session) -> None:
         if session.has_listened and session.listening is not None:
             self.tell(session, session.listening)
+
         session.has_listened = True
 
     def let_go(self, session: Session, stream: Stream) -> None:
@@ -292,9 +301,11 @@ class Recording:
         self.end(session, number)
         if is_refused:
             return
+
         for stream in (*session.pending, session.listening):
             if stream is not None:
                 self.end(session, stream.number)
+
         session.pending.clear()
         session.listening = None
         session.is_over = True
@@ -303,6 +314,7 @@ class Recording:
         for session in self.sessions:
             for stream in session.pending:
                 self.end(session, stream.number, End.OPEN)
+
             if session.listening is not None:
                 self.end(session, session.listening.number, End.OPEN)
 
@@ -317,25 +329,34 @@ def steps_of(session: Session) -> list[str]:
     """Return what can happen in a session next."""
     if session.is_over:
         return []
+
     steps = ["call", "JSON call", "notify"]
     if session.listening is None:
         steps.append("listen")
+
     if session.pending:
         steps += ["finish", "finish"]
+
     if resumable(session):
         steps += ["resume"] * 3
+
     if any(each.last for each in session.pending) or session.listening is not None:
         steps.append("let go")
+
     if any(not each.is_json for each in session.pending):
         steps.append("cancel")
+
     if session.listening is not None or any(
         not each.is_json for each in session.pending
     ):
         steps += ["push", "push", "tell"]
+
     if session.unanswered:
         steps += ["respond"] * 3
+
     if not any(each.is_json for each in session.pending):
         steps.append("delete")
+
     return steps
 
 
@@ -344,10 +365,12 @@ def step(recording: Recording, session: Session, data: st.DataObject) -> None:
     steps = steps_of(session)
     if not steps:
         return
+
     name = data.draw(st.sampled_from(steps))
     streams = [each for each in session.pending if not each.is_json]
     if session.listening is not None:
         streams.append(session.listening)
+
     match name:
         case "call" | "JSON call":
             is_json = name == "JSON call"
@@ -390,6 +413,7 @@ def recorded(data: st.DataObject) -> Recording:
             recording.open()
         else:
             step(recording, data.draw(st.sampled_from(recording.sessions)), data)
+
     recording.close()
     return recording
 
@@ -401,6 +425,7 @@ class Client:
     trace: list[Sent | Said]
     left_out: frozenset[int] = frozenset()
     """Numbers of the notifications that it never sends."""
+
     session_id: str = ""
     sent: int = 0
     had: dict[int, list[bytes | None]] = field(default_factory=dict)
@@ -421,10 +446,12 @@ class Client:
                 )
                 if each.number not in self.left_out:
                     return each if ready else None
+
                 self.sent += 1
                 sends += 1
             else:
                 sends += 1
+
         return None
 
     def expected(self) -> dict[int, list[bytes | None]]:
@@ -432,6 +459,7 @@ class Client:
         for each in self.trace:
             if isinstance(each, Said):
                 said.setdefault(each.number, []).append(each.piece)
+
         return said
 
     def send(self, player: Player, sent: Sent) -> None:
@@ -439,6 +467,7 @@ class Client:
         if self.session_id:
             session = ("Mcp-Session-Id", self.session_id)
             request = replace(request, headers=(*request.headers, session))
+
         if sent.resumes is not None:
             (*_, last) = re.findall(
                 rb"id: (\S+)\n", b"".join(filter(None, self.had[sent.resumes]))
@@ -448,6 +477,7 @@ class Client:
                 for name, value in request.headers
             )
             request = replace(request, headers=headers)
+
         play = player.request_received(request)
         assert isinstance(play, Play), play
         self.sent += 1
@@ -465,6 +495,7 @@ class Client:
             if notification is not None:
                 self.deliveries[number].session.waive(notification)
                 return True
+
         return False
 
     def receive(self) -> bool:
@@ -479,32 +510,40 @@ class Client:
                     self.had[number].append(due.raw)
                     if not due.is_last:
                         continue
+
                 self.open.discard(number)
                 self.deliveries[number].end()
                 if isinstance(due, Sending) or due is End.COMPLETE:
                     self.had[number].append(None)
+
                 break
+
         return had_any
 
     def assert_last(self, number: int, place: int) -> None:
         """Check that a response comes after all that came before it on open listening streams."""
         if self.left_out:
             return
+
         said = sends = 0
         before: dict[int, int] = {}
         for each in self.trace:
             if isinstance(each, Sent):
                 sends += 1
                 continue
+
             if each.number == number and said == place:
                 break
+
             said += each.number == number
             # What other requests cause waits for these.
             if each.piece is not None and sends <= self.sent:
                 before[each.number] = before.get(each.number, 0) + 1
+
         message = classify(without_framing(each.piece) or b"")
         if message is None or message.kind is not Kind.RESPONSE:
             return
+
         for stream in self.open - {number}:
             if self.deliveries[stream].entry.is_listening:
                 assert len(self.had[stream]) >= before.get(stream, 0), (
@@ -527,6 +566,7 @@ class Client:
                     or b"subscriptions/listen" in each.request.body
                 ):
                     listening.add(each.number)
+
         for each in self.trace:
             if isinstance(each, Sent):
                 sends += 1
@@ -537,10 +577,13 @@ class Client:
                     or each.number in self.left_out
                 ):
                     continue
+
                 owner = owners.get(message.spelled(("id",)), begun[number])
                 if begun[number] in listening or owner == begun[number]:
                     needed = sends
+
                 continue
+
             pushed = (
                 None
                 if each.piece is None
@@ -548,10 +591,13 @@ class Client:
             )
             if pushed is not None and pushed.kind is Kind.REQUEST:
                 owners[pushed.spelled(("id",))] = begun[each.number]
+
             if each.number == number:
                 if said == place:
                     break
+
                 said += 1
+
         assert self.sent >= needed, "said before its cause"
 
 
@@ -560,6 +606,7 @@ def replay(player: Player, clients: list[Client], data: st.DataObject) -> None:
     while True:
         while sum(client.receive() for client in clients):
             pass
+
         ready = [
             (client, sent)
             for client in clients
@@ -570,6 +617,7 @@ def replay(player: Player, clients: list[Client], data: st.DataObject) -> None:
             if any(client.give_up() for client in clients):
                 continue
             return
+
         client, sent = data.draw(st.sampled_from(ready))
         client.send(player, sent)
 
@@ -596,6 +644,7 @@ def assert_same_history(client: Client) -> None:
         wanted = [without_framing(piece) for piece in expected.get(number, [])]
         assert number not in client.left_out
         assert [without_framing(piece) for piece in had] == wanted
+
     assert client.next_request() is None
     assert client.sent == sum(isinstance(each, Sent) for each in client.trace), "stuck"
 
@@ -621,9 +670,11 @@ def test_session_plays_again_stream_by_stream(data: st.DataObject) -> None:
             client.left_out = frozenset(
                 number for number in told if data.draw(st.booleans())
             )
+
         replay(player, clients, data)
         for client in clients:
             assert_same_history(client)
+
         assert not player.misses
         assert not player.unplayed
 
@@ -651,6 +702,7 @@ def test_session_that_was_recorded_over_plays_as_it_is_now(data: st.DataObject) 
     talk = Conversation()
     for each in recording.steps:
         each(talk, new)
+
     before, after = loaded(recording.talk.cassette()), loaded(talk.cassette())
     whole, _ = recorded_over(before, after)
 
@@ -659,6 +711,7 @@ def test_session_that_was_recorded_over_plays_as_it_is_now(data: st.DataObject) 
         for each in recording.trace
         if isinstance(each, Said) and each.piece is not None
     )
+
     assert (whole is before) is is_same
     clients = clients_of(recording)
     for client in clients:
@@ -668,9 +721,11 @@ def test_session_that_was_recorded_over_plays_as_it_is_now(data: st.DataObject) 
             else each
             for each in client.trace
         ]
+
     player = Player(load(dump(whole), "f"))
     replay(player, clients, data)
     for client in clients:
         assert_same_history(client)
+
     assert not player.misses
     assert not player.unplayed

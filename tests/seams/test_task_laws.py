@@ -75,21 +75,27 @@ def recordings(draw: Any) -> Recording:
             late = answered if draw(st.booleans()) else frozenset()
             shown |= {f"k{number}{at}" for at in range(more)}
             event = Event("state", shown - answered | late)
+
         events.append(event)
+
     for number, (kind, keys) in enumerate(events):
         asked = [f"{TASK}:{key}" for key in sorted(keys)]
         for _ in range(draw(st.integers(1, 2)) if kind == "state" else 0):
             status = "input_required" if keys else "working"
             said = state(TASK, status, *asked, statusMessage=str(number))
             talk.response(talk.request(get(TASK)), said)
+
         if kind == "state" and stream:
             talk.event(stream, compact(message("notifications/tasks", said, id=None)))
+
         if kind != "state":
             answers = update(TASK, dict.fromkeys(asked, YES))
             request = answers if kind == "update" else cancel(TASK)
             talk.response(talk.request(request), {"acknowledged": number})
+
     if stream:
         talk.end(stream)
+
     return Recording(events, loaded(talk.cassette()), is_heard=stream > 0)
 
 
@@ -121,6 +127,7 @@ class Client:
                 rb"data: (.*)\n\n", each if isinstance(each, bytes) else b""
             ):
                 self.heard.append(self._read(json.loads(event)["params"]))
+
         return result_of(sent_now(decision)) if isinstance(decision, Play) else None
 
     def _read(self, state: Json) -> int:
@@ -157,6 +164,7 @@ class Client:
         events = self._recording.events
         if events[cause].kind == "update":
             return events[cause].keys <= self.given
+
         return (
             Counter(event.kind for event in events[: cause + 1])["cancel"]
             <= self.cancelled
@@ -197,14 +205,17 @@ def test_states_come_in_order_after_their_causes(
         keys = sorted(client.names)
         if does == "poll":
             place = client.poll()
+
             assert place < client.following
             if place < max(recording.causes(client.following), default=-1):
                 # Nothing else was polled until now.
                 later = events[place + 1 : client.following]
                 assert "state" not in {event.kind for event in later}
+
             left_out = {at for at in range(place) if events[at].kind == "state"}
             left_out -= {*client.seen, *client.heard}
             causes = [cause for cause in recording.causes() if client.has_come(cause)]
+
             assert all(at < max(causes, default=-1) for at in left_out)
             assert client.seen == sorted(client.seen)
         elif does == "cancel":
@@ -215,6 +226,7 @@ def test_states_come_in_order_after_their_causes(
         elif recorded:
             chosen = data.draw(st.frozensets(st.sampled_from(recorded), min_size=1))
             assert client.answer(*chosen) == (chosen <= {*keys})
+
         assert all(place < client.following for place in client.heard)
 
 
@@ -237,20 +249,27 @@ def test_clients_that_answer_alike_see_alike(
             while paces > 0 or not events[cause].keys <= client.names.keys():
                 client.poll()
                 paces -= 1
+
                 assert paces > -2 * len(events), "the question never comes"
+
             if events[cause].kind == "cancel":
                 assert client.cancel()
+
             for keys in (
                 [[key] for key in events[cause].keys]
                 if one_by_one
                 else [events[cause].keys]
             ):
                 assert not keys or client.answer(*keys)
+
         for _ in events:
             client.poll()
+
         seen.append({*client.seen, *client.heard})
+
     last = max(recording.causes(), default=-1)
     for place in seen[0] ^ seen[1]:
         assert place < last
         assert events[place - 1].kind == "state"
+
     assert player.unplayed == []

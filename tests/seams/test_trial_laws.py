@@ -60,11 +60,14 @@ class Store:
             return str(counts.get(call.key, 0))
         if call.name == "keys":
             return str(sorted(counts))
+
         if call.name == "add":
             counts[call.key] = counts.get(call.key, 0) + 1
             return f"added {counts[call.key]}"
+
         if call.name == "clear":
             return f"cleared {counts.pop(call.key, 0)}"
+
         return None
 
 
@@ -90,6 +93,7 @@ def recorded(run: list[Call]) -> Cassette:
             talk.response(number, refused)
         else:
             talk.response(number, text(words))
+
     return loaded(talk.cassette())
 
 
@@ -108,17 +112,21 @@ def test_trial_gets_what_its_live_twin_gives_or_a_miss(
             decision = player.request_received(as_request(call.request))
             if isinstance(decision, Miss):
                 break
+
             words = twin.does(call)
             if isinstance(decision, Play) and words is not None:
                 assert said(sent_now(decision)) == words
             elif isinstance(decision, Harmless):
                 assert words is None
                 message = json.loads(decision.body)["error"]["message"]
+
                 assert call.name in message
+
         divergences = player.divergences
         if trial in runs:
             assert not player.misses
             assert divergences.nearest is None
+
         if player.misses:
             assert divergences.nearest is not None
             assert len(divergences.found) == len(runs)

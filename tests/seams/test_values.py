@@ -72,6 +72,7 @@ def recorded(folder: str, texts: dict[str, str] | None = None) -> Cassette:
     run.recorder.values = values
     for request, response in script(folder):
         run.response(run.request(request), response)
+
     header = replace(JOURNAL_HEADER, values=values.names)
     journal = {exchange.number or 0: exchange for exchange in run.exchanges}
     return load(dump(assemble(header, journal, "test")), "f")
@@ -87,7 +88,9 @@ def played(cassette: Cassette, folder: str, texts: dict[str, str]) -> list[bytes
         if got and b"inputResponses" in request:
             issued = json.loads(got[-1])["result"]["requestState"]
             sent = request.replace(STATE.encode(), issued.encode())
+
         got.append(play(player, sent))
+
     assert not player.misses
     return got
 
@@ -96,10 +99,12 @@ def played(cassette: Cassette, folder: str, texts: dict[str, str]) -> list[bytes
 def test_a_suite_recorded_in_one_folder_plays_in_another(folder: str) -> None:
     """Paths, URIs, answers with roots and events have this run's folder, and literals stay."""
     cassette = recorded(HERE)
+
     assert HERE.encode() not in dump(cassette).replace(f"{HERE}0".encode(), b"")
     assert "{=root} is literal" in dump(cassette).decode()
     got = played(cassette, folder, {"root": folder})
     unnamed = played(recorded(folder, {}), folder, {})
+
     assert [STATES.sub(b"", body) for body in got] == [
         STATES.sub(b"", body) for body in unnamed
     ]
@@ -109,6 +114,7 @@ def test_a_recording_in_another_folder_changes_no_line() -> None:
     """Recorded again elsewhere, the cassette itself stays."""
     cassette = recorded(HERE)
     again, kept = recorded_over(cassette, recorded(THERE))
+
     assert again is cassette
     assert kept == len(cassette.interactions)
 
@@ -118,6 +124,7 @@ def test_another_file_is_a_miss() -> None:
     for texts in ({"root": THERE}, {}):
         player = Player(recorded(HERE))
         player.values = Values(["root"], texts)
+
         assert missed(player, read(THERE, "two.txt")).reason is Reason.ARGUMENTS_DIFFER
         assert not player.learned
 
@@ -127,6 +134,7 @@ def test_a_value_is_learned_from_the_first_request_and_held_to() -> None:
     cassette = recorded(HERE)
     template = Player(cassette)
     player = template.anew()
+
     assert THERE.encode() in play(player, read(THERE, "one.txt"))
     assert b"/elsewhere" in play(template.anew(), read("/elsewhere", "one.txt"))
     assert player.learned == {"root": THERE}
@@ -134,6 +142,7 @@ def test_a_value_is_learned_from_the_first_request_and_held_to() -> None:
         missed(player, read("/elsewhere", "one.txt")).reason is Reason.ARGUMENTS_DIFFER
     )
     uri = f"file://{quote(THERE, _SAFE)}/one.txt"
+
     assert uri.encode() in play(player, rpc("resources/read", {"uri": uri}))
 
 
@@ -142,8 +151,10 @@ def test_each_play_of_a_cassette_learns_by_itself() -> None:
     first = Player(recorded(HERE))
     for folder in (THERE, "/wk", HERE):
         player = first.anew()
+
         assert folder.encode() in play(player, read(folder, "one.txt"))
         assert player.learned == {"root": folder}
+
     assert not first.learned
 
 
@@ -153,6 +164,7 @@ def listing() -> Cassette:
     run.recorder.values = Values((), {"root": HERE})
     for request in (tool("list", path=HERE), tool("list", path=f"{HERE}/sub")):
         run.response(run.request(request), text("a b"))
+
     run.response(run.request(rpc("tools/list")), text(HERE))
     header = replace(JOURNAL_HEADER, values=("root",))
     journal = {exchange.number or 0: exchange for exchange in run.exchanges}
@@ -163,10 +175,12 @@ def test_an_ambiguous_request_teaches_nothing() -> None:
     """A path that may be the folder, or one within it, is a miss that names the texts."""
     player = Player(listing())
     miss = missed(player, tool("list", path="/wk/sub"))
+
     assert miss.reason is Reason.VALUE_UNKNOWN
     assert "{root} = /wk/sub" in miss.detail
     assert "{root} = /wk," in f"{miss.detail},"
     play(player, tool("list", path="/wk"))
+
     assert player.learned == {"root": "/wk"}
     play(player, tool("list", path="/wk/sub"))
 
@@ -174,6 +188,7 @@ def test_an_ambiguous_request_teaches_nothing() -> None:
 def test_a_response_with_a_value_that_nobody_has_said_is_a_miss() -> None:
     """A value is never guessed: the recorded folder is played to nobody."""
     miss = missed(Player(listing()), rpc("tools/list"))
+
     assert miss.reason is Reason.VALUE_UNKNOWN
     assert "{root}" in miss.detail
 
@@ -201,12 +216,14 @@ def test_playing_with_other_values_is_recording_with_them(one: str, other: str) 
     plain, request = run(second, {})
     player = Player(cassette)
     player.values = Values(("root",), {"root": second})
+
     assert play(player, request) == play(Player(plain), request)
 
 
 def test_a_cassette_without_values_is_untouched() -> None:
     """What looks like a reference is a text like any other where no value is named."""
     cassette = recorded(HERE, {})
+
     assert cassette.values == ()
     assert b'"values"' not in dump(cassette)
     assert "{root} is literal" in dump(cassette).decode()

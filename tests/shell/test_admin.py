@@ -66,9 +66,11 @@ async def test_a_conversation_is_counted_where_it_is_recorded_and_where_it_is_re
         if visit.number == 1:
             await visit.send(json_response(input_required("a", state="s")))
             return
+
         if visit.number == 3:
             visit.close()
             return
+
         arrived.set()
         await goes_on.wait()
         await visit.send(json_response(result({})))
@@ -82,6 +84,7 @@ async def test_a_conversation_is_counted_where_it_is_recorded_and_where_it_is_re
         await finishing
         await post(tape.url, message("ping"))
         recorded = await scraped(tape.session.admin_url)
+
     async with playing(path, admin_port=0) as session:
         bodies = [
             (await post(session.url, each)).body for each in (*requests, tool("x"))
@@ -90,6 +93,7 @@ async def test_a_conversation_is_counted_where_it_is_recorded_and_where_it_is_re
         played = await scraped(session.admin_url)
 
     turns = {("asks_total", "result"): 1, ("answers_total", "result"): 1}
+
     assert under_way["requests_in_flight",] == 1
     assert (
         recorded.items()
@@ -127,6 +131,7 @@ async def test_what_clients_make_up_is_no_label(tmp_path: Path) -> None:
         await post(session.url, read)
         await post(session.url, tool("invented"))
         numbers = await scraped(session.admin_url)
+
     assert numbers["plays_total", "other", ""] == 1
     assert numbers["plays_total", "resources/read", ""] == 1
     assert numbers["request_duration_seconds_count", "other"] == 1
@@ -142,6 +147,7 @@ async def test_ready_lasts_until_the_run_begins_to_end(tmp_path: Path) -> None:
     options = ReplayOptions(admin_port=0, log=log.append)
     async with until_stopped(replaying(path, options)) as (session, stop):
         url = session.admin_url
+
         assert log == [f"admin port on {url}"]
         assert await status(url, "/livez") == 200
         assert await status(url, "/readyz?verbose") == 200
@@ -150,6 +156,7 @@ async def test_ready_lasts_until_the_run_begins_to_end(tmp_path: Path) -> None:
         assert await status(url, "/livez", "Host: rebound.example") == 403
         assert (await http("GET", session.url, target="/metrics")).status == 404
         await stop()
+
     with pytest.raises(ConnectionError):
         await status(url, "/livez")
 
@@ -175,6 +182,7 @@ async def test_a_drain_is_not_ready_and_alive() -> None:
             during = [await status(url, path) for path in ("/readyz", "/livez")]
             go_on.set()
             await asyncio.gather(stopping, client)
+
     assert during == [503, 200]
 
 
@@ -190,6 +198,7 @@ def test_the_guide_lists_every_metric() -> None:
     served = openmetrics(
         Metrics().exposition("application/openmetrics-text")[1].decode()
     )
+
     assert sorted(named) == sorted(
         each.name.removeprefix("mrtr_cassette_") for each in served
     )
@@ -209,6 +218,7 @@ def test_a_missing_extra_is_told_by_its_name(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with pytest.raises(UsageError) as caught:
         OwnPort(ReplayOptions(admin_port=0))
+
     assert caught.value.in_terms(common.TERMS) == (
         "--admin-port needs prometheus_client, which is not installed; "
         "pip install 'mrtr-cassette[metrics]'"

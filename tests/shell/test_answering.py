@@ -54,6 +54,7 @@ class Server:
         else:
             requests = {"confirm": self._question}
             reply = input_required(id=body["id"], state=state, inputRequests=requests)
+
         if self._streams:
             await visit.send(event_stream(message("notifications/x", id=None), reply))
         else:
@@ -89,10 +90,12 @@ async def test_client_gets_the_end_of_the_conversation(
         opened = recording(live.url, cassette, options(tmp_path))
         async with opened as session:
             recorded = await call(session.url)
+
     assert recorded[0] == 200
     assert '"id":7' in recorded[1]
     assert "done" in recorded[1]
     (first, _), (second, head) = server.received
+
     assert first["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] == {
         "experimental": {"x": {}},
         "elicitation": {"form": {}, "url": {}},
@@ -101,6 +104,7 @@ async def test_client_gets_the_end_of_the_conversation(
     assert first["id"] != second["id"]
     assert not head.values("mrtr-cassette-answered-by")
     text = inspection_text(details_of(load_cassette(cassette)))
+
     assert "by the recording proxy (rule 1), and not by the client" in text
     assert "raw state" not in cassette.read_text()
     async with replaying(cassette, ReplayOptions()) as replay:
@@ -117,6 +121,7 @@ async def test_what_nobody_answers_is_passed_on(tmp_path: Path) -> None:
         opened = recording(live.url, tmp_path / "cassette.json", options(tmp_path))
         async with opened as session:
             _, body = await call(session.url)
+
     assert '"id":7' in body
     assert "Wipe all?" in body
     assert len(server.received) == 1
@@ -143,6 +148,7 @@ async def test_what_is_no_call_passes_as_ever(tmp_path: Path) -> None:
             ):
                 async with client.post(session.url, json=body) as got:
                     assert (await got.json())["result"] == DONE
+
                 assert received.pop() == body
 
 
@@ -179,18 +185,23 @@ async def test_questions_of_a_task_are_answered_between_polls(tmp_path: Path) ->
             while told[-1] != "completed":
                 async with client.post(url, json=poll) as got:
                     body = await got.json()
+
                     assert (body["id"], "inputRequests" in body["result"]) == (8, False)
                     told.append(body["result"]["status"])
+
         return told
 
     async with upstream(server) as live:
         opened = recording(live.url, cassette, options(tmp_path))
         async with opened as session:
             told = await statuses(session.url)
+
     assert told == ["working", "working", "working", "completed"]
     (given,) = (each["params"] for each in seen if each["method"] == "tasks/update")
+
     assert given["inputResponses"] == {key: {"action": "accept"}}
     text = inspection_text(details_of(load_cassette(cassette)))
+
     assert "by the recording proxy (rule 1), and not by the client" in text
     async with replaying(cassette, ReplayOptions()) as replay:
         assert await statuses(replay.url) == told
@@ -220,6 +231,7 @@ async def test_question_of_a_task_that_nobody_answers_is_the_clients(
         await call(session.url)
         for _ in range(2):
             assert (await post(session.url, poll)).json == result(asked, id=8)
+
     assert sum("not answered" in line for line in told) == 1
 
 

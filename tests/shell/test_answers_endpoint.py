@@ -36,6 +36,7 @@ async def outcome(
     rest = RestModel(url=url, timeout=seconds, headers=headers)
     async with answers_endpoint(rest, ca_file, **options) as ask:
         reply = await ask(b'{"asked":1}')
+
     return reply if isinstance(reply, str) else json.loads(reply)
 
 
@@ -44,7 +45,9 @@ async def test_endpoint_is_posted_to_with_its_headers() -> None:
     """As JSON, and what it replies is the answer; the user of its URL becomes a header."""
     async with upstream(answering(GOOD)) as server:
         assert await outcome(f"{server.url}?q=1", secret="s") == ANSWERED
+
     (received,) = server.received
+
     assert received.head.line == "POST /mcp?q=1 HTTP/1.1"
     assert received.head.values("content-type") == ["application/json"]
     assert received.head.values("authorization") == ["Bearer s"]
@@ -73,12 +76,15 @@ async def test_each_fault_is_told() -> None:
     ):
         async with upstream(script) as server:
             assert (await outcome(server.url)).startswith(reason)
+
         assert len(server.received) == 1
+
     async with upstream(silent) as server:
         assert (
             await outcome(server.url, seconds=0.05)
             == "no complete response within 0.05 s"
         )
+
     assert "connection refused" in await outcome("http://127.0.0.1:9/")
 
 
@@ -98,9 +104,12 @@ async def test_proxy_of_the_environment_is_used(
     async with upstream(answering(GOOD, GOOD)) as proxy:
         monkeypatch.setenv("http_proxy", proxy.url.removesuffix("/mcp"))
         monkeypatch.setenv("no_proxy", "127.0.0.1")
+
         assert await outcome("http://answers.example/give") == ANSWERED
         assert "connection refused" in await outcome("http://127.0.0.1:9/")
+
     (received,) = proxy.received
+
     assert received.head.line == "POST http://answers.example/give HTTP/1.1"
 
 
@@ -117,6 +126,7 @@ async def test_certificate_is_verified(tmp_path: Path) -> None:
         "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", certificate,
         stderr=asyncio.subprocess.DEVNULL,
     )  # fmt: skip
+
     assert await making.wait() == 0
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate, key)

@@ -59,6 +59,7 @@ def server(run: str, question: str = "Really?", **more: Any) -> Script:
             reply = result({"was": action, "by": run, "echoed": state}, id=identity)
         else:
             reply = {"jsonrpc": "2.0", "id": identity, "error": REFUSED}
+
         await visit.send(json_response(reply))
 
     return script
@@ -88,6 +89,7 @@ async def recorded(path: Path, **options: Any) -> Path:
     """Record the two accepts with a first run of the server."""
     async with taping(path, server("first"), **options) as tape:
         await accept_both(tape.url)
+
     return path
 
 
@@ -104,6 +106,7 @@ async def test_what_is_recorded_is_played_and_the_file_stays(tmp_path: Path) -> 
     async with taping(path, server("second"), existing="append") as tape:
         responses = await accept_both(tape.url)
         assert tape.server.received == []
+
     assert outcome_of(responses[-1]) == ("accept", "first")
     assert (tape.session.outcome.played, tape.session.exchanges) == (3, 0)
     assert tape.session.published is None
@@ -123,6 +126,7 @@ async def test_unrecorded_answer_leads_the_server_and_becomes_a_branch(
         sent = retry(asked, {"confirm": NO}, 7)
         declined = (await post(tape.url, sent, "Authorization: Bearer mine")).json
         led, retried = tape.server.received
+
     assert declined["id"] == 7
     assert outcome_of(declined) == ("decline", "second")
     assert led.head.values("authorization") == ["Bearer mine"]
@@ -132,6 +136,7 @@ async def test_unrecorded_answer_leads_the_server_and_becomes_a_branch(
     }
     assert (tape.session.outcome.played, tape.session.exchanges) == (1, 1)
     after = read(path)
+
     assert after["interactions"][:-1] == before["interactions"]
     assert after["interactions"][-1]["branch"] == {"of": 1, "turn": 1}
     assert b"second-turn" not in path.read_bytes(), "the live state is on the disk"
@@ -140,6 +145,7 @@ async def test_unrecorded_answer_leads_the_server_and_becomes_a_branch(
             "decline",
             "second",
         )
+
     async with playing(path) as replay:
         assert outcome_of((await accept_both(replay.url))[-1]) == ("accept", "first")
         assert replay.player.misses == []
@@ -157,6 +163,7 @@ async def test_changed_question_is_an_error_and_nothing_is_recorded(
     ) as tape:
         error = (await decline_first(tape.url))[-1]["error"]
         assert len(tape.server.received) == 1
+
     assert error["code"] == NOT_LED
     assert error["data"]["nearest"]["interaction"] == 1
     assert error["data"]["differences"] == [
@@ -206,9 +213,11 @@ async def test_recorded_session_is_opened_with_the_live_server(tmp_path: Path) -
     path = tmp_path / "c.json"
     async with taping(path, sessions_server("first")) as tape:
         await in_session(tape.url, "one")
+
     async with taping(path, sessions_server("second"), existing="append") as tape:
         one, two, three = await in_session(tape.url, "one", "two", "three")
         sent = [one.json["method"] for one in tape.server.received]
+
     assert sent == ["initialize", "notifications/initialized", *["tools/call"] * 3]
     assert [one["result"]["by"] for one in (one, two, three)] == [
         "any",
@@ -218,6 +227,7 @@ async def test_recorded_session_is_opened_with_the_live_server(tmp_path: Path) -
     headers = [
         one["request"]["http"]["headers"] for one in read(path)["interactions"][1:]
     ]
+
     assert {one["Mcp-Session-Id"] for one in headers} == {"mrtr-session:1"}
     async with playing(path) as replay:
         assert await in_session(replay.url, "one", "two", "three") == [one, two, three]
@@ -244,6 +254,7 @@ async def asked_in_session(url: str, name: str, action: str) -> list[JsonObject]
         said = await body.some()
         await post(url, result({"action": action}, id=0), header)
         said += await body.rest()
+
     return [
         json.loads(line[5:]) for line in said.splitlines() if line.startswith(b"data:")
     ]
@@ -266,17 +277,21 @@ async def test_answer_to_a_live_push_goes_to_the_server_that_asked(
     path = tmp_path / "c.json"
     async with taping(path, pushing_server("first")) as tape:
         await asked_in_session(tape.url, "one", "accept")
+
     (before,) = calls_in(path)
     async with taping(path, pushing_server("second"), existing="append") as tape:
         _, done = await asked_in_session(tape.url, "two", "accept")
+
     assert done["result"] == {"by": "second", "action": "accept"}
     one, two = calls_in(path)
+
     assert one == before
     assert [turn["via"] for turn in two["elicitation_turns"]] == ["push"]
     async with playing(path) as replay:
         for name, run in (("one", "first"), ("two", "second")):
             _, done = await asked_in_session(replay.url, name, "accept")
             assert done["result"]["by"] == run
+
         assert replay.player.misses == []
 
 
@@ -286,15 +301,18 @@ async def test_another_answer_to_a_played_push_is_refused(tmp_path: Path) -> Non
     path = tmp_path / "c.json"
     async with taping(path, pushing_server("first")) as tape:
         await asked_in_session(tape.url, "one", "accept")
+
     before = path.read_bytes()
     async with taping(path, pushing_server("second"), existing="append") as tape:
         _, refused = await asked_in_session(tape.url, "one", "decline")
         assert tape.server.received == []
+
     assert "answers-differ" in refused["error"]["message"]
     assert (
         '/action: recorded "accept", received "decline"' in refused["error"]["message"]
     )
     (failure,) = tape.session.unrecorded
+
     assert "any answer but the recorded one is refused" in failure
     assert path.read_bytes() == before
 
@@ -319,12 +337,15 @@ async def test_another_answer_to_a_played_task_is_refused(tmp_path: Path) -> Non
     async with taping(path, task_server) as tape:
         for request in talk:
             await post(tape.url, request)
+
     async with taping(path, task_server, existing="append") as tape:
         task = (await post(tape.url, talk[0])).json["result"]["taskId"]
         await post(tape.url, message("tasks/get", {"taskId": task}))
         other = {"taskId": task, "inputResponses": {"a": NO}}
         error = (await post(tape.url, message("tasks/update", other))).json["error"]
+
         assert tape.server.received == []
+
     assert error["code"] == NOT_LED
     assert "the task of a call that is played as recorded" in error["message"]
 
@@ -355,6 +376,7 @@ def pager(run: str) -> Script:
                 json_response({"jsonrpc": "2.0", "id": body["id"], "error": error})
             )
             return
+
         issued[f"{run}-{page}-{len(issued)}"] = page + 1
         more = {} if page == 2 else {"nextCursor": list(issued)[-1]}
         tools = [{"name": f"{'abc'[page]}", "inputSchema": {"type": "object"}}]
@@ -371,6 +393,7 @@ async def listed(url: str, most: int = 3) -> list[str]:
         answer = await post(url, message("tools/list", id=number, params=params))
         names += [each["name"] for each in answer.result["tools"]]
         params = {"cursor": answer.result.get("nextCursor")}
+
     return names
 
 
@@ -380,11 +403,14 @@ async def test_page_after_a_recorded_one_is_not_asked_for(tmp_path: Path) -> Non
     path = tmp_path / "c.json"
     async with taping(path, pager("first")) as tape:
         await listed(tape.url, 1)
+
     before = path.read_bytes()
     async with taping(path, pager("second"), existing="append") as tape:
         with pytest.raises(KeyError):
             await listed(tape.url)
+
         assert tape.server.received == []
+
     assert "record the whole list again" in tape.session.unrecorded[0]
     assert path.read_bytes() == before
 
@@ -454,8 +480,10 @@ async def test_appended_calls_say_what_the_server_alone_would_have_said(
     path = tmp_path / "c.json"
     async with taping(path, Ledger()) as tape:
         before = await values(tape.url, *recorded)
+
     async with taping(path, Ledger(), existing="append", reads=READS) as tape:
         assert await values(tape.url, *calls) == expected
+
     assert tape.session.unrecorded == []
     for run, said in ((recorded, before), (calls, expected)):
         async with playing(path, reads=READS) as replay:
@@ -470,16 +498,19 @@ async def test_server_that_makes_a_played_write_otherwise_gets_nothing_more(
     path = tmp_path / "c.json"
     async with taping(path, Ledger()) as tape:
         await values(tape.url, INC)
+
     before = path.read_bytes()
     async with taping(path, Ledger(start=5), existing="append", reads=READS) as tape:
         assert await values(tape.url, INC, COUNT, SEAT) == [1, "refused", "refused"]
         assert [visit.json["params"]["name"] for visit in tape.server.received] == [
             "inc"
         ]
+
     for refusal in tape.session.unrecorded:
         assert "/value: recorded 1, received 6" in refusal
         assert 'tools/call "inc" was played before it' in refusal
         assert "reads=" in refusal
+
     assert path.read_bytes() == before
 
 
@@ -493,6 +524,7 @@ async def test_secrets_of_the_client_are_repeated_as_it_sent_them(
     call = tool_call("book", arguments={"item": secret})
     async with taping(path, Ledger()) as tape:
         await values(tape.url, call)
+
     assert secret not in path.read_text()
     async with taping(path, Ledger(), existing="append", reads=READS) as tape:
         assert await values(tape.url, call, BOOKINGS) == ["booked", [secret]]
@@ -519,6 +551,7 @@ async def test_played_write_is_repeated_with_the_answer_to_what_was_pushed(
             said = await body.some()
             await post(url, result({"action": "accept"}, id=0), header)
             said += await body.rest()
+
         (*_, last) = [line for line in said.splitlines() if line.startswith(b"data:")]
         done: JsonObject = json.loads(last[5:])
         return done
@@ -530,13 +563,16 @@ async def test_played_write_is_repeated_with_the_answer_to_what_was_pushed(
 
     async with taping(path, asking("first")) as tape:
         await run(tape.url, "one")
+
     async with taping(path, asking("second"), existing="append") as tape:
         responses = await run(tape.url, "one", "two")
         sent = [visit.json for visit in tape.server.received]
+
     assert [each["result"] for each in responses] == [{"action": "accept"}] * 2
     calls = [
         each["params"]["name"] for each in sent if each.get("method") == "tools/call"
     ]
+
     assert calls == ["one", "two"]
     assert tape.session.unrecorded == []
 
@@ -559,6 +595,7 @@ async def test_played_task_is_repeated_to_its_end(tmp_path: Path) -> None:
             else:
                 done[:] = ["row"]
                 value = state("task-1", "completed", result={"content": []})
+
             await visit.send(json_response(result(value, id=body["id"])))
 
         return script
@@ -566,10 +603,12 @@ async def test_played_task_is_repeated_to_its_end(tmp_path: Path) -> None:
     async def add(url: str) -> None:
         task = (await post(url, tool_call("add"))).result["taskId"]
         polled = await post(url, message("tasks/get", {"taskId": task}))
+
         assert polled.result["status"] == "completed"
 
     async with taping(path, working()) as tape:
         await add(tape.url)
+
     async with taping(path, working(), existing="append", reads=["rows"]) as tape:
         await add(tape.url)
         assert (await post(tape.url, tool_call("rows"))).result == {"rows": 1}
@@ -588,12 +627,14 @@ def pages(run: str) -> Script:
             ]
             await visit.send(json_response(result({"tools": tools}, id=body["id"])))
             return
+
         name, arguments = body["params"]["name"], body["params"].get("arguments", {})
         if name == "open":
             words = "the page" if arguments["id"] in known else "not found"
         else:
             known.append(f"{run}-{len(known)}a7f3c")
             words = f"{name}: {known[-1]}"
+
         reply = {"content": [{"type": "text", "text": words}]}
         await visit.send(json_response(result(reply, id=body["id"])))
 
@@ -620,9 +661,11 @@ async def test_an_id_of_a_played_call_is_the_live_servers_own(
     async with taping(path, pages("first")) as tape:
         await post(tape.url, message("tools/list"))
         await post(tape.url, tool_call(tool, id=2))
+
     async with taping(path, pages("second"), existing="append") as tape:
         identity, words = await opened_page(tape.url, tool)
         sent = [received.json for received in tape.server.received]
+
     assert (identity, words) == ("first-0a7f3c", "the page")
     assert [request["params"]["name"] for request in sent] == [tool, "open"]
     assert sent[-1]["params"]["arguments"] == {"id": "second-0a7f3c"}

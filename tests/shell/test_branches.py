@@ -60,6 +60,7 @@ def branches(cassette: Path, answer: str) -> list[bytes]:
         last = interaction.exchanges[-1]
         if answer.encode() in last.request.body and last.response is not None:
             found.append(last.response.body)
+
     return found
 
 
@@ -76,6 +77,7 @@ async def answered(
         state = answer.result["requestState"]
         retry = {"inputResponses": given, "requestState": state}
         answer = await call(url, tool, arguments, id=identity, **retry)
+
     return answer.body
 
 
@@ -91,14 +93,18 @@ async def test_a_client_that_declines_gets_what_the_server_said(tmp_path: Path) 
         options = ProbeOptions(record=output)
         probing = await probe_cassette(recorded, url, options, Watching(said.append))
         server = servers.servers["good"]
+
         assert isinstance(server, RoundsServer)
         states = list(server._issued)
+
     made = [probe for probe in probing.probes if probe.sent.startswith("{")]
     first = load_cassette(recorded).interactions
     kept = load_cassette(output).interactions
+
     assert said[-1].startswith(f"wrote {output}: {len(kept)} interactions")
     for old, new in zip(first, kept, strict=False):
         assert old.ending.response == new.ending.response
+
     # Extra keys are answers to no question, and are left out; missing ones are in.
     assert len(kept) == len(first) + len(made)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
@@ -124,12 +130,14 @@ async def test_the_decline_of_a_task_is_played(tmp_path: Path) -> None:
     async with probed(TASKS) as servers:
         await record(servers, recorded, [("deploy", {"env": "staging"})])
         await probe_cassette(recorded, servers.url("good"), ProbeOptions(record=output))
+
     async with playing(output) as replay:
         arguments = {"env": "staging"}
         answers = {"confirm": NO}
         ended = await asyncio.to_thread(
             mrtr_cassette.call, replay.url, "deploy", arguments, answers=answers
         )
+
     assert ended.text == "deploy cancelled"
 
 
@@ -145,6 +153,7 @@ async def test_the_decline_of_a_pushed_question_is_played_where_it_is_cut_out(
         await record(servers, recorded, [("deploy", {"env": "staging"})])
         options = ProbeOptions(record=output)
         await probe_cassette(recorded, servers.url("good"), options)
+
     whole = load_cassette(output)
     _, second, *_ = [
         interaction.number
@@ -164,6 +173,7 @@ async def test_the_decline_of_a_pushed_question_is_played_where_it_is_cut_out(
                 {"env": "staging"},
                 answers={"#1": answer},
             )
+
         assert ended.text.startswith(text)
 
 
@@ -180,14 +190,17 @@ async def test_an_existing_file_is_replaced_or_added_to_only_if_told(
         await record(servers, recorded, [("release", RELEASE)])
         with pytest.raises(CassetteError, match="the cassette exists"):
             await probe_cassette(recorded, url, ProbeOptions(record=taken))
+
         adding = ProbeOptions(record=taken, existing="append")
         with pytest.raises(UsageError, match="is not the cassette that is probed"):
             await probe_cassette(recorded, url, adding)
+
         assert taken.read_text() == "{}"
         replacing = ProbeOptions(record=taken, existing="replace")
         await probe_cassette(recorded, url, replacing)
         adding = ProbeOptions(record=recorded, existing="append")
         await probe_cassette(recorded, url, adding)
+
     assert branches(recorded, '"window":{"action":"decline"}')
     for first, second in zip(
         load_cassette(taken).interactions,
@@ -212,8 +225,10 @@ async def test_branches_of_a_server_on_pipes(tmp_path: Path) -> None:
         output = tmp_path / f"branches-{recorded.name}"
         await probe_cassette(recorded, server, ProbeOptions(record=output))
         (line,) = branches(output, '"confirm":{"action":"decline"}')
+
         assert TOKEN not in output.read_text()
         text = json.loads(line)["result"]["content"][0]["text"]
+
         assert text.startswith("no mrtr-state:")
         assert text.endswith(" <github:1>")
         async with playing(output) as replay:
@@ -221,4 +236,5 @@ async def test_branches_of_a_server_on_pipes(tmp_path: Path) -> None:
             played = await answered(
                 replay.url, identity, {"confirm": NO}, tool="deploy", arguments={}
             )
+
         assert played == line.strip()

@@ -65,13 +65,16 @@ class Server:
         if method == "tools/call":
             self.received.append(visit.request)
             listed = self._calls.pop(0) if len(self._calls) > 1 else self._calls[0]
+
         if callable(listed):
             listed = listed(body)
+
         if listed is None:
             error = {"code": -32601, "message": f"no {method}"}
             reply: Any = {"jsonrpc": "2.0", "id": body["id"], "error": error}
         else:
             reply = result(listed, id=body["id"])
+
         await visit.send(json_response(reply))
 
     @property
@@ -152,12 +155,16 @@ async def test_task_is_answered_from_the_sources_and_ends_as_the_call() -> None:
         "rule": [{"tool": "deploy", "message": "Are you sure?", "action": "decline"}]
     }
     got = await called(server, rules=rules, log=events.append)
+
     assert (got.text, got.exit_code) == ("done", 0)
     ((turn),) = got.turns
+
     assert (turn.via, turn.answered_by) == ("task", {"task:1": "rule 1"})
     (update,) = (each["params"] for each in seen if each["method"] == "tasks/update")
+
     assert update["inputResponses"] == {"the-task:1f": {"action": "decline"}}
     extensions = server.params[0]["_meta"][CAPABILITIES_KEY]["extensions"]
+
     assert extensions == update["_meta"][CAPABILITIES_KEY]["extensions"] != {}
     assert [each["status"] for each in events if each["event"] == "task"] == ["working"]
 
@@ -179,6 +186,7 @@ async def test_task_without_a_result_is_no_success(
 ) -> None:
     """Its error is the call's; where it has none, its status is told."""
     got = await called(tasks(ending))
+
     assert got.exit_code == code
     assert str(got.problem).startswith(str(problem))
 
@@ -191,6 +199,7 @@ async def test_task_is_cancelled_where_nobody_waits_for_it(*, asks: bool) -> Non
     events: list[Any] = []
     at_work = state("the-task", "input_required" if asks else "working", *["a"] * asks)
     got = await called(tasks(at_work, seen=seen), log=events.append, timeout=1)
+
     assert [each["event"] for each in events].count("unanswered") == asks
     assert (got.unanswered is not None, got.problem is None) == (asks, asks)
     assert [each["method"] for each in seen][-1] == "tasks/cancel"
@@ -202,10 +211,13 @@ async def test_each_leg_is_the_call_with_the_latest_answers() -> None:
     state = '{"step": "1", "q": "\\""}'
     server = Server(asking("a"), asking("b", state), DONE)
     ended = await called(server, rules=DECLINED)
+
     assert ended.text == "done"
     ids = [received.json["id"] for received in server.received]
+
     assert len(set(ids)) == 3
     first, second, third = server.params
+
     assert "inputResponses" not in first
     assert list(second["inputResponses"]) == ["a"]
     assert "requestState" not in second
@@ -230,6 +242,7 @@ async def test_time_counts_from_the_first_leg() -> None:
             await Server(DONE)(visit)
 
     ended = await called(silent, timeout=1)
+
     assert (ended.exit_code, ended.problem) == (4, "the call took more than 1 s")
 
 
@@ -242,6 +255,7 @@ async def test_time_of_a_call_counts_what_a_person_takes_to_answer() -> None:
         await answered.wait()
 
     ended = await called(Server(asking()), person=person, timeout=1)
+
     assert (ended.exit_code, ended.problem) == (4, "the call took more than 1 s")
 
 
@@ -250,11 +264,13 @@ async def test_nothing_is_answered_without_a_source() -> None:
     """The ask is there to be shown, and all kinds are declared so that there is one."""
     server = Server(asking())
     ended = await called(server)
+
     assert ended.exit_code == 5
     assert ended.unanswered is not None
     assert ended.unanswered.asked.data()["inputRequests"] == {"confirm": form()}
     (params,) = server.params
     capabilities = params["_meta"]["io.modelcontextprotocol/clientCapabilities"]
+
     assert capabilities.keys() == {"elicitation", "sampling", "roots"}
     # Servers on the SDKs refuse what is undeclared, and never ask.
     server = Server(DONE)
@@ -262,6 +278,7 @@ async def test_nothing_is_answered_without_a_source() -> None:
     capabilities = server.params[0]["_meta"][
         "io.modelcontextprotocol/clientCapabilities"
     ]
+
     assert capabilities == {"roots": {}}
 
 
@@ -281,8 +298,10 @@ async def test_a_tool_is_looked_up_before_the_call_and_judges_its_arguments_itse
     server = Server(DONE, lists={**MODERN, "tools/list": page})
     with pytest.raises(UsageError, match="no tool 'deploi'; it has deploy"):
         await called(server, "deploi")
+
     assert not server.received
     await called(server, "deploy", "env:=5")
+
     assert server.params[0]["arguments"] == {"env": 5}
     # A server that lists no tools is called all the same.
     assert (
@@ -304,6 +323,7 @@ async def test_errors_of_the_server_and_the_tool_are_told_apart_from_no_server()
         )
 
     ended = await called(refusing)
+
     assert ended.exit_code == 4
     assert "opens no session: HTTP 401" in (ended.problem or "")
 
@@ -315,6 +335,7 @@ async def test_recorded_call_goes_through_the_proxy(tmp_path: Path) -> None:
     events: list[Any] = []
     server = Server(asking(state="a raw state of the server"), DONE)
     ended = await called(server, rules=DECLINED, cassette=cassette, log=events.append)
+
     assert ended.text == "done"
     assert [each["event"] for each in events] == ["answered", "ended", "concluded"]
     assert events[0]["answered_by"] == {"confirm": "otherwise"}
@@ -322,6 +343,7 @@ async def test_recorded_call_goes_through_the_proxy(tmp_path: Path) -> None:
     assert "a raw state" not in cassette.read_text()
     recorded = load_cassette(cassette)
     methods = [each.exchanges[0].call.method for each in recorded.interactions]
+
     assert methods == ["server/discover", "tools/list", "tools/call"]
     gone = await call(
         "http://127.0.0.1:9/mcp",
@@ -331,6 +353,7 @@ async def test_recorded_call_goes_through_the_proxy(tmp_path: Path) -> None:
         Announcer(),
         cassette=tmp_path / "gone.json",
     )
+
     assert gone.exit_code == 4
     assert "connection refused" in (gone.problem or "")
 
@@ -354,10 +377,13 @@ async def test_pushed_questions_are_answered_by_the_same_sources(
         server = earlier()
         rules = {"rule": [{"message": "Are you sure?", "action": "cancel"}]}
         ended = await called(server, rules=rules, cassette=cassette)
+
         assert ended.text == "done"
         (turn,) = ended.turns
+
         assert (turn.via, turn.answered_by) == ("push", {"elicitation-1": "rule 1"})
         by_id = {each["id"]: each for each in server.posted}
+
         assert by_id["push-1"]["result"] == {"action": "cancel"}
         assert by_id["push-0"]["error"]["message"] == "nobody answers roots/list"
         assert server.ended == ["session-1"]
@@ -369,6 +395,7 @@ async def test_pushed_question_that_nobody_answers_ends_the_call() -> None:
     server = earlier()
     events: list[Any] = []
     ended = await called(server, log=events.append)
+
     assert ended.exit_code == 5
     assert ended.unanswered is not None
     assert ended.unanswered.key == "elicitation-1"
@@ -382,9 +409,11 @@ async def test_pushed_question_about_roots_ends_no_call(*, on_session: bool) -> 
     asked = message("roots/list", id="push-1")
     server = PushingServer(asked, lambda _: DONE, on_session=on_session, tools=TOOLS)
     ended = await called(server)
+
     assert (ended.exit_code, ended.text) == (0, "done")
     assert [(turn.via, turn.answered_by) for turn in ended.turns] == [("push", {})]
     (answer,) = server.posted
+
     assert answer["error"]["message"] == "nobody answers roots/list"
 
 
@@ -424,4 +453,5 @@ async def test_question_on_pipes_before_the_call_is_refused() -> None:
         CallOptions(timeout=30),
         Announcer(),
     )
+
     assert (ended.problem, ended.text, ended.turns) == (None, "done", ())

@@ -34,6 +34,7 @@ def cassette(tmp_path: Path) -> Path:
         done = spoken(recording.command, call(1, a=1) + call(2, a=2))
         assert done.returncode == 0
         assert len(recording.interactions) == 2
+
     assert recording.problem is None
     return path
 
@@ -42,6 +43,7 @@ def test_what_a_client_starts_is_recorded_and_replayed(cassette: Path) -> None:
     """The block's command is the server: first the real one, then the recording."""
     with mrtr_cassette.replay(cassette, stdio=True, fail_on_unplayed=True) as replay:
         first = spoken(replay.command, call(7, a=1))
+
         assert [each.number for each in replay.unplayed] == [2]
         second = spoken(replay.command, call(8, a=2))
 
@@ -67,12 +69,14 @@ def test_pipes_have_no_url_and_http_no_command(cassette: Path, tmp_path: Path) -
     no_url = pytest.raises(UsageError, match="no URL; have the client start `command`")
     with mrtr_cassette.replay(cassette, stdio=True) as replay, no_url:
         _ = replay.url
+
     with mrtr_cassette.replay(cassette) as served:
         assert served.url.endswith("/mcp")
         with pytest.raises(
             UsageError, match="no command; have the client connect to `url`"
         ):
             _ = served.command
+
     path = tmp_path / "d.json"
     with mrtr_cassette.record(LINES_SERVER, path, stdio=True) as recording, no_url:
         _ = recording.url
@@ -95,6 +99,7 @@ def test_upstream_is_a_url_or_a_command(
     """A URL on pipes, and what clients start on a port, are refused."""
     with pytest.raises(UsageError, match=reason):
         mrtr_cassette.record(upstream, tmp_path / "c.json", **options)
+
     with pytest.raises(UsageError, match="admin_port and stdio=True don't go"):
         mrtr_cassette.replay(tmp_path / "c.json", stdio=True, admin_port=0)
 
@@ -105,6 +110,7 @@ def test_cassette_that_exists_is_told_before_anything_is_started(
     """What would be overwritten unasked, or can't be added to, is an error when the block begins."""
     with pytest.raises(CassetteError, match="the cassette exists"):
         mrtr_cassette.record(LINES_SERVER, cassette, stdio=True).__enter__()
+
     of_http = CASSETTES / "python-sdk.json"
     with pytest.raises(UsageError, match="was recorded over HTTP"):
         mrtr_cassette.record(
@@ -117,8 +123,10 @@ def test_what_is_missing_is_added(cassette: Path) -> None:
     adding = mrtr_cassette.record(LINES_SERVER, cassette, stdio=True, existing="append")
     with adding as recording:
         first = spoken(recording.command, call(7, a=1) + call(8, a=3))
+
         assert len(recording.interactions) == 3
         second = spoken(recording.command, call(9, a=3))
+
         assert [each.number for each in recording.unplayed] == [2]
 
     assert [json.loads(line)["id"] for line in first.stdout.splitlines()] == [7, 8]
@@ -148,6 +156,7 @@ def test_what_a_killed_start_recorded_is_published(tmp_path: Path) -> None:
     ):
         pipe.say(call(1, a=1))
         pipe.hear()
+
         assert len(recording.interactions) == 1
         pipe.signal(signal.SIGKILL)
 
@@ -164,9 +173,11 @@ def test_servers_that_run_at_the_same_time_are_told(tmp_path: Path) -> None:
             pipe.hear()
             second = spoken(recording.command, call(2, a=2))
             pipe.end()
+
         assert second.returncode == 3
 
     reason = f"{path}: a server that the client has started before is still running"
+
     assert reason.encode() in second.stderr
     assert recording.problem is not None
     assert reason in recording.problem

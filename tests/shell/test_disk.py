@@ -46,10 +46,13 @@ def test_a_file_has_the_rights_that_the_user_gives(tmp_path: Path) -> None:
         path = tmp_path / f"{mask}.json"
         with umask(mask):
             cassettes.publish(path, NEW, replace=False)
+
         assert stat.S_IMODE(path.stat().st_mode) == mode
+
     for mode in (0o640, 0o600, 0o666, 0o444):
         path.chmod(mode)
         cassettes.publish(path, NEW, replace=True)
+
         assert stat.S_IMODE(path.stat().st_mode) == mode
 
 
@@ -65,11 +68,14 @@ def test_what_exists_is_replaced_only_when_asked(
 
     if not has_links:
         monkeypatch.setattr(os, "link", refused)
+
     cassettes.publish(path, [b"precious"], replace=False)
     with pytest.raises(CassetteError, match="the cassette exists"):
         cassettes.publish(path, NEW, replace=False)
+
     assert path.read_bytes() == b"precious"
     cassettes.publish(path, NEW, replace=True)
+
     assert path.read_bytes() == b"new"
     assert names_in(tmp_path) == {"c.json"}
 
@@ -90,7 +96,9 @@ def test_a_write_that_fails_leaves_everything_as_it_was(
     monkeypatch.setattr(os, failing, full)
     with pytest.raises(CassetteError, match="no space left on the device"):
         cassettes.publish(path, NEW, replace=replace)
+
     monkeypatch.undo()
+
     assert [each.read_text() for each in tmp_path.iterdir()] == ["precious"] * replace
 
 
@@ -102,7 +110,9 @@ def test_a_file_is_written_through_a_link(tmp_path: Path, *, exists: bool) -> No
     link.symlink_to(Path("there") / "real.json")
     if exists:
         target.write_text("old")
+
     cassettes.publish(link, NEW, replace=exists)
+
     assert link.is_symlink()
     assert target.read_bytes() == b"new"
     assert names_in(target.parent) == {"real.json"}
@@ -116,6 +126,7 @@ def test_a_pipe_or_a_device_is_no_cassette(tmp_path: Path) -> None:
     for path in (pipe, link):
         with pytest.raises(CassetteError, match="is not a regular file"):
             cassettes.publish(path, NEW, replace=True)
+
     assert stat.S_ISFIFO(pipe.stat().st_mode)
     assert link.is_symlink()
 
@@ -130,9 +141,12 @@ def test_leftovers_of_killed_runs_go(tmp_path: Path) -> None:
 
     for name in ("c.json", "d.json"):
         cassettes.publish(tmp_path / name, pieces(), replace=True)
+
     for each in left:
         each.touch()
+
     cassettes.publish(tmp_path / "c.json", NEW, replace=True)
+
     assert names_in(tmp_path) == {"c.json", "d.json", left[1].name}
 
 
@@ -160,9 +174,11 @@ def test_a_missing_cassette_says_how_to_make_one(tmp_path: Path) -> None:
         CassetteError, match=f"^{path}: there is no such cassette; record one with"
     ):
         cassettes.load_cassette(path)
+
     Journal(path, JOURNAL_HEADER).close()
     with pytest.raises(CassetteError, match=f"mrtr-cassette recover {path}"):
         cassettes.load_cassette(path)
+
     with pytest.raises(CassetteError, match="is a directory"):
         cassettes.load_cassette(tmp_path)
 
@@ -178,19 +194,24 @@ def test_a_report_is_written_as_a_careful_program_does(tmp_path: Path) -> None:
     report.chmod(0o640)
     link.symlink_to(report)
     write_own(link, [new])
+
     assert link.is_symlink()
     assert (report.read_bytes(), stat.S_IMODE(report.stat().st_mode)) == (new, 0o640)
     os.mkfifo(pipe)
     with pytest.raises(CassetteError, match="can't be written"):
         write_own(pipe, [b"x"])
+
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     write_own(pipe, [b"piped"])
+
     assert os.read(reader, 100) == b"piped"
     os.close(reader)
+
     assert stat.S_ISFIFO(pipe.stat().st_mode)
     with (tmp_path / "out").open("wb", buffering=0) as file:
         file.write(b"before\n")
         write_own(Path(f"/dev/fd/{file.fileno()}"), [b"report"])
+
     assert (tmp_path / "out").read_bytes() == b"before\nreport"
 
 
@@ -200,6 +221,7 @@ def test_a_page_replaces_a_page_only(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     for _ in range(2):
         write_page(path, cassette)
+
     assert path.read_text("utf-8").startswith(START)
     for other in (tmp_path / "notes.html", tmp_path / "c.json"):
         other.write_text("<!doctype html>\nmine")
@@ -207,7 +229,9 @@ def test_a_page_replaces_a_page_only(tmp_path: Path) -> None:
             UsageError, match="exists and is not a report or page of this"
         ):
             write_page(other, cassette)
+
         assert other.read_text() == "<!doctype html>\nmine"
+
     for place, reason in (
         (tmp_path, "is a directory"),
         (tmp_path / "c.json" / "page.html", "c.json is not a directory"),
@@ -226,8 +250,10 @@ def test_no_folder_is_made_of_the_address_that_a_report_is_given(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match="is an address, and reports and pages are"):
         write_own(Path(address), [b"report"])
+
     assert list(tmp_path.iterdir()) == []
 
     (tmp_path / Path(address).parts[0]).mkdir()
     write_own(Path(address), [b"report"])
+
     assert Path(address).read_bytes() == b"report"

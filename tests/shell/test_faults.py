@@ -40,10 +40,13 @@ async def test_a_refused_call_stays_unplayed(tmp_path: Path) -> None:
     fault = {"tool": "deploy", "occurrence": 1, "status": 429, "retry_after": 7}
     async with playing(path, faults=[fault]) as session:
         refused = await post(session.url, DEPLOY)
+
         assert session.player.plays == 0
         answered = await converse(session.url)
+
         assert (session.player.unplayed, session.player.misses) == ([], [])
         assert counts(session) == [(1, 1)]
+
     assert (refused.status, refused.head.values("retry-after")) == (429, ["7"])
     assert [answer["result"] for answer in answered[1:]] == [
         {"was": "decline"},
@@ -63,6 +66,7 @@ async def test_a_request_meets_the_first_fault_and_all_count_it(tmp_path: Path) 
     async with playing(path, faults=faults) as session:
         answers = [await post(session.url, LIST) for _ in range(3)]
         assert counts(session) == [(1, 1), (1, 1), (0, 0)]
+
     assert [answer.status for answer in answers] == [401, 503, 200]
     assert answers[0].head.values("www-authenticate") == ["Bearer"]
 
@@ -74,6 +78,7 @@ async def test_what_was_not_recorded_is_a_miss_and_no_fault(tmp_path: Path) -> N
     async with playing(path, faults=[{"status": 500}]) as session:
         answer = await post(session.url, tool_call("unknown"))
         assert counts(session) == [(0, 0)]
+
     assert (answer.status, answer.reason) == (200, "unknown-method")
 
 
@@ -87,6 +92,7 @@ async def broken(session: ReplaySession, body: Any) -> bytes | None:
             )
         except (ConnectionError, asyncio.IncompleteReadError, IndexError):
             return None
+
         seen = await content.rest()
         assert Answer(head, seen, content.is_whole).is_whole is False
         return seen
@@ -118,7 +124,9 @@ async def test_a_dropped_stream_can_be_asked_for_again(
     async with playing(tmp_path / "c.json", faults=[fault]) as session:
         assert await broken(session, DEPLOY) == kept
         whole = await post(session.url, DEPLOY)
+
         assert (session.player.unplayed, session.player.misses) == ([], [])
+
     assert whole.body == STREAM
 
 
@@ -132,8 +140,10 @@ async def test_an_expired_state_lets_the_call_begin_again(tmp_path: Path) -> Non
         params = {"inputResponses": yes("confirm"), "requestState": asked.state}
         refused = await post(session.url, tool_call("deploy", id="x", **params))
         await converse(session.url)
+
         assert (session.player.unplayed, session.player.misses) == ([], [])
         assert counts(session) == [(1, 1)]
+
     assert refused.json["id"] == "x"
     assert refused.error == {
         "code": -32602,
@@ -158,8 +168,10 @@ async def test_a_lost_session_stays_lost(tmp_path: Path) -> None:
             statuses.append(answer.status)
             if body is INITIALIZE:
                 (opened,) = answer.head.values("mcp-session-id")
+
         assert counts(session) == [(1, 2)]
         assert session.player.misses == []
+
     assert statuses == [200, 404, 404, 200, 200]
 
 
@@ -181,7 +193,9 @@ async def test_time_is_taken_as_faults_say(tmp_path: Path) -> None:
             began = now
             answer = await post(session.url, LIST)
             times.append(round(now - began, 6))
+
         assert session.player.plays == 3
+
     assert times == [1.5, len(answer.body) / 10, 0]
     assert answer.is_whole
 
@@ -196,9 +210,12 @@ async def test_chance_is_the_same_in_every_run(tmp_path: Path) -> None:
         async with playing(path, faults=[fault]) as session:
             answers = [await post(session.url, LIST) for _ in range(40)]
             refused = [answer.status for answer in answers].count(503)
+
             assert counts(session) == [(40, refused)]
+
         return [answer.status for answer in answers]
 
     first = await statuses(1)
+
     assert first == await statuses(1) != await statuses(2)
     assert 8 < first.count(503) < 32

@@ -29,6 +29,7 @@ async def refusal(address: str) -> str:
     """Return why nothing is fetched."""
     with pytest.raises((CassetteError, UsageError)) as refused:
         await fetch(address)
+
     return str(refused.value)
 
 
@@ -38,7 +39,9 @@ async def test_cassette_is_fetched_by_one_request_with_its_user_and_query() -> N
     async with upstream(answering(GOOD), path="/a/c.json") as server:
         place = server.url.replace("http://", "http://jo:pw@")
         found = await fetch(f"{place}?token=t#sha256={SHA256.upper()}")
+
     (received,) = server.received
+
     assert received.head.line == "GET /a/c.json?token=t HTTP/1.1"
     assert received.head.values("authorization") == ["Basic am86cHc="]
     assert (found.shown, found.data, found.sha256) == (server.url, FILE, SHA256)
@@ -61,14 +64,17 @@ async def test_each_fault_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         async with upstream(answering(script), path="/a/c.json") as server:
             told = await refusal(f"{server.url}?secret#sha256={'0' * 64}")
+
         assert told.startswith(f"{server.url}: ")
         assert reason in told
         assert "secret" not in told
         assert "key=k" not in told
         assert len(server.received) == 1
+
     monkeypatch.setattr(fetched, "_LARGEST", len(FILE) - 1)
     async with upstream(answering(GOOD)) as server:
         assert "it has more than 0 MiB" in await refusal(server.url)
+
     assert "connection refused" in await refusal("http://127.0.0.1:9/c.json")
 
 
@@ -102,14 +108,17 @@ async def test_certificate_is_verified(
         "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", certificate,
         stderr=asyncio.subprocess.DEVNULL,
     )  # fmt: skip
+
     assert await making.wait() == 0
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate, key)
     async with upstream(answering(GOOD, GOOD), tls=context) as server:
         told = await refusal(server.url)
+
         assert "its certificate is not verified (" in told
         assert "name the certificate of its authority in SSL_CERT_FILE" in told
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+
         assert (await fetch(server.url)).data == FILE
 
 
@@ -123,10 +132,12 @@ async def test_commands_take_addresses(tmp_path: Path) -> None:
             ended = await run(*words, cwd=tmp_path)
             size = f"{len(FILE):,}"
             line = f"fetched {server.url}: {size} bytes, #sha256={SHA256}\n"
+
             assert line in ended.err
             return ended
 
         code, out, _ = await ran("inspect", server.url)
+
         assert code == 0
         assert out.startswith(f"{server.url}: 1 interaction")
         assert (await ran("diff", "c.json", server.url))[0] == 0
@@ -135,16 +146,19 @@ async def test_commands_take_addresses(tmp_path: Path) -> None:
         verified = await ran(
             "verify", server.url, "--upstream", "http://127.0.0.1:9/mcp"
         )
+
         assert verified[0] == 4
         assert len(server.received) == 4
         pinned = f"{server.url}#sha256={SHA256}"
         async with command("replay", pinned, "--port", "0", cwd=tmp_path) as replay:
             assert (await replay.listening()).startswith("http://127.0.0.1:")
+
         assert len(server.received) == 5
         assert (await ran("check", server.url))[0] == 0
         assert (await ran("cut", server.url, "--last", "-o", "part.json"))[0] == 0
         assert (tmp_path / "part.json").is_file()
         code, out, _ = await ran("report", server.url, "--last")
+
         assert (code, "attached cassette" in out) == (0, True)
         assert len(server.received) == 8
 
@@ -161,8 +175,10 @@ async def test_the_library_takes_addresses(tmp_path: Path) -> None:
             pinned = f"{server.url}#sha256={SHA256}"
             with mrtr_cassette.replay(pinned, on_miss="report") as replay:
                 assert replay.place == server.url
+
             with pytest.raises(CassetteError, match=f"its SHA-256 is {SHA256}"):
                 mrtr_cassette.replay(f"{server.url}#sha256={'0' * 64}")
 
         await asyncio.to_thread(used)
+
         assert len(server.received) == 3

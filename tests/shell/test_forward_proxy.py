@@ -59,12 +59,14 @@ class Office:
             writer.write(self.refusal)
             writer.close()
             return
+
         parts = urlsplit(f"//{target}" if method == "CONNECT" else target)
         there, to_server = await asyncio.open_connection(parts.hostname, parts.port)
         back = asyncio.ensure_future(passed(there, writer))
         if method == "CONNECT":
             writer.write(b"HTTP/1.1 200 Connection established\r\nVia: office\r\n\r\n")
             await passed(reader, to_server)
+
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             while method != "CONNECT":
                 method, target, version = head.line.split()
@@ -78,6 +80,7 @@ class Office:
                 to_server.write("\r\n".join(lines).encode() + body)
                 head = await read_head(reader)
                 self.heads.append(head)
+
         back.cancel()
         to_server.close()
         writer.close()
@@ -143,6 +146,7 @@ async def conversed(
             await post(session.url, message("tools/call", {"name": "a"})),
             await http("HEAD", session.url, target="/other?a=%20b"),
         ]
+
     seen: list[Received] = [*server.received]
     server.received.clear()
     return [[(answer.head, answer.body, answer.is_whole) for answer in answers], seen]
@@ -161,16 +165,20 @@ async def test_bytes_are_the_same_with_and_without_a_proxy(
     async with upstream(script, tls=tls) as server, office() as proxy:
         direct = await conversed(server, tmp_path / "direct.json", used)
         monkeypatch.setenv(variable, proxy.url)
+
         assert await conversed(server, tmp_path / "c.json", used) == direct
         target = server.authority if used else f"http://{server.authority}/mcp"
         method = "CONNECT" if used else "POST"
         monkeypatch.setenv("NO_PROXY", "other, 127.0.0.0/8, .localhost")
         seen = [*proxy.heads]
+
         assert await conversed(server, tmp_path / "no.json", used) == direct
+
     assert seen[0].line == f"{method} {target} HTTP/1.1"
     assert {*seen[0].values("proxy-authorization")} == {AUTHORIZATION}
     assert proxy.heads == seen
     recorded = (tmp_path / "c.json").read_bytes()
+
     assert PASSWORD.encode() not in recorded
     assert b"127.0.0.1" not in recorded or used is None
 
@@ -210,7 +218,9 @@ async def test_proxy_that_fails_is_named(
         options = RecordOptions(log=log.append, publish_anyway=True)
         async with recording(place, tmp_path / "c.json", options) as session:
             answer = await post(session.url, message("ping"))
+
     said = str(answer.json["error"]["message"])
+
     assert answer.status == 502
     assert f"through the proxy {url.replace(f'{USER}@', '')}: " in said
     assert reason in said.lower()
@@ -228,15 +238,18 @@ def test_proxy_is_found_as_other_clients_find_it(
     monkeypatch.setenv("http_proxy", "lower:3128")
     monkeypatch.setenv("no_proxy", "inner.example,10.0.0.0/8,localhost,other:8000")
     found = forward_proxy(URL("http://server.example/mcp"))
+
     assert found is not None
     assert (found.host, found.port, found.headers) == ("lower", 3128, ())
     for excluded in ("a.inner.example", "10.1.2.3", "localhost:8000", "other:8000"):
         assert forward_proxy(URL(f"http://{excluded}/mcp")) is None
+
     assert forward_proxy(URL("http://other:8001/mcp")) is not None
     with pytest.raises(
         UsageError, match="the proxy socks5://all of the environment"
     ) as refused:
         forward_proxy(URL("https://server.example/mcp"))
+
     assert "secret" not in str(refused.value)
 
 

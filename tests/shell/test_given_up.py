@@ -124,6 +124,7 @@ async def test_patient_client_is_told_that_no_response_was_recorded(
     assert silence.slept == [12.0]
     assert (b'"progress"' in told) is bool(response.chunks)
     error = json.loads(client.got.removeprefix(told).split(b"data: ")[-1])
+
     assert (error["id"], error["error"]["code"], client.is_over) == (
         "mine",
         -32010,
@@ -135,8 +136,10 @@ async def test_patient_client_is_told_that_no_response_was_recorded(
     assert [miss.reason.value for miss in player.misses] == ["no-response"]
     report = report_of_replay(player)
     told_at_last = '  no response was recorded: #1 tools/call "slow"'
+
     assert told_at_last in summary_text(report).splitlines()
     saved = saved_report(json.dumps(summary_data(report)).encode())
+
     assert saved.without_response == (1,)
 
 
@@ -159,6 +162,7 @@ async def test_patient_client_of_http_sse_is_told_on_its_stream() -> None:
     url = stream.got.decode().split("data: ")[1].strip()
 
     await server.handle(post(with_id(SLOW, "mine"), target=url), client)
+
     assert client.is_over
     await silence.asked.wait()
     told = stream.got
@@ -167,6 +171,7 @@ async def test_patient_client_of_http_sse_is_told_on_its_stream() -> None:
     await stream.heard.wait()
 
     error = json.loads(stream.got.removeprefix(told).split(b"data: ")[-1])
+
     assert (error["id"], error["error"]["code"]) == ("mine", -32010)
     assert [miss.reason.value for miss in player.misses] == ["no-response"]
     assert player.without_response
@@ -201,10 +206,12 @@ async def test_what_expects_no_response_stays_open(
     request = recorded if isinstance(recorded, Request) else post(recorded)
     if received is not None:
         request = post(with_id(SLOW, "mine"))
+
     handling = asyncio.ensure_future(server.handle(request, client))
     if received is not None:
         await silence.asked.wait()
         await server.handle(post(received), Downstream())
+
     silence.passes.set()
     # Nothing is left to do but to wait.
     await asyncio.sleep(0)

@@ -27,6 +27,7 @@ def stores(tmp_path: Path) -> list[str]:
             (GET, text("0")), (write, text("set")), (GET, text(value))
         )
         path.write_bytes(encode_cassette(cassette))
+
     return [*map(str, paths)]
 
 
@@ -43,6 +44,7 @@ async def test_command_plays_the_value_that_was_read_after_the_same_write(
             json.loads((await post(url, GET)).body),
         )
         ended = await process.stopped()
+
     assert got == ["set", "2", "2"]
     assert missed[0]["result"]["content"][0]["text"] == "set"
     assert missed[1]["error"]["data"]["reason"] == "other-history"
@@ -59,6 +61,7 @@ def test_marker_names_several_cassettes(
     folder.mkdir()
     for path in map(Path, stores):
         (folder / path.name).write_bytes(path.read_bytes())
+
     pytester.makepyfile(f"""
         import json, urllib.request, pytest
 
@@ -86,9 +89,11 @@ async def test_appended_call_belongs_behind_the_writes_that_its_run_had_played(
     async with taping(path, answering(*replies("0", "set", "1"))) as tape:
         for each in (GET, SET, GET):
             await post(tape.url, each)
+
     live = answering(*replies("set", "live", "live"))
     async with taping(path, live, existing="append", reads=["get"]) as tape:
         got = [said((await post(tape.url, each)).body) for each in (SET, SET_2, GET)]
+
     assert [facts.get("follows") for facts in read(path)["recording"]["exchanges"]][
         3:
     ] == [
@@ -103,6 +108,7 @@ async def test_appended_call_belongs_behind_the_writes_that_its_run_had_played(
     ):
         async with replay(path, reads=["get"], on_miss="report") as playing:
             bodies = [(await post(playing.url, each)).body for each in requests]
+
         assert [reason_or_text(body) for body in bodies] == expected
 
 

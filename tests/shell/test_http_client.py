@@ -36,6 +36,7 @@ async def whole(response: HttpResponse) -> bytes:
     chunks = []
     while chunk := await response.read():
         chunks.append(chunk)
+
     assert response.is_read
     return b"".join(chunks)
 
@@ -60,6 +61,7 @@ def saying_until_left(left: asyncio.Event, *raw: bytes) -> Script:
     async def script(visit: Visit) -> None:
         for part in raw:
             await visit.send(part)
+
         await visit.left()
         left.set()
 
@@ -86,8 +88,10 @@ async def test_one_connection_serves_one_request_after_the_other(raw: bytes) -> 
     async with calling(saying(raw)) as (client, server):
         for _ in range(3):
             got = await send(client)
+
             assert got.status == 200
             assert await whole(got) == b"ab"
+
     assert server.connections == 1
 
 
@@ -107,6 +111,7 @@ async def test_other_connections_are_not_kept(raw: bytes) -> None:
         for _ in range(2):
             got = await send(client)
             assert (got.read_now() or await got.read()) == b"ab"
+
     assert server.connections == 2
 
 
@@ -119,7 +124,9 @@ async def test_connection_that_says_something_unasked_is_not_used() -> None:
     async with calling(script) as (client, server):
         assert await body_of(client) == b"asked"
         await left.wait()
+
         assert await body_of(client) == b"asked"
+
     assert server.connections == 2
 
 
@@ -136,6 +143,7 @@ async def test_early_answer_ends_the_connection() -> None:
         with contextlib.suppress(ConnectionError):
             while part := await reader.read(2**16):
                 came += len(part)
+
         ended.set_result(came)
         writer.close()
 
@@ -144,6 +152,7 @@ async def test_early_answer_ends_the_connection() -> None:
     port = server.sockets[0].getsockname()[1]
     async with server, connecting(URL(f"http://127.0.0.1:{port}"), None) as client:
         got = await send(client, body)
+
         assert (got.status, await whole(got)) == (413, b"too large")
         assert client.kept == []
         assert await ended < len(body)
@@ -229,7 +238,9 @@ async def test_server_without_tls_is_told_as_one() -> None:
     ):
         with pytest.raises(SSLError) as caught:
             await send(client)
+
     reason = network_reason(caught.value)
+
     assert reason == "it speaks plain HTTP; use http:// instead of https://"
 
 
@@ -244,6 +255,7 @@ async def test_upstream_waits_for_a_reader_that_does_not_read() -> None:
         if visit.number > 1:
             await visit.send(response())
             return
+
         await visit.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
         for _ in range(size // part):
             await visit.send(b"a" * part)
@@ -253,7 +265,9 @@ async def test_upstream_waits_for_a_reader_that_does_not_read() -> None:
         got = await send(client)
         for _ in range(500):
             assert await body_of(client) == b""
+
         assert sent < size / 2
         assert await whole(got) == b"a" * size
         assert await body_of(client) == b""
+
     assert server.connections == 2

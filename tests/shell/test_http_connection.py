@@ -103,6 +103,7 @@ async def handled(answer: Handler, log: list[str], *pieces: bytes) -> Kept:
     for piece in pieces:
         connection.data_received(piece)
         await settled()
+
     connection.connection_lost(None)
     return transport
 
@@ -162,17 +163,21 @@ async def test_what_comes_before_its_turn_waits() -> None:
     connection, transport = connected(server.answer, server.log)
     connection.data_received(b"GET /1 HTTP/1.1\r\n\r\n")
     await settled()
+
     assert transport.is_reading
     connection.data_received(b"POST /2 HTTP/1.1\r\nContent-Length: 4\r\n\r\nab")
     await settled()
+
     assert not transport.is_reading
     assert [target for _, target, _, _ in server.requests] == ["/1"]
 
     server.go_on.set()
     await settled()
+
     assert transport.is_reading
     connection.data_received(b"cd")
     await settled()
+
     assert server.requests[1][3] == b"abcd"
     connection.connection_lost(None)
 
@@ -207,6 +212,7 @@ async def test_what_is_no_request_is_refused_with_the_reason(
     assert b"\r\nConnection: close\r\n" in transport.written
     assert transport.has_ended
     (line,) = server.log
+
     assert reason in line
     assert body_of(transport.written) == f"the {line[2:]}\n".encode()
     assert b"secret" not in transport.written
@@ -320,14 +326,17 @@ async def test_fault_of_a_handler_is_a_500_and_a_line_of_the_log() -> None:
     async def answer(request: Request, client: Downstream) -> None:
         if request.target == "/bad":
             raise ZeroDivisionError("secret")
+
         await client.send_whole(200, (), b"ok")
 
     log: list[str] = []
     both = b"GET /bad HTTP/1.1\r\n\r\nGET /good HTTP/1.1\r\n\r\n"
     transport = await handled(answer, log, both)
+
     assert transport.written.startswith(b"HTTP/1.1 500 Internal Server Error\r\n")
     assert transport.written.endswith(b"\r\n\r\nok")
     (line,) = log
+
     assert "ZeroDivisionError at line" in line
     assert "secret" not in line
 
@@ -342,6 +351,7 @@ async def test_fault_in_a_response_that_has_begun_breaks_it_off() -> None:
         raise ZeroDivisionError
 
     transport = await handled(answer, [], b"GET / HTTP/1.1\r\n\r\n")
+
     assert transport.written.endswith(b"4\r\nhalf\r\n")
     assert transport.is_closed
 
@@ -356,15 +366,18 @@ async def test_response_waits_while_the_client_does_not_read() -> None:
         for chunk in (b"1", b"2"):
             await client.send(chunk)
             sent.append(chunk)
+
         await client.send(is_last=True)
 
     connection, transport = connected(answer, [])
     connection.pause_writing()
     connection.data_received(b"GET / HTTP/1.1\r\n\r\n")
     await settled()
+
     assert sent == []
     connection.resume_writing()
     await settled()
+
     assert sent == [b"1", b"2"]
     assert transport.written.endswith(b"1\r\n1\r\n1\r\n2\r\n0\r\n\r\n")
     connection.connection_lost(None)

@@ -62,6 +62,7 @@ def refused(options: dict[str, Any], headers: str) -> str | None:
     pairs = [(name, value) for name, _, value in parts]
     if not any(name == "Host" for name, _ in pairs):
         pairs.append(("Host", "localhost"))
+
     return refusal_of(tuple(pairs), ReplayOptions(**options))
 
 
@@ -87,11 +88,13 @@ async def test_a_refused_request_goes_nowhere(tmp_path: Path) -> None:
     path = tmp_path / "c.json"
     async with taping(path, answering(json_response(result({})))) as tape:
         answer = await post(tape.url, message("ping"), "Host: evil.example")
+
         assert (answer.status, answer.body[:28]) == (
             403,
             b"refused: the Host 'evil.exam",
         )
         await post(tape.url, message("ping"))
+
     assert len(tape.server.received) == 1
     async with playing(path) as replay:
         assert (
@@ -116,6 +119,7 @@ async def test_header_values_reach_the_other_end_in_utf_8(
     header = "X-Name: " + sent.decode("latin-1")
     async with taping(tmp_path / "c.json", answering(response(b"", header))) as tape:
         answer = await http("GET", tape.url, header)
+
     for head in (tape.server.only.head, answer.head):
         assert head.values("x-name") == [received.decode("latin-1")]
 
@@ -135,6 +139,7 @@ async def test_a_port_in_use_is_a_usage_error(tmp_path: Path) -> None:
                 "http://127.0.0.1:1/", tmp_path / "c.json", RecordOptions(port=port)
             ):
                 pass
+
     assert list(tmp_path.iterdir()) == []
 
 
@@ -147,6 +152,7 @@ async def test_an_address_of_another_machine_is_a_usage_error(tmp_path: Path) ->
             "http://127.0.0.1:1/", tmp_path / "c.json", RecordOptions(host=host)
         ):
             pass
+
     assert list(tmp_path.iterdir()) == []
 
 
@@ -167,7 +173,9 @@ async def test_request_that_comes_while_the_serving_ends_is_not_handled() -> Non
                 await http("GET", url, target="/late")
             except (asyncio.IncompleteReadError, ConnectionError) as error:
                 late.append(error)
+
             raise
+
         raise AssertionError("unreachable because nobody sets the event")
 
     with listening(ReplayOptions()) as listener:
@@ -175,8 +183,10 @@ async def test_request_that_comes_while_the_serving_ends_is_not_handled() -> Non
         async with serving(handler, listener, ReplayOptions(), None):
             early = asyncio.ensure_future(http("GET", url))
             await started.wait()
+
     with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
         await early
+
     assert handled == ["/early"]
     assert len(late) == 1
 
@@ -191,6 +201,7 @@ async def test_what_has_begun_is_finished_where_there_is_time() -> None:
         if request.target == "/slow":
             started.set()
             await go_on.wait()
+
         await downstream.send_whole(200, (), request.target.encode())
 
     with listening(ReplayOptions()) as listener:
@@ -202,6 +213,8 @@ async def test_what_has_begun_is_finished_where_there_is_time() -> None:
             await started.wait()
             closing = asyncio.ensure_future(idle.closed())
             closing.add_done_callback(lambda _: go_on.set())
+
     answer = await slow
+
     assert answer.body == b"/slow"
     assert answer.head.values("connection") == ["close"]

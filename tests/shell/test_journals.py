@@ -25,14 +25,18 @@ def test_a_journal_belongs_to_one_recorder(tmp_path: Path) -> None:
     """A journal that is open is another's; one that was left behind is to be recovered."""
     cassette, path = tmp_path / "c.json", tmp_path / "c.json.journal"
     journal = Journal(cassette, JOURNAL_HEADER)
+
     assert is_locked(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     with pytest.raises(CassetteError, match="another recorder is writing"):
         Journal(cassette, JOURNAL_HEADER)
+
     journal.close()
+
     assert not is_locked(path)
     with pytest.raises(CassetteError, match=r"mrtr-cassette recover .*c\.json"):
         Journal(cassette, JOURNAL_HEADER)
+
     assert not is_locked(tmp_path / "none")
 
 
@@ -47,6 +51,7 @@ def test_a_journal_takes_short_writes(
     journal.append(b"0123456789\n")
     monkeypatch.undo()
     journal.close()
+
     assert journal.path.read_bytes() == before + b"0123456789\n"
 
 
@@ -61,6 +66,7 @@ def test_a_file_system_without_locks_is_told(
     monkeypatch.setattr(fcntl, "flock", refused)
     with pytest.raises(CassetteError, match=r"/j\.journal: no locks available"):
         Journal(tmp_path / "j", JOURNAL_HEADER)
+
     assert not (tmp_path / "j.journal").exists()
 
 
@@ -76,6 +82,7 @@ async def test_a_journal_of_another_recorder_is_not_published(tmp_path: Path) ->
         CassetteError, match="another program removed or replaced the journal"
     ):
         await tape.__aexit__(None, None, None)
+
     assert (path.exists(), is_locked(journal_path(path))) == (False, True)
     other.close()
 
@@ -88,8 +95,10 @@ def test_a_journal_of_nothing_is_removed(tmp_path: Path) -> None:
         CassetteError, match=f"^{journal_path(path)}: its first line is not"
     ):
         publish_journal(path)
+
     journal_path(path).unlink()
     Journal(path, JOURNAL_HEADER).close()
+
     assert publish_journal(path) == (None, None)
     assert list(tmp_path.iterdir()) == []
 
@@ -112,9 +121,12 @@ def test_a_publish_that_fails_keeps_the_journal(
         CassetteError, match=f"no space left on the device; .* recover {path}"
     ):
         publish_journal(path)
+
     monkeypatch.undo()
+
     assert journal_path(path).read_bytes() == data
     published, lost = publish_journal(path)
+
     assert len(load_cassette(path).interactions) == 1
     assert (published, lost) == (Publication(1, exchanges=1), None)
     assert not journal_path(path).exists()

@@ -85,14 +85,17 @@ async def test_pushed_question_is_answered_on_whatever_stream_it_stands() -> Non
                 await live_server.listen(
                     Conversation(get("/mcp"), FixedScript(refusing), own)
                 )
+
             conversation = Conversation(post(CALL), script, own)
             await live_server.follow(conversation)
+
         assert isinstance(conversation.standing, Finished)
         assert server.posted == [result({"action": "accept"}, id="push-1")]
         assert [each.head.values("mcp-session-id") for each in seen.received] == [
             [SESSION[1]] for _ in seen.received
         ]
         (push,) = script.asks
+
         assert (push.turn, push.push.message.method) == (1, "elicitation/create")
 
 
@@ -123,8 +126,10 @@ async def test_whoever_supplies_answers_may_take_their_time() -> None:
                 )
                 await live_server.follow(conversation, supplied)
                 conversations.append(conversation)
+
         assert isinstance(conversations[0].standing, Finished)
         assert isinstance(conversations[1].standing, NeedsAnswers)
+
     assert len(asked) == 2
 
 
@@ -138,6 +143,7 @@ async def test_server_without_a_listening_stream_is_no_problem() -> None:
     async with live(no_stream) as (live_server, _):
         listening = Conversation(get("/mcp"), FixedScript(refusing), session())
         seen = await live_server.listen(listening)
+
         assert seen is not None
         assert seen.status == 405
         assert await live_server.listen(listening) is None
@@ -163,12 +169,15 @@ class LateServer:
             await visit.send(stream_head(), chunk(event(QUESTION)))
             await visit.left()
             return
+
         body = visit.request.json
         if "method" not in body:
             await visit.send(response(b"", status=self._answer_status))
             if self._answer_status.startswith("2"):
                 self._answered.set()
+
             return
+
         await self._listening.wait()
         self._asked.set()
         await self._answered.wait()
@@ -185,6 +194,7 @@ async def test_nothing_waits_for_the_head_of_a_listening_stream() -> None:
         )
         conversation = Conversation(post(CALL), script, own)
         await live_server.follow(conversation)
+
     assert isinstance(conversation.standing, Finished)
     assert (len(script.asks), seen and seen.status) == (1, 200)
 
@@ -214,8 +224,10 @@ async def test_ping_is_answered_and_asks_nothing() -> None:
                 await live_server.listen(
                     Conversation(get("/mcp"), FixedScript(refusing), own)
                 )
+
             conversation = Conversation(post(CALL), script, own)
             await live_server.follow(conversation)
+
         assert isinstance(conversation.standing, Finished)
         assert (server.posted, script.asks) == ([result({}, id=ping["id"])], [])
 
@@ -259,7 +271,9 @@ async def test_lines_that_come_at_once_are_lines_of_their_own(tmp_path: Path) ->
         [sys.executable, str(program)], 1000, Recorder(seals=True).add_settings
     ) as server:
         await LiveServer(server, "the server").follow(conversation)
+
     assert isinstance(conversation.standing, Finished)
     response_ = conversation.standing.exchange.response
+
     assert response_ is not None
     assert [piece.raw.count(b"\n") for piece in response_.pieces] == [1, 1, 1]

@@ -25,10 +25,13 @@ def test_all_is_told_in_order_by_the_end() -> None:
     is_taken.wait(HANGS_S)
     for number in range(1, 100):
         aside(number)
+
     has_gathered.set()
     aside.finish(HANGS_S)
+
     assert told == [(0,), tuple(range(1, 100))]
     Aside(take).finish(HANGS_S)
+
     assert len(told) == 2
 
 
@@ -38,5 +41,6 @@ def test_whoever_does_not_listen_holds_up_nobody() -> None:
     aside = Aside(lambda *_: listens.wait(HANGS_S))
     for number in range(20_000):
         aside(number)
+
     aside.finish(0.01)
     listens.set()

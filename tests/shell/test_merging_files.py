@@ -69,16 +69,19 @@ def test_files_of_a_store_are_merged_alike(two: list[Path], tmp_path: Path) -> N
     urls = [f"memory://merged/{path.name}" for path in two]
     for path, url in zip(two, urls, strict=True):
         store.pipe_file(url, path.read_bytes())
+
     output, url = tmp_path / "whole.json", "memory://merged/whole.json"
 
     assert mrtr_cassette.merge(two, output) == mrtr_cassette.merge(urls, url) == ()
     assert store.cat_file(url) == output.read_bytes()
     assert mrtr_cassette.merge([url, *urls], url, existing="replace") == ()
     (interaction,) = load(store.cat_file(url), url).interactions
+
     assert (len(interaction.exchanges), interaction.is_orphan) == (2, False)
     assert [path.read_bytes() for path in two] == before
     with pytest.raises(CassetteError, match=f"^{url}: the cassette exists"):
         mrtr_cassette.merge(urls, url)
+
     store.pipe_file(urls[0], b'{"journal":99}\n')
     with pytest.raises(CassetteError, match=f"^{urls[0]}"):
         mrtr_cassette.merge(urls, url, existing="replace")
@@ -104,11 +107,14 @@ def test_output_is_replaced_only_when_asked(two: list[Path], tmp_path: Path) -> 
 
     with pytest.raises(CassetteError, match="the cassette exists"):
         merge_files(two, output)
+
     assert output.read_bytes() == b"mine"
     with pytest.raises(UsageError, match="nothing to merge"):
         merge_files([], output)
+
     with pytest.raises(UsageError, match="'append', and not one of keep, replace"):
         mrtr_cassette.merge(two, output, existing="append")
+
     merge_files(two, output, replaces=True)
     # Also where it is one of the files itself.
     assert len(merge_files([*two, output], output, replaces=True)[0].interactions) == 1
@@ -156,4 +162,5 @@ def test_what_cannot_be_merged_is_an_error(
 
     with pytest.raises(CassetteError, match=message):
         merge_files([path], tmp_path / "c.json")
+
     assert not (tmp_path / "c.json").exists()

@@ -108,6 +108,7 @@ async def test_no_client_of_a_replay_is_sent_to_another_origin(
             own = replay.url.removesuffix("/mcp")
             found = await http("GET", replay.url, target=METADATA)
             refused = await post(replay.url, tool("x"))
+
     assert found.body.decode() == filled(document, own, escaped=escaped)
     assert refused.body == body
     assert refused.head.without("Content-Length") == (
@@ -145,8 +146,10 @@ async def test_the_cassette_has_the_servers_own_words(
         assert await resource(tape.url, *through_tls) == "https://localhost:1/mcp"
         assert "Accept-Encoding" not in dict(tape.server.received[1].head.headers)
         journal = path.with_name("c.json.journal").read_text()
+
     for kept in (journal, path.read_text()):
         assert (tape.server.authority in kept, tape.url in kept) == (True, False)
+
     async with playing(path) as replay:
         assert await resource(replay.url) == replay.url
 
@@ -171,6 +174,7 @@ async def test_the_server_gets_its_own_resource_and_replay_the_same(
     async def exchange(url: str, *, is_known: bool = False) -> int:
         if not is_known:
             await http("GET", url, target=METADATA)
+
         sent = form.format(quote(url, safe="")).encode()
         kind = "Content-Type: application/x-www-form-urlencoded"
         return (await http("POST", url, kind, target="/token", body=sent)).status
@@ -178,8 +182,10 @@ async def test_the_server_gets_its_own_resource_and_replay_the_same(
     path = tmp_path / "c.json"
     async with taping(path, script) as tape:
         assert await exchange(tape.url) == 200
+
     async with playing(path) as replay:
         assert await exchange(replay.url) == 200
+
     async with playing(path) as replay:
         assert await exchange(replay.url, is_known=True) == 200
         assert replay.outcome.misses == ()
@@ -197,8 +203,10 @@ async def test_an_authorization_server_elsewhere_is_named(tmp_path: Path) -> Non
                 document = (
                     await http("GET", await process.listening(), target=METADATA)
                 ).json
+
                 assert document["authorization_servers"] == ["https://auth.example"]
                 ended = await process.stopped()
+
             assert (ended.code, ended.err.count(told)) == (0, 1), ended.err
 
 
@@ -221,6 +229,7 @@ async def test_redirect_to_the_servers_own_origin_stays_with_the_proxy(
 
     async def followed(url: str) -> Answer:
         redirect = await post(url, message("ping"))
+
         assert redirect.head.values("location") == [f"{url}/"]
         return await post(f"{url}/", message("ping"))
 
@@ -228,6 +237,7 @@ async def test_redirect_to_the_servers_own_origin_stays_with_the_proxy(
     async with taping(path, script) as tape:
         assert (await followed(tape.url)).result == {}
         assert not tape.session.elsewhere
+
     async with playing(path) as replay:
         assert (await followed(replay.url)).result == {}
         assert replay.outcome.misses == ()
@@ -263,14 +273,18 @@ async def test_client_that_is_sent_elsewhere_is_told_of_and_counted(
 
     async with taping(path, answering(ELSEWHERE_RESPONSES[place])) as tape:
         passed = await asked(tape.url)
+
         assert passed.body == ELSEWHERE_RESPONSES[place].partition(b"\r\n\r\n")[2]
         assert (
             len([line for line in tape.log if f"elsewhere, by {place};" in line]) == 1
         )
+
     assert f"elsewhere: {place}" in recording_text(tape.session.report)
     async with playing(path) as replay:
         played = await asked(replay.url)
+
         assert played.status == passed.status
         assert played.body == passed.body.replace(b"sid=1", b"sid=mrtr-session:1")
         (miss,) = replay.outcome.misses
+
     assert (miss.reason, place.rpartition(" ")[2] in miss.detail) == ("elsewhere", True)

@@ -59,9 +59,11 @@ async def test_response_is_json_or_a_stream(tmp_path: Path) -> None:
     assert json.loads(alone[2])["id"] == 1
     assert both[:2] == (200, "text/event-stream")
     first, second = both[2].split(b"\n\n")[:2]
+
     assert first == f"event: message\ndata: {said}".encode()
     assert json.loads(second.partition(b"data: ")[2])["id"] == 2
     cassette = load_cassette(output)
+
     assert (cassette.transport, cassette.upstream) == ("http", "http://localhost/mcp")
     assert len(cassette.interactions) == 2
 
@@ -104,6 +106,7 @@ async def test_what_the_server_says_by_itself_comes_on_a_listening_stream(
             client.get(session.url, headers=headers) as second,
         ):
             event = await stream.content.readuntil(b"\n\n")
+
             assert event == f"event: message\ndata: {ready}\n\n".encode()
             assert second.status == 405
 
@@ -120,8 +123,10 @@ def test_command_is_shown_without_the_home_directory(
     ]
     monkeypatch.setenv("HOME", "/home/ann")
     shown = "node '~/a b/server.mjs' --log=~/log /mnt/home/ann/x"
+
     assert shown_command(command) == shown
     monkeypatch.setenv("HOME", "/")
+
     assert shown_command(["/usr/bin/node", "/srv/x.mjs"]) == "node /srv/x.mjs"
 
 
@@ -136,6 +141,7 @@ async def test_server_that_has_ended_is_no_upstream(tmp_path: Path) -> None:
     for status, _, body in (during, after):
         assert status == 502
         assert "the server has ended" in json.loads(body)["error"]["message"].lower()
+
     assert session.unreachable == 2
 
 
@@ -194,12 +200,14 @@ async def test_clients_get_sessions_in_which_pushed_requests_arrive(
             ):
                 sessions.append(await opened(client))
                 head, stream = await listener.ask("GET", "/mcp", *HEADERS, sessions[-1])
+
                 assert head.line.split()[1] == "200"
                 initialized = notification("notifications/initialized")
                 _, body = await client.ask(
                     "POST", "/mcp", *HEADERS, sessions[-1], body=initialized
                 )
                 await body.rest()
+
                 assert b'"roots/list"' in await stream.until(b"\n\n")
                 _, body = await client.ask(
                     "POST",
@@ -211,19 +219,24 @@ async def test_clients_get_sessions_in_which_pushed_requests_arrive(
                 await body.rest()
                 # The end of another session is none of this one.
                 await client.ask("DELETE", "/mcp", await opened(client))
+
                 assert (await client.ask("GET", "/mcp", *HEADERS))[0].line.split()[
                     1
                 ] == "405"
                 head, body = await client.ask("DELETE", "/mcp", sessions[-1])
+
                 assert head.line.split()[1] == "204"
                 assert await stream.rest() == b""
+
         async with connected(session.url) as client:
             head, body = await client.ask(
                 "POST", "/mcp", *HEADERS, sessions[0], body=call(2)
             )
             assert head.line.split()[1] == "404"
+
     assert len(set(sessions)) == 2
     kept = output.read_text()
+
     assert not [header for header in sessions if header.partition(": ")[2] in kept]
 
 
@@ -249,6 +262,7 @@ async def test_question_comes_in_the_stream_of_a_call_that_waits_for_it(
             connection = await stack.enter_async_context(connected(session.url))
             body = rpc("tools/call", {"name": name}, number)
             _, stream = await connection.ask("POST", "/mcp", *HEADERS, body=body)
+
             assert b"%s-%d" % (name.encode(), number) in await stream.until(b"\n\n")
             return connection, stream
 
@@ -259,5 +273,6 @@ async def test_question_comes_in_the_stream_of_a_call_that_waits_for_it(
         streams = {number: (await begun(number, "ask"))[1] for number in (1, 2)}
         for number in (2, 1):
             given = answer_to(f"ask-{number}", {"of": number})
+
             assert (await http("POST", session.url, *HEADERS, body=given)).status == 202
             assert b'{"of": %d}' % number in await streams[number].rest()

@@ -111,7 +111,9 @@ def test_bytes_that_end_no_line_pass_when_nothing_more_comes(tmp_path: Path) -> 
             heard = b""
             while len(heard) < len(frame):
                 heard += pipe.stdout.read(len(frame) - len(heard))
+
             assert heard == frame
+
         assert pipe.end() == (b"", 0)
 
     lines = [
@@ -122,6 +124,7 @@ def test_bytes_that_end_no_line_pass_when_nothing_more_comes(tmp_path: Path) -> 
         b"345",
     ]
     (by_server, said), *by_client = lines_of(load_cassette(output))
+
     assert (by_server, said) == (b"", lines)
     assert by_client == [(line.strip() or line, None) for line in lines]
     assert errors.read_text().count("framed by Content-Length") == 2
@@ -132,10 +135,13 @@ def test_a_later_recording_of_one_parent_is_its_own(tmp_path: Path) -> None:
     output = tmp_path / "c.json"
     spoken(recorder(output), call(1, a=1))
     os.utime(output, (0, 0))
+
     assert spoken(recorder(output, options=("--force",)), call(1, a=2)).returncode == 0
     (interaction,) = load_cassette(output).interactions
+
     assert b'"a":2' in interaction.exchanges[0].request.body
     os.utime(output, (0, 0))
+
     assert spoken(recorder(output), call(1, a=3)).returncode == 3
     assert len(load_cassette(output).interactions) == 1
 
@@ -146,8 +152,10 @@ def test_a_probe_is_continued_however_late_the_work_begins(tmp_path: Path) -> No
     probe = rpc("server/discover", {}, "server-discover-probe-1") + b"\n"
     spoken(recorder(output), probe)
     os.utime(output, (0, 0))
+
     assert spoken(recorder(output, options=("--force",)), call(1)).returncode == 0
     methods = [request for request, _ in lines_of(load_cassette(output))]
+
     assert [b"server/discover" in request for request in methods] == [True, False]
 
 
@@ -160,6 +168,7 @@ def test_recordings_of_one_shell_replace_with_force(tmp_path: Path) -> None:
     for words in [], ["-c", script]:
         shell = ["/bin/sh", *words]
         subprocess.run(shell, input=script, text=True, check=True, capture_output=True)
+
         assert len(load_cassette(output).interactions) == 1
 
 
@@ -173,6 +182,7 @@ def test_what_passes_is_recorded(tmp_path: Path) -> None:
         said = [pipe.hear(), pipe.hear()]
         pipe.say(ask(2))
         said += [pipe.hear()]
+
         assert pipe.end() == (b"", 0)
 
     assert lines_of(load_cassette(output)) == [
@@ -193,13 +203,16 @@ def test_response_is_on_disk_before_the_client_has_it(tmp_path: Path) -> None:
         for number in range(count):
             pipe.say(ask(number))
             heard = pipe.hear()
+
         pipe.signal(signal.SIGKILL)
         pipe.process.wait()
 
         assert run([*PROGRAM, "recover", str(output)]).code == 0
         recorded = lines_of(load_cassette(output))
+
         assert len(recorded) == count
         assert recorded[-1] == (ask(count - 1)[:-1], [heard])
+
     assert until(lambda: not processes_with(str(output)))
 
 
@@ -213,6 +226,7 @@ def test_exit_code_is_the_servers(tmp_path: Path) -> None:
     with piped(recorder(of_itself)) as pipe:
         pipe.say(ask(1) + ask(2, exit=code))
         answered = pipe.hear()
+
         assert pipe.hear() == b""
         assert pipe.process.wait(30) == code
 
@@ -223,6 +237,7 @@ def test_exit_code_is_the_servers(tmp_path: Path) -> None:
         for interaction in load_cassette(of_itself).interactions
         for exchange in interaction.exchanges
     }
+
     assert ends[ask(1).rstrip()] == "complete"
     assert ends[ask(2, exit=code).rstrip()] == "broken"
 
@@ -248,14 +263,17 @@ def test_deaf_server_with_a_child_is_ended_in_time(tmp_path: Path, how: str) -> 
     options = ("--append",) if how == "signal while adding" else ()
     if options:
         said(recorder(output), call(1, a=1))
+
     command = recorder(
         output, *LINES_SERVER, "--deaf", "--child", mark, options=options
     )
     with piped(command) as pipe:
         pipe.say(call(2, a=2))
+
         assert pipe.hear()
         if how == "closed and signal":
             pipe.stdin.close()
+
         pipe.signal(signal.SIGINT if how == "interrupt" else signal.SIGTERM)
 
         assert pipe.process.wait(30) == 128 + signal.SIGKILL
@@ -276,13 +294,17 @@ async def test_server_that_is_deaf_to_the_end_of_its_client_is_ended(
     ) as server:
         server.writer.write(ask(1))
         heard = server.reads(1000)
+
         assert len((await anext(heard)).lines) == 1
         closing = asyncio.ensure_future(server.close_stdin())
         said = asyncio.ensure_future(anext(heard))
+
         assert not await server.ended(asyncio.Event(), said)
         await closing
         said.cancel()
+
         assert server.exit_code == 128 + signal.SIGKILL
+
     assert until(lambda: not processes_with(f"--mark={tmp_path}"))
 
 
@@ -306,8 +328,10 @@ async def test_server_does_not_outlive_its_client_that_is_cancelled_twice(
     for _ in range(2):
         task.cancel()
         await asyncio.sleep(0)
+
     with pytest.raises(asyncio.CancelledError):
         await task
+
     assert until(lambda: not processes_with(f"--mark={tmp_path}"))
 
 
@@ -317,6 +341,7 @@ def test_killed_recorder_leaves_no_process(tmp_path: Path) -> None:
     mark = f"--mark={output}"
     with piped(recorder(output, *LINES_SERVER, "--deaf", "--child", mark)) as pipe:
         pipe.say(ask(1))
+
         assert pipe.hear()
         pipe.signal(signal.SIGKILL)
         pipe.process.wait()
@@ -365,6 +390,7 @@ def test_recording_over_a_cassette_leaves_alone_what_is_the_same(
     ):
         line = rpc("tools/list", {"_meta": {"traceparent": first}}, first) + b"\n"
         command = [*ANOTHER, *recorder(output, options=["--force"])]
+
         assert spoken(command, line + more).returncode == 0
         files.append((output.stat().st_mtime_ns, read(output)["interactions"]))
 
@@ -389,6 +415,7 @@ def test_further_start_adds_to_a_cassette_that_the_first_one_left_alone(
     files = []
     for lines in (ask(1), ask(1) + rpc("ping", {}, 9) + b"\n"):
         command = [sys.executable, "-c", starts, *recorder(output, options=["--force"])]
+
         assert spoken(command, lines).returncode == 0
         files.append(read(output)["interactions"])
 
@@ -413,7 +440,9 @@ def test_cassette_that_was_left_alone_long_ago_hides_no_newer_one(
                 os.utime(path, (0, 0))
         elif output.exists():
             stays_recent(output)
+
         spoken(recorder(output, options=["--force"]), call(1, a=value))
+
         assert len(load_cassette(output).interactions) == count
 
 
@@ -422,19 +451,25 @@ def test_client_need_not_wait_for_the_end_of_its_first_server(tmp_path: Path) ->
     output = tmp_path / "c.json"
     with piped(recorder(output, *LINES_SERVER, "--deaf")) as first:
         first.say(ask(1))
+
         assert first.hear()
         first.stdin.close()
         first.signal(signal.SIGTERM)
+
         assert spoken(recorder(output), ask(2)).returncode == 0
+
     stays_recent(output)
     with piped(recorder(output)) as killed:
         killed.say(ask(3))
+
         assert killed.hear()
         killed.signal(signal.SIGKILL)
         killed.process.wait()
+
         assert spoken(recorder(output), ask(4)).returncode == 0
 
     bodies = [json.loads(body)["id"] for body, _ in lines_of(load_cassette(output))]
+
     assert bodies == [1, 2, 3, 4]
 
 
@@ -444,11 +479,14 @@ def test_cassette_of_another_client_is_not_touched(tmp_path: Path) -> None:
 
     with piped([*ANOTHER, *recorder(output)]) as pipe:
         pipe.say(ask(1))
+
         assert pipe.hear()
         refused = spoken(recorder(output), ask(2))
+
         assert refused.returncode == 3
         assert b"another recorder is writing this recording" in refused.stderr
         assert pipe.end() == (b"", 0)
+
     before = output.read_bytes()
     refused = spoken(recorder(output), ask(2))
 
@@ -474,10 +512,12 @@ def test_client_that_stops_listening_ends_the_server(tmp_path: Path) -> None:
     output = tmp_path / "c.json"
     with piped(recorder(output)) as pipe:
         pipe.say(ask(1))
+
         assert pipe.hear()
         pipe.stdout.close()
         pipe.say(ask(2))
         pipe.stdin.close()
+
         assert pipe.process.wait(30) == 0
 
     assert len(load_cassette(output).interactions) == 2
@@ -566,7 +606,9 @@ def said(command: list[str], *lines: bytes) -> list[Any]:
             pipe.say(line)
             if b'"id"' in line:
                 answers.append(json.loads(pipe.hear()))
+
         assert pipe.end() == (b"", 0)
+
     return answers
 
 
@@ -585,12 +627,14 @@ def test_what_is_missing_is_recorded_and_added(tmp_path: Path) -> None:
     assert [each["id"] for each in answers] == [7, 8]
     assert answers[1]["result"]["arguments"] == {"a": 2}
     cassette = load_cassette(output)
+
     assert [
         session_of(each.exchanges[0].request) for each in cassette.interactions
     ] == ["", ""]
     replayed = spoken(
         recorder(output, "no-such-server", options=("--append",)), call(1, a=2)
     )
+
     assert replayed.returncode == 0
     assert not processes_with(mark)
 
@@ -600,6 +644,7 @@ def test_played_writes_are_made_by_the_started_server_first(tmp_path: Path) -> N
     output = tmp_path / "c.json"
     server = (sys.executable, "-c", COUNTER)
     counted = [call(number, a=1) for number in range(1, 4)]
+
     assert values(said(recorder(output, *server), counted[0])) == [1]
 
     appended = said(recorder(output, *server, options=("--append",)), *counted)
@@ -634,6 +679,7 @@ def test_server_that_wants_to_be_initialized_is(tmp_path: Path) -> None:
         INITIALIZED,
         call(1, a=2),
     )
+
     assert played[1]["result"] == answers[1]["result"]
 
 
@@ -662,6 +708,7 @@ def test_all_at_once_is_answered_before_the_end(tmp_path: Path) -> None:
     answers = {
         each["id"]: each["result"] for each in map(json.loads, done.stdout.splitlines())
     }
+
     assert answers == {
         150 - number: {"name": "t", "arguments": {"a": number}, "big": ""}
         for number in range(50)
@@ -678,6 +725,7 @@ def test_miss_is_an_error_to_the_request(tmp_path: Path) -> None:
     done = spoken(replayer(cassette, "--report", str(report)), call(7, a=3))
 
     (line,) = done.stdout.splitlines()
+
     assert json.loads(line)["id"] == 7
     assert json.loads(line)["error"]["code"] == -32010
     assert done.returncode == 1
@@ -696,16 +744,20 @@ def test_what_a_probe_played_counts_for_the_start_after_it(tmp_path: Path) -> No
     replayer = [*PROGRAM, "replay", "--stdio", "--fail-on-unplayed", str(path)]
 
     alone = spoken(replayer, work)
+
     assert b"never played: #1 server/discover" in alone.stderr
     after_a_call = spoken(replayer, work)
+
     assert b"never played: #1 server/discover" in after_a_call.stderr
     assert b'never played: #2 tools/call "t"' in spoken(replayer, probe + b"\n").stderr
     (note,) = tmp_path.glob("mrtr-cassette-probed-*")
     stays_recent(note)
     after_a_probe = spoken(replayer, work)
+
     assert b"played 2 of 2 interactions, no misses" in after_a_probe.stderr
     assert [alone.returncode, after_a_probe.returncode] == [1, 0]
     of_another = spoken([*ANOTHER, *replayer], work)
+
     assert b"never played: #1 server/discover" in of_another.stderr
 
 
@@ -731,12 +783,14 @@ def test_what_the_server_said_by_itself_is_said_again(tmp_path: Path) -> None:
     with piped(recorder(output, sys.executable, "-c", code)) as pipe:
         assert pipe.hear() == b"ready\n"
         pipe.say(initialized)
+
         assert pipe.hear() == b"noted\n"
         pipe.end()
 
     with piped(replayer(output)) as pipe:
         assert pipe.hear() == b"ready\n"
         pipe.say(initialized)
+
         assert pipe.hear() == b"noted\n"
         assert pipe.end() == (b"", 0)
 
@@ -758,15 +812,19 @@ def test_server_that_died_dies_again(tmp_path: Path) -> None:
     die = rpc("die", {"exit": 3}) + b"\n"
     with piped(recorder(output)) as pipe:
         pipe.say(call(1))
+
         assert pipe.hear()
         pipe.say(die)
+
         assert pipe.hear() == b""
         assert pipe.process.wait(30) == 3
 
     with piped(replayer(output)) as pipe:
         pipe.say(call(1))
+
         assert pipe.hear()
         pipe.say(die)
+
         assert pipe.hear() == b""
         assert pipe.process.wait(30) == 0
 
@@ -776,6 +834,7 @@ def test_signal_ends_the_replay(tmp_path: Path) -> None:
     errors = tmp_path / "errors"
     with piped(replayer(recorded(tmp_path, call(1))), errors) as pipe:
         pipe.say(call(1))
+
         assert pipe.hear()
         pipe.signal(signal.SIGTERM)
 

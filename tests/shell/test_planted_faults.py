@@ -29,6 +29,7 @@ CALLS = {
     "signin": [("signin", {"site": "forge"})],
 }
 """The calls of each cassette, by the tool that it is for; the first one is for all others."""
+
 ANCIENT_S = 1_000
 """How old a state gets where the server's clock is put forward."""
 
@@ -39,6 +40,7 @@ async def _recorded(servers: Probed, folder: Path) -> Mapping[str, Path]:
     for tool, calls in CALLS.items():
         cassettes[tool] = folder / f"{tool}.json"
         await record(servers, cassettes[tool], calls)
+
     return cassettes
 
 
@@ -83,6 +85,7 @@ async def test_each_fault_is_found_by_its_probe(
             found = {(found.tool, found.probe) for found in probing.findings}
             if (fault.tool, fault.probe) not in found:
                 missed.append(f"{fault}\n{probing.text}")
+
     assert not missed, "\n\n".join(missed)
 
 
@@ -105,6 +108,7 @@ async def test_a_first_question_is_judged_by_the_end(
             for made in probing.probes:
                 if (made.probe, made.turn) == ("accepted-false", 1):
                     verdicts[name] = (made.verdict, made.received)
+
     assert verdicts["good-late"][0] == "changed"
     assert "cancelled in the end" in (verdicts["good-late"][1] or "")
     assert verdicts["false"][0] == "acted"
@@ -124,6 +128,7 @@ async def test_nothing_is_found_in_a_server_without_a_fault(
             tools = CALLS if twin == "good" else ("deploy",)
             for tool in tools:
                 probing = await _probed(servers, twin, cassettes[tool])
+
                 assert not probing.findings, probing.text
                 assert probing.is_reached, probing.text
                 assert servers.servers[twin].taken <= probing.requests
@@ -136,11 +141,13 @@ def test_faults_are_found_over_pipes(tmp_path: Path, form: str) -> None:
     server = [*PYTHON, str(TESTS / "probed.py"), form]
     cassette = tmp_path / "deploy.json"
     called = call([*server, "good"], *DEPLOY, answers=ANSWERS["deploy"], path=cassette)
+
     assert called.text == "Deployed to staging"
     found = {}
     for name in ("good", "decline", "dropped-connection", "hang"):
         probing = probe(cassette, [*server, name], timeout=2)
         found[name] = [(made.probe, made.verdict) for made in probing.findings]
+
     assert found == {
         "good": [],
         "decline": [("declined", "acted")],

@@ -69,8 +69,10 @@ async def test_no_raw_state_is_written(
         await post(tape.url, tool_call("deploy"))
         answers = {"inputResponses": yes("confirm"), "requestState": STATE}
         await post(tape.url, tool_call("deploy", id=2, **answers))
+
         assert tape.server.received[1].json["params"]["requestState"] == STATE
         journal = (tmp_path / "c.json.journal").read_text()
+
     for written in (journal, (tmp_path / "c.json").read_text(), *tape.log):
         assert STATE not in written
 
@@ -97,6 +99,7 @@ async def _all_pages(url: str) -> list[str]:
         page = (await post(url, message("tools/list", cursor))).json["result"]
         names += [tool["name"] for tool in page["tools"]]
         cursor = {"cursor": page["nextCursor"]} if "nextCursor" in page else None
+
     return names
 
 
@@ -116,6 +119,7 @@ async def test_recording_over_a_cassette_writes_what_changed(tmp_path: Path) -> 
             recording(server.url, path, RecordOptions(existing="replace")) as session,
         ):
             await _all_pages(session.url)
+
         files.append(
             (path.stat().st_mtime_ns, path.read_bytes(), read(path)["interactions"])
         )
@@ -152,6 +156,7 @@ async def test_recording_over_a_cassette_keeps_what_differs_where_nothing_counts
         script = answering(json_response(result({"at": number})))
         async with taping(path, script, **options) as tape:
             await post(tape.url, tool_call("clock", arguments={"at": number}))
+
         assert tape.session.report.is_same == (number in (1, 2)), options
 
 
@@ -184,6 +189,7 @@ async def test_what_is_no_http_url_is_refused(
     with pytest.raises(UsageError) as caught:
         async with recording(url, tmp_path / "c.json"):
             pass
+
     assert repr(shown) in str(caught.value)
     assert not re.search("hunter2|sup3rs3cret|ghp_", str(caught.value))
     assert list(tmp_path.iterdir()) == []
@@ -197,6 +203,7 @@ async def test_an_upstream_that_is_the_proxy_itself_is_refused(
     """Who names our own address as the upstream, where each request would come round, is told."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
+
     with pytest.raises(UsageError):
         async with recording(
             f"http://{name}:{port}/mcp", tmp_path / "c.json", RecordOptions(port=port)
@@ -218,6 +225,7 @@ async def test_a_recording_that_fails_publishes_what_it_has(tmp_path: Path) -> N
 
     with pytest.raises(ZeroDivisionError):
         await failing()
+
     assert len(read(tmp_path / "c.json")["interactions"]) == 1
     assert not (tmp_path / "c.json.journal").exists()
 
@@ -254,9 +262,12 @@ async def test_a_failing_recorder_never_breaks_the_call(
         for _ in range(2):
             answer = await post(tape.url, message("ping"))
             assert (answer.body, answer.is_whole) == (event(result({})), True)
+
         monkeypatch.undo()
+
     assert tape.session.problem is not None
     told = [line for line in tape.log if line.startswith("RECORDING FAILED: ")]
+
     assert len(told) == 1
 
 
@@ -289,9 +300,11 @@ async def test_pushed_requests_and_their_answers_are_told_as_they_pass(
         told = [each["event"] for each in events]
         await post(tape.url, result({"action": "decline"}, id="push"))
         await body.rest()
+
     assert told == ["started", "asked"]
     assert events[1]["keys"] == {"elicitation-1": "form"}
     answers = [each for each in events if each["event"] == "answered"]
+
     assert [(each["exchange"], each["call"], each["keys"]) for each in answers] == [
         (2, 'tools/call "deploy"', ["elicitation-1"])
     ]
@@ -317,8 +330,10 @@ async def test_a_line_that_was_cut_short_costs_no_other(
         await http("GET", tape.url, target="/2")
         monkeypatch.undo()
         await http("GET", tape.url, target="/3")
+
     kept = [
         one["request"]["http"]["path"]
         for one in read(tmp_path / "c.json")["interactions"]
     ]
+
     assert kept == ["/1", "/3"]

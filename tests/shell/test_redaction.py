@@ -54,10 +54,12 @@ def _exchange(number: int, row: Planted) -> Sent:
         reply = response(message_of(row), f"Content-Type: {content_type_of(row)}")
         body = json.dumps(tool_call(f"row-{number}")).encode()
         return Sent(row, "POST", target, (JSON, ACCEPT), body, reply)
+
     if row.place is Place.TARGET:
         return Sent(row, "GET", row.raw, (), None, plain)
     if row.place is Place.HEADER:
         return Sent(row, "GET", target, (f"Mcp-Param-Row: {row.raw}",), None, plain)
+
     headers = (f"Content-Type: {content_type_of(row)}", ACCEPT)
     return Sent(row, "POST", target, headers, message_of(row), plain)
 
@@ -74,7 +76,9 @@ async def _record(path: Path, exchanges: Sequence[Sent]) -> str:
     async with taping(path, script, request_state="verbatim") as tape:
         for sent in exchanges:
             assert (await _send(tape.url, sent)).is_whole, sent.row.name
+
         journal = path.with_name(path.name + ".journal").read_text()
+
     return "\n".join([journal, path.read_text(), *tape.log])
 
 
@@ -101,7 +105,9 @@ async def test_no_planted_secret_is_written_and_the_cassette_plays(
             for one in spellings
             if (at := written.find(one)) >= 0
         ]
+
         assert not found, row.name
+
     async with playing(path) as replay:
         for sent in exchanges:
             await _send(replay.url, sent)
@@ -109,6 +115,7 @@ async def test_no_planted_secret_is_written_and_the_cassette_plays(
                 miss_report(miss, Cassette("c.json")).text
                 for miss in replay.player.misses
             ]
+
             assert not texts, (sent.row.name, texts)
 
 
@@ -132,21 +139,27 @@ async def test_ask_whose_key_is_a_secret_is_answered_on_replay(
             answers: Any = [{"id": each["id"], "value": answer} for each in asks]
         else:
             answers = dict.fromkeys(asks, answer)
+
         return tool_call("open", id=2, inputResponses=answers, requestState=state)
 
     script = answering(json_response(asking), json_response(result({"ok": 1}, id=2)))
     async with taping(path, script) as tape:
         asked = json.loads((await post(tape.url, tool_call("open"))).body)["result"]
+
         assert GITHUB in json.dumps(asked)
         await post(tape.url, retry(asked))
         journal = path.with_name("c.json.journal").read_text()
+
     for text in (journal, path.read_text(), *tape.log):
         assert GITHUB not in text
         assert "73190544" not in text
+
     (interaction,) = json.loads(path.read_text())["interactions"]
+
     assert len(interaction["elicitation_turns"]) == 1
     async with playing(path) as replay:
         asked = json.loads((await post(replay.url, tool_call("open"))).body)["result"]
+
         assert "<github:1>" in json.dumps(asked)
         assert json.loads((await post(replay.url, retry(asked))).body)["result"] == {
             "ok": 1
@@ -168,12 +181,15 @@ async def test_what_is_added_is_redacted_by_the_rules_of_both(tmp_path: Path) ->
         path, answering(json_response(result({"n": 1}))), **before
     ) as tape:
         await post(tape.url, first)
+
     replies = [json_response(result({"n": n})) for n in (2, 3)]
     rules = {"redact": ["emp-[0-9]+"], "redact_keys": ["pin"]}
     async with taping(path, answering(*replies), existing="append", **rules) as tape:
         await post(tape.url, second)
         await post(tape.url, third)
+
     tree = json.loads(path.read_text())
+
     assert tree["redaction"] == {
         "patterns": ["cust-[0-9]+", "emp-[0-9]+"],
         "keys": ["pin"],
@@ -182,6 +198,7 @@ async def test_what_is_added_is_redacted_by_the_rules_of_both(tmp_path: Path) ->
     asked = [
         one["request"]["body"]["params"]["arguments"] for one in tree["interactions"]
     ]
+
     assert asked == [
         {"who": "<custom-1:1>"},
         {"who": "<custom-2:1> <custom-1:2>"},
@@ -208,6 +225,7 @@ async def test_coded_request_is_searched_and_plays(tmp_path: Path) -> None:
     )
     async with taping(path, answering(json_response(result({"a": 1})))) as tape:
         recorded = await http("POST", tape.url, *headers, body=body)
+
     assert tape.server.only.body == body
     assert GITHUB not in path.read_text()
     assert "it is <github:1>" in path.read_text()
@@ -215,6 +233,7 @@ async def test_coded_request_is_searched_and_plays(tmp_path: Path) -> None:
         async with playing(path) as replay:
             played = await http("POST", replay.url, *with_headers, body=sent)
             assert played.body == recorded.body
+
     async with playing(path) as replay:
         other = gzip.compress(CALL.replace(b"it is", b"it was"), mtime=0)
         assert (await http("POST", replay.url, JSON, GZIP, body=other)).error[
@@ -231,7 +250,9 @@ async def test_bodies_that_cannot_be_searched_are_kept_and_told(tmp_path: Path) 
     async with taping(path, script) as tape:
         for _ in range(2):
             recorded = await http("POST", tape.url, JSON, body=unread)
+
     warnings = [line for line in tape.log if line.startswith("warning: ")]
+
     assert [line.partition(", can't be searched")[0] for line in warnings] == [
         "warning: the request of exchange 1, POST /mcp",
         "warning: the response of exchange 1, POST /mcp",
@@ -269,24 +290,31 @@ async def test_credentials_are_found_wherever_they_are_repeated(tmp_path: Path) 
         await http("POST", tape.url, *sent, body=json.dumps(tool_call("y")).encode())
         await http("POST", tape.url, *sent, body=json.dumps(call).encode())
         journal = path.with_name(path.name + ".journal").read_text()
+
     kept = journal + path.read_text() + "".join(tape.log)
     for secret in (*secrets, encoded[12:30]):
         assert secret not in kept
+
     assert "session mrtr-session:1" in path.read_text()
     assert "client <authorization:1>" in path.read_text()
     given = json.dumps(call).replace(secrets[3], "mrtr-session:1")
     async with playing(path) as replay:
         played = await http("POST", replay.url, *sent, body=given.encode())
         assert played.result == {"a": 1}
+
     async with playing(path) as replay:
         other = [JSON, ACCEPT, "Authorization: Bearer another-token-1"]
         body = given.replace(secrets[0], "another-token-1").encode()
+
         assert (await http("POST", replay.url, *other, body=body)).result == {"a": 1}
+
     async with playing(path) as replay:
         # What stands in the place of a placeholder may be a secret by itself.
         played = await http("POST", replay.url, JSON, ACCEPT, body=given.encode())
+
         assert played.result == {"a": 1}
         other = given.replace(secrets[0], "nobody").encode()
+
         assert (await http("POST", replay.url, JSON, ACCEPT, body=other)).error
 
 
@@ -331,11 +359,14 @@ async def test_announced_digest_is_that_of_the_redacted_text(
         listed, read_ = [
             (await post(replay.url, call)).json["result"] for call in calls
         ]
+
     text = read_["contents"][0]["text"]
+
     assert "<github:1>" in text
     assert listed["files"][0]["digest"] == f"sha256:{sha256_of(text)}"
     async with upstream(server) as live:
         verification = await verify_cassette(path, live.url, VerifyOptions())
+
     assert verification.counts == {"same": 2}
 
 
@@ -355,15 +386,18 @@ async def test_text_that_the_user_calls_a_secret_is_in_no_file(
     ) as tape:
         await post(tape.url, call)
         journal = path.with_name("c.json.journal").read_text()
+
     for text in (journal, path.read_text(), *tape.log):
         assert secret not in text
         assert encoded not in text
+
     assert "<secret:1>" in path.read_text()
     async with playing(path, **given) as replay:
         assert "<secret:1>" in (await post(replay.url, call)).body.decode()
         miss = await post(
             replay.url, tool_call("say", arguments={"text": f"no {secret}"})
         )
+
         assert secret not in miss.body.decode()
 
 
@@ -378,15 +412,18 @@ async def test_variable_that_is_not_set_or_short_is_refused(
     with pytest.raises(UsageError, match="the environment variable 'GONE' is not set"):
         async with taping(path, answering(), redact_env=["GONE"]):
             pass
+
     with pytest.raises(
         UsageError, match="the value of 'SHORT' has 7 characters, and 8"
     ) as short:
         async with taping(path, answering(), redact_env=["SHORT"]):
             pass
+
     with pytest.raises(
         UsageError, match="a text has 5 characters, and 8 are needed"
     ) as text:
         VerifyOptions(redact_values=["abcde"])
+
     assert "seven77" not in str(short.value)
     assert "abcde" not in str(text.value)
     assert ReplayOptions(redact_env=["GONE"]).secrets == ()
@@ -404,6 +441,7 @@ async def test_secret_that_is_found_later_is_not_in_the_cassette(
     async with taping(path, answering(*replies)) as tape:
         await post(tape.url, before)
         await post(tape.url, tool_call("login", arguments={"password": secret}))
+
     assert secret not in path.read_text()
     async with playing(path) as replay:
         assert b'"n":1' in (await post(replay.url, before)).body
@@ -427,6 +465,7 @@ async def test_recording_tells_what_was_replaced(tmp_path: Path) -> None:
         async with taping(path, script, existing=existing) as tape:
             for call in calls:
                 await post(tape.url, call)
+
         event, line = recording_said(tape.session.report)
         told.append((line.splitlines()[1:], event["redacted"]))
 
@@ -437,6 +476,7 @@ async def test_recording_tells_what_was_replaced(tmp_path: Path) -> None:
     added, second = (
         {"interaction": number, "call": 'tools/call "reset"'} for number in (4, 2)
     )
+
     assert told == [
         (
             [

@@ -43,6 +43,7 @@ class Client:
     async def send(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
         if self.has_left:
             raise ConnectionResetError
+
         self.got.append((chunk, is_last))
         if self.journal is not None:
             self.got.append(self.journal.read_bytes().count(b"\n") - 1)
@@ -126,11 +127,13 @@ async def test_response_is_in_the_journal_before_its_last_byte_is_passed_on(
         client = Client(journal=journal_path(path))
         async with relaying(path, Server(Response([raw[:5], *rest]))) as (relay, _):
             await relay.handle(PING, client)
+
         at = [
             index
             for index, each in enumerate(client.got)
             if each == (raw[5:], len(rest) == 1)
         ]
+
         assert (client.got[at[0] - 1], client.got[at[0] + 1]) == (0, 1)
         path.unlink()
 
@@ -163,6 +166,7 @@ async def test_acknowledgement_is_read_on_though_its_client_leaves(
 
     assert response.is_closed
     kept = read(path)["interactions"][0]["response"]
+
     assert (kept["text"], kept.get("end")) == (text, end)
 
 
@@ -182,4 +186,5 @@ async def test_stream_that_says_where_to_post_leads_its_client_back(
         await replace(relay, shown_as="http://server").handle(get, client)
 
     passed = b"".join(each[0] for each in client.got[1:] if isinstance(each, tuple))
+
     assert passed == b"event: endpoint\ndata: /post?id=1\n\n: x"

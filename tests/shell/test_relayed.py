@@ -78,7 +78,9 @@ async def test_request_headers_arrive_with_spelling_and_order(tmp_path: Path) ->
             *(f"{name}: {value}" for name, value in sent[:-1]),
             body=b"{}",
         )
+
     head = tape.server.only.head
+
     assert head.line == "POST /mcp HTTP/1.1"
     assert head.values("host") == [tape.server.authority]
     assert head.without("host") == sent
@@ -93,8 +95,10 @@ async def test_nothing_is_added_to_a_bare_request(
     """A request reaches the upstream with the length that it announces alone, `Host` aside."""
     async with taping(tmp_path / "c.json", answering(response())) as tape:
         await http(method, tape.url, body=body)
+
     assert tape.server.only.head.line == f"{method} /mcp HTTP/1.1"
     length = () if body is None else (("Content-Length", str(len(body))),)
+
     assert tape.server.only.head.without("host") == length
 
 
@@ -109,6 +113,7 @@ async def test_headers_of_one_connection_stay_behind(tmp_path: Path) -> None:
             "GET", tape.url, "Connection: keep-alive, X-Once", "X-Once: 1", "TE: trailers",
             "Proxy-Connection: keep-alive", "Keep-Alive: 1", "X-Kept: 1",
         )  # fmt: skip
+
     assert tape.server.only.head.without("host") == (("X-Kept", "1"),)
     assert back.head.without("connection") == (("X-End", "2"), ("Content-Length", "0"))
 
@@ -122,6 +127,7 @@ async def test_bodies_are_untouched_in_both_directions(
     body = ODD_BODIES[name]
     async with taping(tmp_path / "c.json", answering(response(body, JSON))) as tape:
         answer = await post(tape.url, body)
+
     assert tape.server.only.body == body
     assert answer.body == body
     async with playing(tmp_path / "c.json") as replay:
@@ -149,6 +155,7 @@ async def test_targets_are_sent_as_they_came(tmp_path: Path, target: str) -> Non
     """Escapes, doubled slashes, dots and queries reach the upstream in their spelling."""
     async with taping(tmp_path / "c.json", answering(response(b"here"))) as tape:
         assert (await http("GET", tape.url, target=target)).body == b"here"
+
     assert tape.server.only.head.line == f"GET {target} HTTP/1.1"
     async with playing(tmp_path / "c.json") as replay:
         assert (await http("GET", replay.url, target=target)).body == b"here"
@@ -171,6 +178,7 @@ async def test_a_request_is_sent_once_whatever_happens(
         assert (await http("GET", tape.url)).body == b"first"
         assert (await http(method, tape.url)).status == 502
         assert tape.server.connections == 1
+
     assert len(tape.server.received) == 2
     assert (tape.session.exchanges, tape.session.unreachable) == (1, 1)
 
@@ -183,7 +191,9 @@ async def test_added_headers_take_the_place_of_the_clients(tmp_path: Path) -> No
         tmp_path / "c.json", answering(response()), headers=headers
     ) as tape:
         await http("GET", tape.url, "X-Api-Key: from-client", "X-Other: 1")
+
     sent = tape.server.only.head.without("host")
+
     assert sent == (("X-Other", "1"), *headers)
     assert "option" not in (tmp_path / "c.json").read_text()
 
@@ -200,10 +210,13 @@ async def test_secrets_of_the_upstreams_url_are_sent_and_written_nowhere(
         async with recording(named, path, RecordOptions(log=log.append)) as session:
             await http("GET", session.url)
             journal = (tmp_path / "c.json.journal").read_text()
+
     expected = "Basic " + base64.b64encode(b"us@er:p:w").decode()
+
     assert server.only.head.values("authorization") == [expected]
     assert session.url.endswith("?api_key=sup3rs3cret")
     shown = "/%3Cgithub:1%3E?api_key=%3Capi-key:1%3E"
+
     assert session.shown_url.endswith(shown)
     assert read(path)["upstream"] == server.url + shown
     for text in (journal, path.read_text(), *log):
@@ -236,6 +249,7 @@ async def test_response_headers_arrive_with_spelling_and_order(tmp_path: Path) -
     reply = response(b"{}", *(f"{name}: {value}" for name, value in sent[:-1]))
     async with taping(tmp_path / "c.json", answering(reply)) as tape:
         answer = await http("GET", tape.url)
+
     assert answer.head.headers == sent
 
 
@@ -262,6 +276,7 @@ async def test_statuses_pass_with_their_reason(tmp_path: Path, status: str) -> N
     reply = response(b"why", *headers, status=line)
     async with taping(tmp_path / "c.json", answering(reply)) as tape:
         answer = await http("POST", tape.url, body=b"a")
+
     assert len(tape.server.received) == 1
     assert answer.head.line == f"HTTP/1.1 {line}"
     assert [
@@ -270,8 +285,10 @@ async def test_statuses_pass_with_their_reason(tmp_path: Path, status: str) -> N
     assert answer.body == b"why"
     async with playing(tmp_path / "c.json") as replay:
         played = await http("POST", replay.url, body=b"a")
+
     assert (played.status, played.body) == (int(status), b"why")
     kept = [header for header in headers if not header.startswith("X-A:")]
+
     assert [
         f"{name}: {value}" for name, value in played.head.without("content-length")
     ] == kept
@@ -302,9 +319,11 @@ async def test_empty_answers_pass_as_they_are(
         seen = b""
         while part := await client.raw():
             seen += part
+
     assert seen.replace(b"Connection: close\r\n", b"") == reply
     async with playing(tmp_path / "c.json") as replay:
         played = await http(method, replay.url, condition)
+
     assert (played.status, played.body, played.is_whole) == (
         int(reply.split()[1]),
         b"",
@@ -330,6 +349,7 @@ async def test_traffic_that_is_no_rpc_passes_and_plays(
         assert (
             await http(method, tape.url, target="/token?a=2", body=body)
         ).body == b"two"
+
     async with playing(tmp_path / "c.json") as replay:
         assert (
             await http(method, replay.url, target="/token?a=2", body=body)
@@ -338,6 +358,7 @@ async def test_traffic_that_is_no_rpc_passes_and_plays(
             await http(method, replay.url, target="/token?a=1", body=body)
         ).body == b"one"
         missed = await http(method, replay.url, target="/token?a=3", body=body)
+
     assert (missed.status, missed.head.values("content-type")) == (
         404,
         ["text/plain; charset=utf-8"],
@@ -373,15 +394,20 @@ async def test_what_a_page_needs_to_read_comes_back(tmp_path: Path) -> None:
     ) as tape:
         for each in wanted:
             await http("OPTIONS", tape.url, *PREFLIGHT, each)
+
         await post(tape.url, message("ping"), PREFLIGHT[0])
+
     async with playing(path) as replay:
         # A browser remembers an answer, or asks again.
         for each in reversed(wanted * 2):
             preflight = await http("OPTIONS", replay.url, *PREFLIGHT, each)
             allowed = (*ALLOWED, each.replace("Request", "Allow"))
+
             assert preflight.status == 204
             assert preflight.head.without("connection") == _pairs(*allowed)
+
         pong = await post(replay.url, message("ping"), PREFLIGHT[0])
+
         assert set(_pairs(*ALLOWED)) <= set(pong.head.headers)
 
 
@@ -401,6 +427,7 @@ async def test_a_stream_passes_as_it_comes(tmp_path: Path) -> None:
         for at, gate in enumerate(gates):
             await gate.wait()
             await visit.send(chunk(whole[at : at + 1]))
+
         await visit.send(chunk(b""))
 
     async with (
@@ -410,11 +437,14 @@ async def test_a_stream_passes_as_it_comes(tmp_path: Path) -> None:
         head, body = await client.ask(
             "POST", "/mcp", JSON, body=compact(message("ping"))
         )
+
         assert head.values("x-a") == ["1"]
         for at, gate in enumerate(gates):
             gate.set()
             assert await body.some() == whole[at : at + 1]
+
         assert await body.some() == b""
+
     assert len(read(tmp_path / "c.json")["interactions"][0]["response"]["events"]) == 1
 
 
@@ -429,8 +459,10 @@ async def test_a_response_that_is_too_large_passes_unrecorded(
     script = answering(large, response(b"small"))
     async with taping(tmp_path / "c.json", script, max_body=1000) as tape:
         answer = await http("GET", tape.url, target="/large")
+
         assert (answer.body, answer.is_whole) == (body, True)
         assert (await http("GET", tape.url, target="/small")).body == b"small"
+
     kept = [
         one["request"]["http"]["path"]
         for one in read(tmp_path / "c.json")["interactions"]
@@ -455,8 +487,11 @@ async def test_a_client_that_leaves_a_stream_ends_it_upstream(tmp_path: Path) ->
         async with connected(tape.url) as client:
             _, body = await client.ask("GET", "/mcp", "Accept: text/event-stream")
             assert await body.some() == b": hello\n\n"
+
         await left.wait()
+
     (kept,) = read(tmp_path / "c.json")["interactions"]
+
     assert (kept["response"]["end"], raw_body(kept["response"])) == (
         "open",
         b": hello\n\n",
@@ -474,6 +509,7 @@ async def test_a_client_that_leaves_before_the_response_ends_the_call_upstream(
         if visit.number > 1:
             await visit.send(response(b"ok"))
             return
+
         came.set()
         await visit.left()
         left.set()
@@ -484,10 +520,14 @@ async def test_a_client_that_leaves_before_the_response_ends_the_call_upstream(
                 request("POST", "/mcp", JSON, body=compact(message("ping")))
             )
             await came.wait()
+
         await left.wait()
+
         assert (await http("GET", tape.url)).body == b"ok"
+
     assert len(tape.server.received) == 2
     left_alone, _ = read(tmp_path / "c.json")["interactions"]
+
     assert left_alone["request"]["body"]["method"] == "ping"
     assert "response" not in left_alone
 
@@ -501,11 +541,15 @@ async def test_streams_that_are_open_at_the_end_are_kept(tmp_path: Path) -> None
         connected(session.url) as client,
     ):
         _, body = await client.ask("GET", "/mcp", "Accept: text/event-stream")
+
         assert await body.some() == b": hello\n\n"
         await stop()
+
         assert await body.rest() == b""
         assert not body.is_whole
+
     (kept,) = read(tmp_path / "c.json")["interactions"]
+
     assert (kept["response"]["end"], raw_body(kept["response"])) == (
         "open",
         b": hello\n\n",
@@ -526,11 +570,13 @@ async def test_an_upstream_that_is_away_is_a_502_with_the_callers_id(
     log: list[str] = []
     async with upstream(answering()) as server:
         url = server.url
+
     async with recording(
         url, tmp_path / "c.json", RecordOptions(log=log.append)
     ) as session:
         body = b'{"jsonrpc":"2.0","method":"ping","id":%b}' % identity
         answer = await post(session.url, body)
+
     assert answer.status == 502
     assert answer.head.values("content-type") == ["application/json"]
     assert answer.body.startswith(
@@ -576,6 +622,7 @@ async def test_a_broken_response_is_no_clean_end(
         await visit.send(sent)
         if how != "closes at once":
             await gate.wait()
+
         if how == "resets":
             visit.reset()
         else:
@@ -591,11 +638,15 @@ async def test_a_broken_response_is_no_clean_end(
         )
         gate.set()
         seen += await body.rest()
+
         assert (seen, body.is_whole) == (expected, False)
         await client.closed()
+
     kept = read(tmp_path / "c.json")["interactions"][0]["response"]
+
     assert kept["end"] == "broken"
     assert raw_body(kept) == expected if expected else "sha256" not in kept
     async with playing(tmp_path / "c.json") as replay:
         answer = await post(replay.url, message("ping"))
+
     assert (answer.body, answer.is_whole) == (expected, False)

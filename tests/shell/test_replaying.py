@@ -66,6 +66,7 @@ async def test_a_miss_is_an_error_with_the_callers_id(tmp_path: Path) -> None:
         body = b'{"method":"tools/call","id":"\\u0041","params":{"name":"x","arguments":{"a":2}},"jsonrpc":"2.0"}'
         answer = await post(replay.url, body)
         (miss,) = replay.player.misses
+
     assert (answer.status, answer.head.values("content-type")) == (
         200,
         ["application/json"],
@@ -74,6 +75,7 @@ async def test_a_miss_is_an_error_with_the_callers_id(tmp_path: Path) -> None:
         b'{"jsonrpc":"2.0","id":"\\u0041","error":{"code":-32010,'
     )
     error = answer.json["error"]
+
     assert miss.reason.value == "arguments-differ"
     assert error["data"]["reason"] == "arguments-differ"
     assert error["data"]["differences"] == [
@@ -93,6 +95,7 @@ async def test_harmless_requests_get_what_any_server_answers(tmp_path: Path) -> 
         notified = await post(replay.url, message("notifications/x", id=None))
         probe = await post(replay.url, message("server/discover"))
         metadata = await http("GET", replay.url, target="/.well-known/x")
+
         assert replay.player.misses == []
 
     assert ping.json == {"jsonrpc": "2.0", "id": "p", "result": {}}
@@ -145,6 +148,7 @@ async def test_pace_asks_for_the_recorded_delays(
         tree["recording"]["exchanges"][0]["pieces"], (500, 1500, 4000), strict=True
     ):
         piece["at_ms"] = at_ms
+
     path.write_bytes(compact(tree))
     now = 100.0
     asked: list[float] = []
@@ -157,6 +161,7 @@ async def test_pace_asks_for_the_recorded_delays(
 
     async with playing(path, pace=pace, clock=Clock(lambda: now, sleep)) as replay:
         answer = await post(replay.url, message("ping", id=2))
+
     assert answer.body == b"".join(map(event, (*notes, result({}, id=2))))
     assert asked == expected
 
@@ -201,12 +206,15 @@ async def test_task_follows_the_clock_of_the_replay(tmp_path: Path) -> None:
     async with playing(path, on_event=events.append, **options) as replay:
         told = [(await post(replay.url, each)).json["result"] for each in requests]
         assert replay.player.unplayed == []
+
     for each in (told[0], told[1], told[3]):
         assert (each["createdAt"], each["pollIntervalMs"]) == (
             "1970-01-01T00:01:00Z",
             7,
         )
+
     place = {"call": 'tools/call "x"', "interaction": 1, "turn": 1, "via": "task"}
+
     assert [each for each in events if each["event"] != "played"] == [
         {"event": "asked", **place, "keys": {"a": "form"}},
         {"event": "answered", **place, "keys": ["a"]},
@@ -275,11 +283,14 @@ async def test_a_subscription_plays_what_calls_cause(
 
     async with taping(path, script) as tape, connected(tape.url) as client:
         _, body = await client.ask("POST", "/mcp", JSON, ACCEPT, body=compact(LISTEN))
+
         assert await body.some() == acknowledged
         await post(tape.url, message("tools/list", id=2))
         await post(tape.url, tool_call("add", id=3))
         caused.set()
+
         assert await body.some() == changed
+
     assert read(path)["interactions"][0]["response"]["end"] == "open"
 
     async with (
@@ -289,16 +300,20 @@ async def test_a_subscription_plays_what_calls_cause(
         head, body = await client.ask(
             "POST", "/mcp", JSON, ACCEPT, body=compact(LISTEN)
         )
+
         assert head.values("content-type") == [
             "text/event-stream" if is_stream else "application/json"
         ]
         assert await body.some() == acknowledged
         more = asyncio.create_task(body.some())
         await post(replay.url, message("tools/list", id=12))
+
         assert not more.done()
         await post(replay.url, tool_call("add", id=13))
+
         assert await more == changed
         await stop()
+
         assert await body.rest() == b""
         assert not body.is_whole
 
@@ -315,6 +330,7 @@ async def test_response_waits_for_the_events_on_the_listening_stream_of_its_sess
     listening, calling = talk.stream(listen), talk.request(call)
     for done in (1, 2):
         talk.event(listening, progress(1, done))
+
     talk.response(calling, {"done": 1})
     talk.end(listening, End.OPEN)
 

@@ -74,7 +74,9 @@ async def test_the_command_finds_the_url_beside_its_environment(
         program = (
             f"import os; raise SystemExit(not {there}.items() <= os.environ.items())"
         )
+
         assert await code_of(sys.executable, "-c", program, url="http://u:80/") == 0
+
     assert URL_VARIABLE not in os.environ
 
 
@@ -82,9 +84,11 @@ async def test_the_command_finds_the_url_beside_its_environment(
 async def test_a_command_that_cannot_be_run_has_the_shells_code(tmp_path: Path) -> None:
     """A command that isn't there is 127, one that can't be executed 126, and it is said which."""
     said: list[str] = []
+
     assert await code_of("no-such-command", said=said) == 127
     plain = tmp_path / "plain"
     plain.write_text("text")
+
     assert await code_of(str(plain), said=said) == 126
     assert await code_of(str(tmp_path), said=said) == 126
     assert said[0] == "error: can't run 'no-such-command': no such file or directory"
@@ -124,6 +128,7 @@ async def stopped(
     async with upstream(script) as server:
         command = [sys.executable, "-c", setup + program]
         end = await run_command(command, server.url, signals, print, grace_s)
+
     assert left == []
     assert end.was_stopped == bool(numbers)
     return end.code
@@ -136,6 +141,7 @@ async def test_sigterm_ends_the_command() -> None:
         await stopped(f"{CALL}; signal.pause()", signal.SIGTERM) == 128 + signal.SIGTERM
     )
     handles = "signal.signal(signal.SIGTERM, lambda *_: os._exit(5))"
+
     assert await stopped(f"{handles}; {CALL}; signal.pause()", signal.SIGTERM) == 5
 
 
@@ -150,6 +156,7 @@ signal.signal(signal.SIGINT, leave)
 {CALL}
 signal.pause()
 """
+
     assert await stopped(program, signal.SIGINT, reaches_command=True) == 5
 
 
@@ -159,6 +166,7 @@ async def test_second_signal_ends_a_command_that_sigint_did_not() -> None:
     program = (
         f"signal.signal(signal.SIGINT, signal.SIG_IGN); {CALL}; {CALL}; signal.pause()"
     )
+
     assert await stopped(program, signal.SIGINT, signal.SIGINT) == 128 + signal.SIGTERM
 
 
@@ -181,6 +189,7 @@ async def test_signals_come_in_good_order() -> None:
         for number in numbers:
             os.kill(os.getpid(), number)
             assert await signals.get() is number
+
     for number in numbers:
         assert signal.getsignal(number) in {signal.SIG_DFL, signal.default_int_handler}
 
@@ -200,7 +209,9 @@ def test_a_value_is_given_and_the_thread_has_ended_afterwards():
 
     with in_thread(manager()) as value:
         assert value == "value"
+
     first, last = threads
+
     assert first is last
     assert first is not threading.current_thread()
     first.join()
@@ -214,6 +225,7 @@ def test_errors_arrive_in_the_caller(when):
     async def manager():
         if when == "entering":
             raise LookupError(when)
+
         yield
         raise LookupError(when)
 
@@ -239,8 +251,10 @@ def test_an_interrupted_start_is_undone():
             pass
     finally:
         signal.signal(signal.SIGINT, before)
+
     assert not left.is_set()
     gate.set()
+
     assert left.wait(60)
 
 
@@ -262,4 +276,5 @@ def test_an_interrupted_call_of_the_library_is_cancelled() -> None:
             result_in_thread(waiting())
     finally:
         signal.signal(signal.SIGINT, before)
+
     assert steps == ["left"]

@@ -78,6 +78,7 @@ def test_a_url_that_is_no_cassette_s_is_refused(named: str) -> None:
     """A folder of a store is a usage error that names the URL."""
     with pytest.raises(UsageError, match="doesn't name a cassette") as caught:
         location(named)
+
     assert "secret" not in str(caught.value)
 
 
@@ -98,6 +99,7 @@ def test_credentials_in_a_url_are_not_shown(url: str, shown: str) -> None:
     assert str(StoreFile(url)) == shown
     assert StoreFile(url).name == "c.json"
     one, other = journal_path(StoreFile(url)), journal_path(StoreFile(shown))
+
     assert one == other != journal_path(StoreFile("s3://bucket/c.json"))
 
 
@@ -108,16 +110,20 @@ async def test_a_recording_is_put_when_it_ends(store: Any, tmp_path: Path) -> No
     script = answering(*[json_response(result({}))] * 2)
     async with taping(place, script) as tape:
         await post(tape.url, message("ping"))
+
         assert [each.suffix for each in tmp_path.iterdir()] == [".journal"]
         assert store.store == {}
+
     assert list(tmp_path.iterdir()) == []
     assert list(store.store) == ["/bucket/runs/demo-server.json"]
     with pytest.raises(CassetteError, match=f"{URL}: the cassette exists"):
         async with taping(place, script):
             pass
+
     async with taping(place, script, existing="append") as tape:
         await post(tape.url, message("ping"))
         await post(tape.url, message("tools/list"))
+
     assert len(cassettes.load_cassette(place).interactions) == 2
     async with playing(place) as session:
         assert (await post(session.url, message("ping"))).json["result"] == {}
@@ -130,6 +136,7 @@ def test_the_library_takes_a_url(stored: StoreFile) -> None:
         assert len(playing_it.interactions) > 1
         with pytest.raises(UsageError, match="has no path"):
             assert playing_it.path
+
     assert diff(URL, URL).is_same
 
 
@@ -154,14 +161,19 @@ async def test_a_cassette_that_can_t_be_put_is_recovered(
             monkeypatch.setattr(
                 MemoryFileSystem, "pipe_file", refusing(OSError("it is full"))
             )
+
     monkeypatch.undo()
+
     assert store.store == {}
     monkeypatch.chdir(tmp_path)
     with pytest.raises(CassetteError, match=f"recover {URL}"):
         Journal(place, JOURNAL_HEADER)
+
     with pytest.raises(CassetteError, match=f"recover {URL}"):
         cassettes.read_file(place)
+
     done = invoke("recover", URL)
+
     assert (done.exit_code, done.output) == (
         0,
         f"wrote {URL}: 1 interaction, 1 exchange recorded\n",
@@ -183,6 +195,7 @@ def test_what_exists_is_replaced_only_when_asked(
     else:
         with pytest.raises(CassetteError, match="the cassette exists"):
             cassettes.publish(place, [b"new"], replace=False)
+
     assert place.read_bytes() == (b"new" if replace else b"old")
 
 
@@ -197,12 +210,15 @@ def test_a_store_that_knows_no_condition_is_asked_before(
     ) -> None:
         if mode == "create":
             raise NotImplementedError
+
         put(self, path, value)
 
     monkeypatch.setattr(MemoryFileSystem, "pipe_file", unconditional)
     with pytest.raises(FileExistsError):
         stored.write([b"new"], replace=False)
+
     StoreFile("memory://other.json").write([b"new"], replace=False)
+
     assert (stored.read_bytes(), StoreFile("memory://other.json").read_bytes()) == (
         DEMO,
         b"new",
@@ -236,6 +252,7 @@ def test_what_a_driver_raises_is_an_error_of_the_cassette(
     monkeypatch.setattr(MemoryFileSystem, "cat_file", refusing(error))
     monkeypatch.setattr(MemoryFileSystem, "info", refusing(error))
     done = invoke("inspect", URL)
+
     assert done.exit_code == 3
     assert done.output.startswith(f"error: {URL}: {said}")
     assert done.output.count("\n") == 1
@@ -256,6 +273,7 @@ def test_no_failure_of_a_put_shows_a_password(
         CassetteError, match=r"^memory://\*\*\*@bucket/c.json: "
     ) as caught:
         cassettes.publish(StoreFile(url), [b"x"], replace=False)
+
     assert "hunter2" not in str(caught.value)
     assert str(caught.value).count("the store") <= 1
 
@@ -265,6 +283,7 @@ def test_a_folder_is_no_cassette(stored: StoreFile, tmp_path: Path) -> None:
     assert stored.exists()
     with pytest.raises(CassetteError, match="is a folder; name an object"):
         cassettes.exists(StoreFile("memory://bucket/runs"))
+
     (tmp_path / "file").touch()
     place = StoreFile(URL, tmp_path / "file")
     with pytest.raises(
@@ -290,6 +309,7 @@ def test_what_is_not_installed_is_named(
     """A missing extra and a missing driver are usage errors with a way out."""
     monkeypatch.setitem(sys.modules, missing, None)  # type: ignore[arg-type]
     done = invoke("replay", url)
+
     assert done.exit_code == 2
     assert said in done.output
 
@@ -299,6 +319,7 @@ def test_a_client_s_configuration_gets_the_url(stored: StoreFile) -> None:
     config = Path("config.json")
     config.write_text('{"mcpServers": {"it": {"command": "server"}}}')
     done = invoke("wrap", config, "it", "--record", URL)
+
     assert (done.exit_code, "it has no path" in done.output) == (2, True)
     assert invoke("wrap", config, "it", "--replay", URL).exit_code == 0
     assert f'"{URL}"' in config.read_text()

@@ -42,6 +42,7 @@ def typed(command: Sequence[str], *lines: str | None) -> tuple[int, str, str]:
         except OSError:
             # Linux tells the end of the other side so.
             break
+
         shown += chunk.decode()
         if left and shown.endswith(("]: ", "> ")):
             line = left.pop(0)
@@ -49,8 +50,10 @@ def typed(command: Sequence[str], *lines: str | None) -> tuple[int, str, str]:
                 process.send_signal(signal.SIGINT)
             else:
                 os.write(ours, line.encode())
+
         if not chunk:
             break
+
     out, _ = process.communicate(timeout=HANGS_S)
     os.close(ours)
     return process.returncode, shown.replace("\r\n", "\n"), out.decode()
@@ -59,6 +62,7 @@ def typed(command: Sequence[str], *lines: str | None) -> tuple[int, str, str]:
 def test_person_is_asked_at_the_terminal(call: tuple[str, ...]) -> None:
     """Prompts go to stderr, the result to stdout; what doesn't fit is asked again."""
     code, shown, out = typed(call, "perhaps\n", "y\n")
+
     assert (code, out) == (0, "Deployed to production\n")
     assert "The server asks for confirm (form): Deploy to production?" in shown
     assert "is a text, and not true or false" in shown
@@ -69,5 +73,6 @@ def test_person_may_go_without_an_answer(call: tuple[str, ...]) -> None:
     """The end of the lines is no answer: the call ends with the ask on stdout; Ctrl-C ends all."""
     assert typed(call, None)[0] == 130
     code, _, out = typed(call, "\x04")
+
     assert code == 5
     assert '"Deploy to production?"' in out

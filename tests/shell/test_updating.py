@@ -92,6 +92,7 @@ async def test_what_is_not_accepted_is_not_written(cassette: Path) -> None:
         "tools_list": result_of({"tools": TOOLS[:2]}),
     }
     update = await updated(cassette, Contract(**plants), by("surface-changed"))
+
     assert [each.call for each in update.accepted] == ["tools/list"]
     assert [each.call for each in update.left] == ['tools/call "report"']
     assert not update.verification.is_good
@@ -99,6 +100,7 @@ async def test_what_is_not_accepted_is_not_written(cassette: Path) -> None:
     cassette.write_bytes(before)
     made = cassette.stat().st_mtime_ns
     update = await updated(cassette, Contract(**plants), by("shape-changed"))
+
     assert (update.accepted, update.written) == ((), None)
     assert cassette.stat().st_mtime_ns == made
     assert cassette.read_bytes() == before
@@ -145,6 +147,7 @@ async def test_a_file_that_somebody_changed_meanwhile_is_left_alone(
     plants = {"report": result_of(text("none"))}
     with pytest.raises(CassetteError, match="it was changed meanwhile"):
         await updated(cassette, Contract(**plants), choose)
+
     assert len(cassette.read_text().splitlines()) == 1
 
 
@@ -169,16 +172,20 @@ async def test_ids_of_verify_stay_out_of_the_cassette(tmp_path: Path) -> None:
     async with taping(path, repeating("for")) as tape:
         for name in "ab":
             await post(tape.url, tool_call(name, id=identity))
+
     async with upstream(repeating("for")) as live:
         assert (await verify_cassette(path, live.url, VerifyOptions())).counts == {
             "same": 2
         }
+
     async with upstream(repeating("now for")) as live:
         update = await update_cassette(path, live.url, VerifyOptions(), by(*ACCEPTABLE))
+
     assert len(update.accepted) == 2
     assert b"mrtr-cassette-" not in path.read_bytes().partition(b'"recording"')[0]
     for each in read(path)["interactions"]:
         taken = each["response"]["body"]["result"]
+
         assert taken["structuredContent"] == {"about": identity}
         assert (
             taken["content"][0]["text"]
@@ -188,6 +195,7 @@ async def test_ids_of_verify_stay_out_of_the_cassette(tmp_path: Path) -> None:
     before = path.read_bytes()
     async with upstream(repeating("now for", earlier=True)) as live:
         update = await update_cassette(path, live.url, VerifyOptions(), all_possible)
+
     assert [each.problem for each in update.left if each.changes] == [
         "it repeats the id that another request of this comparison had",
         "it may depend on #1, which did not end as recorded",
@@ -211,6 +219,7 @@ def store(words: str) -> Script:
             said = text("kept")
         else:
             said = asks("sure", state=f"state-of-{len(values)}", words=words)
+
         await visit.send(json_response(result(said, id=body["id"])))
 
     return script
@@ -229,6 +238,7 @@ async def test_a_read_after_an_accepted_question_is_compared_after_the_write(
         answered = {"inputResponses": {"sure": YES}, "requestState": state}
         await post(tape.url, {**put, "params": {**put["params"], **answered}})
         await post(tape.url, get)
+
     before = lines_of(path)
     async with upstream(store("Really put it?")) as live:
         update = await update_cassette(

@@ -52,6 +52,7 @@ def test_a_command_runs_while_the_block_does(tmp_path):
     (tmp_path / "server.py").write_text(SERVER)
     with started([sys.executable, "server.py", "{port}"], tmp_path) as running:
         assert status(running.url) == 204
+
     with pytest.raises(OSError, match="refused"):
         status(running.url)
 
@@ -87,6 +88,7 @@ def test_a_command_ends_with_a_killed_test_run(tmp_path, number):
         assert run.stdout.readline() == b"listening\n"
         run.send_signal(number)
         ended, _, _ = select.select([held], [], [], HANGS_S)
+
         assert ended
         assert held.read() == ""
 
@@ -102,6 +104,7 @@ def test_a_command_that_ends_is_an_error_with_its_output(tmp_path):
         started(python(text, "{port}"), tmp_path),
     ):
         pass
+
     assert str(raised.value).endswith("xxx\nbad option")
     assert len(str(raised.value)) < 5_000
 
@@ -145,6 +148,7 @@ async def hello(scope, receive, send):
     """Answer 200 to every request; an ASGI application without a lifespan."""
     if scope["type"] != "http":
         raise AssertionError("no lifespan")
+
     await send({"type": "http.response.start", "status": 200, "headers": []})
     await send({"type": "http.response.body", "body": b"hello"})
 
@@ -155,6 +159,7 @@ def test_applications_of_both_kinds_are_served():
         with in_thread(serving_application(application)) as url:
             assert url.endswith("/mcp")
             assert status(url) == expected
+
         with pytest.raises(OSError, match="refused"):
             status(url)
 

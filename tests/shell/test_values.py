@@ -36,6 +36,7 @@ class Files:
         if "name" not in params:
             await visit.send(json_response(result({"tools": []}, id=call["id"])))
             return
+
         path = params["arguments"]["path"]
         self.paths.append(path)
         reply: JsonObject = text(f"{self.word} {params['name']}\n{path}")
@@ -44,6 +45,7 @@ class Files:
         elif params["name"] == "delete":
             root = params["inputResponses"]["sure"]["content"]["root"]
             reply = text(f"deleted {path} of {root}")
+
         await visit.send(json_response(result(reply, id=call["id"])))
 
 
@@ -95,6 +97,7 @@ async def test_a_folder_reaches_no_disk_and_a_run_in_another_one_plays(
     cassette = tmp_path / "c.json"
     await recorded(cassette, HERE)
     before = cassette.read_bytes()
+
     assert HERE.encode() not in before
     assert read(cassette)["values"] == ["root"]
     async with playing(cassette, values={"root": THERE}) as session:
@@ -104,8 +107,11 @@ async def test_a_folder_reaches_no_disk_and_a_run_in_another_one_plays(
         ]
         assert not session.player.misses
         await post(session.url, on(THERE, "read", "two.txt"))
+
         assert session.player.misses[0].reason is Reason.ARGUMENTS_DIFFER
+
     await recorded(cassette, THERE, existing="replace")
+
     assert cassette.read_bytes() == before
 
 
@@ -117,7 +123,9 @@ async def test_a_killed_recording_is_recovered_with_its_names(tmp_path: Path) ->
         await talk(tape.url, HERE)
         journal = tmp_path / "whole.json.journal"
         journal.write_bytes((tmp_path / "c.json.journal").read_bytes())
+
     recover_journal(whole)
+
     assert read(whole)["interactions"] == read(cassette)["interactions"]
     assert read(whole)["values"] == ["root"]
 
@@ -135,10 +143,13 @@ async def test_what_is_added_in_another_folder_has_the_same_name(
     async with taping(cassette, files, **options) as tape:
         await talk(tape.url, THERE)
         added = await post(tape.url, on(THERE, "write", "new.txt", number=3))
+
         assert said(added.json) == f"did write\n{THERE}/new.txt"
+
     assert files.paths[-1] == f"{THERE}/new.txt"
     assert all(path.startswith(THERE) for path in files.paths)
     after = read(cassette)
+
     assert after["interactions"][:2] == before["interactions"]
     assert "{root}/new.txt" in json.dumps(after["interactions"][2])
     assert THERE not in cassette.read_text()
@@ -154,8 +165,10 @@ async def test_a_server_is_held_to_a_cassette_in_another_folder(tmp_path: Path) 
         files = Files(word)
         async with upstream(files) as server:
             verification = await verify_cassette(cassette, server.url, options)
+
         assert verification.is_good is is_good, verification
         assert files.paths == [f"{THERE}/one.txt"] * 3
+
     async with upstream(Files()) as server:
         with pytest.raises(UsageError, match="needs this run's text for its value"):
             await verify_cassette(cassette, server.url, VerifyOptions())
@@ -168,9 +181,11 @@ async def test_diff_reads_a_text_as_a_value(tmp_path: Path) -> None:
     await recorded(named, HERE)
     async with taping(unnamed, Files()) as tape:
         await talk(tape.url, THERE)
+
     assert not mrtr_cassette.diff(named, unnamed).is_same
     assert mrtr_cassette.diff(named, unnamed, values={"root": THERE}).is_same
     shown = run_here("diff", named, unnamed, "--value", f"root={THERE}")
+
     assert shown.code == 0, shown
     assert run_here("diff", named, unnamed, "--value", "root").code == 2
 
@@ -185,9 +200,11 @@ async def test_a_name_that_is_unknown_is_an_error_with_the_known_ones(
     with pytest.raises(UsageError, match=r"has no value 'rot'; it has root"):
         async with playing(cassette, values={"rot": THERE}):
             pass
+
     with pytest.raises(UsageError, match="needs this run's text"):
         async with playing(cassette, stateless=True):
             pass
+
     with pytest.raises(UsageError, match=r"'root'.*give it|'root'.*say it"):
         async with taping(cassette, Files(), existing="append"):
             pass
@@ -216,7 +233,9 @@ async def test_a_secret_beside_a_value_stays_redacted(tmp_path: Path) -> None:
     token = f"ghp_{'a1B2c3D4e5F6' * 3}"
     async with taping(cassette, Files(), values={"root": HERE}) as tape:
         await post(tape.url, on(HERE, "read", token))
+
     shown = cassette.read_text()
+
     assert token not in shown
     assert "{root}/<" in shown
     async with playing(cassette, values={"root": THERE}) as session:
@@ -231,6 +250,8 @@ async def test_a_ping_needs_no_value(tmp_path: Path) -> None:
     await recorded(cassette, HERE)
     async with playing(cassette) as session:
         await post(session.url, message("ping"))
+
         assert session.player.learned == {}
         await talk(session.url, THERE)
+
         assert session.player.learned == {"root": THERE}

@@ -52,6 +52,7 @@ async def test_unchanged_server_is_the_same(cassette: Path) -> None:
     """With new states and sessions nothing differs, all answers are given, and the file stays."""
     server, before = Contract(), cassette.read_bytes()
     verification = await verified(cassette, server)
+
     assert cassette.read_bytes() == before
     assert verification.counts == ALL_SAME
     assert verification.is_good
@@ -70,6 +71,7 @@ def at(*path: Any) -> Callable[[Any], Plant]:
             target: Any = reply.said[-1]
             for key in path[:-1]:
                 target = target[key]
+
             if value is None:
                 del target[path[-1]]
             else:
@@ -91,12 +93,14 @@ async def test_question_that_is_another_one_is_told_and_not_answered(
     server = Contract(**{"deploy.1": words})
     verification = await verified(cassette, server)
     differing = [each for each in verification.interactions if each.verdict != "same"]
+
     assert [each.verdict for each in differing] == ["question-changed"] * 2
     for each in differing:
         assert each.call == 'tools/call "deploy"'
         assert [change.pointer for _, change in each.changes] == [
             "/inputRequests/confirm/params/message"
         ]
+
     assert not server.answers["deploy.1"]
 
 
@@ -124,6 +128,7 @@ async def test_broken_server_is_never_the_same(cassette: Path) -> None:
     """What did not come is not reached, and all else is compared."""
     verification = await verified(cassette, failing(Contract(), breaks_off, "deploy"))
     broken = [each for each in verification.interactions if "deploy" in each.call]
+
     assert [each.verdict for each in broken] == ["not-reached"] * 2
     assert all("gave no response" in str(each.reason) for each in broken)
     assert verification.counts["same"] == 15
@@ -135,7 +140,9 @@ async def test_server_that_is_away_is_compared_with_nothing(cassette: Path) -> N
     """Nothing is reached, and the exit code says so."""
     async with upstream(Contract()) as server:
         gone = server.url
+
     away = await verify_cassette(cassette, gone, VerifyOptions())
+
     assert (away.compared, away.counts) == (0, {"not-reached": 17})
 
 
@@ -159,6 +166,7 @@ async def test_places_are_left_out_where_they_are_named(
         ({"ignore_from": other}, False),
     ):
         assert (await verified(cassette, changed, **options)).is_good is is_good
+
     with pytest.raises(UsageError, match="no file"):
         await verified(cassette, changed, ignore_from=tmp_path / "none.toml")
 
@@ -181,20 +189,26 @@ async def test_what_differs_by_itself_is_learned_and_hides_nothing_else(
     rules.parent.mkdir()
     async with taping(path, Contract()) as tape:
         await post(tape.url, tool_call("clock"))
+
     before = await verified(path, Contract())
+
     assert before.counts == {"text-changed": 1}
     learning = await verified(path, Contract(), learn=rules)
+
     assert learning.counts == {"same": 1}
     assert set(learning.learned) == {(CLOCK, pointer) for pointer in LEARNED}
     for _ in range(3):
         assert (await verified(path, Contract(), ignore_from=rules)).counts == {
             "same": 1
         }
+
     beside = at("result", "structuredContent", "stable")("no")
     found = await verified(path, Contract(clock=beside), ignore_from=rules)
     changes = found.interactions[0].changes
+
     assert [change.pointer for _, change in changes] == ["/structuredContent/stable"]
     again = await verified(path, Contract(), learn=rules)
+
     assert again.learned == []
 
 
@@ -203,6 +217,7 @@ async def test_only_what_reads_is_asked_twice(cassette: Path, tmp_path: Path) ->
     """A tool is called twice only where the server says that it changes nothing."""
     server = Contract()
     await verified(cassette, server, learn=tmp_path / "ignore.toml")
+
     assert server.called["deploy"] == 4
     assert server.called["build"] == 1
     assert server.answers["prompt.1"] == 2
@@ -224,6 +239,7 @@ class Slow:
             await visit.send(response(b"", status="202 Accepted"))
             self._told.set()
             return
+
         if body["method"] == "tools/list":
             await visit.send(
                 json_response(
@@ -231,6 +247,7 @@ class Slow:
                 )
             )
             return
+
         token = body["params"]["_meta"]["progressToken"]
         step = message(
             "notifications/progress", {"progressToken": token, "progress": 1}, id=None
@@ -239,6 +256,7 @@ class Slow:
         if not self.responds:
             await visit.left()
             return
+
         await self._told.wait()
         error = {"code": -32000, "message": "cancelled"}
         ending = {"jsonrpc": "2.0", "id": body["id"], "error": error}
@@ -256,6 +274,7 @@ async def leave_slow(url: str, *, cancels: bool, responds: bool) -> None:
             await post(
                 url, message("notifications/cancelled", {"requestId": 7}, id=None)
             )
+
         if responds:
             await body.rest()
 
@@ -271,8 +290,10 @@ async def test_a_call_that_its_client_left_is_left_at_the_same_point(
     path = tmp_path / "slow.json"
     async with taping(path, Slow(responds=responds)) as tape:
         await leave_slow(tape.url, cancels=cancels, responds=responds)
+
     server = Slow(responds=responds)
     verification = await verified(path, server)
+
     assert verification.counts == {"same": 1 + cancels}
     assert len(server.cancelled) == cancels
     assert 7 not in server.cancelled
@@ -287,6 +308,7 @@ def building(*ends: str, seen: list[str] | None = None) -> Script:
         method = body["method"]
         if seen is not None:
             seen.append(method)
+
         said: Any = {}
         if method == "tools/call":
             said = created("the-task")
@@ -294,6 +316,7 @@ def building(*ends: str, seen: list[str] | None = None) -> Script:
             status = left.pop(0) if left[1:] else left[0]
             more = {"result": text("built")} if status == "completed" else {}
             said = state("the-task", status, **more)
+
         await visit.send(json_response(result(said, id=body["id"])))
 
     return script
@@ -309,9 +332,11 @@ async def test_time_of_a_call_is_that_of_all_its_exchanges(tmp_path: Path) -> No
             await post(
                 tape.url, message("tasks/get", {"taskId": "the-task"}, id=number)
             )
+
     assert (await verified(path, building("working", "completed"))).is_good
     verification = await verified(path, building("working", seen=seen), timeout=1)
     (interaction,) = verification.interactions
+
     assert interaction.verdict == "not-reached"
     assert "its task did not end within 1 s" in str(interaction.reason)
     assert seen[-1] == "tasks/cancel"
@@ -329,7 +354,9 @@ def old_server(endpoint: str = "/messages?session_id={}") -> Script:
             await visit.send(chunk(lead.encode()))
             while body := await said.get():
                 await visit.send(chunk(body))
+
             return
+
         is_known = session in visit.request.head.line
         await visit.send(
             response(b"", status="202 Accepted" if is_known else "404 Not Found")
@@ -364,6 +391,7 @@ async def test_a_session_of_the_old_transport_is_repeated(tmp_path: Path) -> Non
     """Each line is posted where the stream of today says, which is never another server."""
     path = tmp_path / "old.json"
     await record_old(path)
+
     assert (await verified(path, old_server())).counts == {"same": 1, "skipped": 1}
     for server, words in (
         (
@@ -374,9 +402,12 @@ async def test_a_session_of_the_old_transport_is_repeated(tmp_path: Path) -> Non
         (no_stream, "status 405 and no stream that says where to post"),
     ):
         verification = await verified(path, server)
+
         assert verification.counts == {"not-reached": 1, "skipped": 1}
         reasons = [str(each.reason) for each in verification.failures]
+
         assert words in reasons[0], reasons
+
     with pytest.raises(UsageError, match="no changes are taken into such a cassette"):
         await update_cassette(
             path, "http://127.0.0.1:9/sse", VerifyOptions(), lambda _: []

@@ -67,6 +67,7 @@ def answering(
         await response.prepare(request)
         for part in _zipped(parts) if zips else parts:
             await response.write(part)
+
         await response.write_eof()
         return response
 

@@ -209,6 +209,7 @@ class Load:
         self.received += received
         if self.responses_until is not None and self.whole >= self.responses_until:
             self.moment.set()
+
         if self.bytes_until is not None and self.received >= self.bytes_until:
             self.moment.set()
 
@@ -231,6 +232,7 @@ async def exchange(link: Connection, one: Seen, load: Load) -> None:
     while not body.is_whole:
         if one.call.leaves is not None and len(one.body) >= one.call.leaves:
             raise LeftError
+
         data = await body.some()
         one.body += data
         one.plain += plain(data)
@@ -239,7 +241,9 @@ async def exchange(link: Connection, one: Seen, load: Load) -> None:
             one.is_whole = b'"id":"%b"' % one.identity.encode() in one.plain[searched:]
             searched = len(one.plain)
             load.count(whole=one.is_whole)
+
         load.count(received=len(data))
+
     if not one.is_whole:
         one.is_whole = True
         load.count(whole=1)
@@ -261,11 +265,13 @@ async def converse(link: Connection, call: Call, load: Load, name: str) -> None:
         result = one.message.get("result", {})
         if result.get("resultType") != "input_required":
             return
+
         retry = {}
         if "inputRequests" in result:
             retry["inputResponses"] = {
                 key: call.answers[key] for key in result["inputRequests"]
             }
+
         if "requestState" in result:
             retry["requestState"] = result["requestState"]
 
@@ -327,6 +333,7 @@ def kept_in(cassette: JsonObject) -> list[Kept]:
 def _kept_of(interaction: JsonObject) -> Iterator[Kept]:
     if "branch" in interaction or "orphan" in interaction:
         raise UnexpectedError("no call of ours is a branch or an orphan")
+
     request = raw_body(interaction["request"])
     marker = json.loads(request)["params"]["arguments"]["marker"]
     turns = interaction["elicitation_turns"]
@@ -334,6 +341,7 @@ def _kept_of(interaction: JsonObject) -> Iterator[Kept]:
     responses = [turn["ask"] for turn in turns]
     if len(answers) == len(turns):
         responses.append(interaction.get("response"))
+
     for turn, (asked, given) in enumerate(
         zip([request, *answers], responses, strict=True)
     ):
@@ -351,7 +359,9 @@ def index(kept: Iterable[Kept]) -> dict[tuple[str, int], Kept]:
         key = one.marker, one.turn
         if key in found:
             raise UnexpectedError(f"{key} is in the cassette twice")
+
         found[key] = one
+
     return found
 
 
@@ -362,6 +372,7 @@ def _sealed(raw: bytes, states: Mapping[str, str]) -> bytes:
     """Replace raw request states by what the cassette has for them."""
     for state, surrogate in states.items():
         raw = raw.replace(state.encode(), surrogate.encode())
+
     return raw
 
 
@@ -379,6 +390,7 @@ def compare(seen: Sequence[Seen], cassette: JsonObject) -> Tally:
         raise UnexpectedError("the soak itself has used a marker twice")
     if found.keys() - sent.keys():
         raise UnexpectedError(f"nobody sent {sorted(found.keys() - sent.keys())}")
+
     of_calls: dict[str, dict[str, str]] = {}
     for one in seen:
         states = of_calls.setdefault(one.call.marker, {})
@@ -390,6 +402,7 @@ def compare(seen: Sequence[Seen], cassette: JsonObject) -> Tally:
             and kept.is_complete
         ):
             states[one.state] = issued_in(response_in(kept.body)) or ""
+
     for one in seen:
         kept = found.get(one.key)
         states = of_calls[one.call.marker]
@@ -398,12 +411,16 @@ def compare(seen: Sequence[Seen], cassette: JsonObject) -> Tally:
                 raise UnexpectedError(
                     f"a client had {one.key} whole, and the cassette has it not"
                 )
+
             continue
+
         if kept.request != _sealed(one.request, states):
             raise UnexpectedError(
                 f"{one.key}: sent {one.request!r:.2000}, kept {kept!r:.2000}"
             )
+
         (_check_same if one.is_whole else _check_half)(one, kept, states)
+
     beyond = [found[one.key] for one in seen if not one.is_whole and one.key in found]
     return Tally(
         seen=sum(one.is_whole for one in seen),
@@ -427,6 +444,7 @@ def _check_half(one: Seen, kept: Kept, states: Mapping[str, str]) -> None:
         raise UnexpectedError(
             f"{one.key}: {part!r:.2000} came, and {kept!r:.2000} is kept"
         )
+
     if kept.is_complete:
         try:
             message = response_in(kept.body)
@@ -434,6 +452,7 @@ def _check_half(one: Seen, kept: Kept, states: Mapping[str, str]) -> None:
             raise UnexpectedError(
                 f"{one.key}: half, and complete: {kept!r:.2000}"
             ) from None
+
         if message.get("id") != one.identity or not message.keys() & {
             "result",
             "error",
@@ -508,6 +527,7 @@ class Round:
         moment.cancel()
         for task in done - {moment}:
             await task
+
         if not done:
             raise UnexpectedError("the moment to end never came")
 
@@ -516,6 +536,7 @@ class Round:
             load.responses_until = int(self.chance.expovariate(1 / 25))
         else:
             load.bytes_until = int(self.chance.expovariate(1 / 3_000_000))
+
         load.count()
 
 
@@ -531,6 +552,7 @@ def kill_when(
         with contextlib.suppress(FileNotFoundError):
             if has_come():
                 break
+
     os.kill(pid, signal.SIGKILL)
 
 
@@ -557,12 +579,15 @@ async def killed(this: Round) -> Tally:
             await this.reach_moment(load, tasks)
             load.is_ending = True
             process.kill(signal.SIGKILL)
+
         await asyncio.wait_for(asyncio.gather(*tasks), HANGS_S)
         await process.ended()
+
     was_torn = is_torn(journal)
     _, lost = recover_journal(this.cassette) or (None, None)
     if ("is incomplete" in (lost or "")) != was_torn:
         raise UnexpectedError(f"torn: {was_torn}; recover says {lost!r}")
+
     return checked(this, load.seen) + Tally(torn=was_torn)
 
 
@@ -577,8 +602,10 @@ async def terminated(this: Round) -> Tally:
         process.kill(signal.SIGTERM)
         await asyncio.wait_for(asyncio.gather(*tasks), HANGS_S)
         ended = await asyncio.wait_for(process.ended(), HANGS_S)
+
     if ended.code or journal_path(this.cassette).exists():
         raise UnexpectedError(f"record ended with {ended.code}: {ended.err[-2000:]}")
+
     return checked(this, load.seen)
 
 
@@ -612,14 +639,17 @@ async def killed_publishing(this: Round) -> Tally:
         process.kill(signal.SIGTERM)
         await asyncio.wait_for(asyncio.gather(*tasks, watching), HANGS_S)
         await process.ended()
+
     has_journal = journal.exists()
     before = this.cassette.read_bytes() if this.cassette.exists() else None
     if has_journal:
         recover_journal(this.cassette)
         if before not in {None, this.cassette.read_bytes()}:
             raise UnexpectedError("recover has changed the cassette")
+
     if list(this.folder.glob(".*")):
         raise UnexpectedError("a half-written file is left")
+
     return checked(this, load.seen)
 
 
@@ -628,6 +658,7 @@ def checked(this: Round, seen: Sequence[Seen]) -> Tally:
     litter = {path.name for path in this.folder.iterdir()} - {this.cassette.name}
     if litter - {journal_path(this.cassette).name}:
         raise UnexpectedError(f"{litter} is left behind")
+
     cassette = read(this.cassette) if this.cassette.exists() else {"interactions": []}
     return compare(seen, cassette) + Tally(rounds=1)
 
@@ -678,6 +709,7 @@ async def soak(
     async with command(program=SERVER) as server:
         upstream = await server.listening()
         await asyncio.gather(*(work(upstream) for _ in range(AT_ONCE)))
+
     return tallies, problems
 
 
@@ -699,6 +731,7 @@ def main() -> int:
     sys.stdout.write("\n".join([*figures, f"{len(problems)} problems", *problems, ""]))
     if not problems:
         folder.rmdir()
+
     return 1 if problems else 0
 
 

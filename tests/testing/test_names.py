@@ -26,6 +26,7 @@ def test_a_plain_name_is_kept(test, name):
 def test_names_are_safe_and_tell_parameters_apart(parameters):
     """Two parameters never share a file, not even where capitals don't count."""
     names = [file_name(f"test_deploy[{parameter}]") for parameter in parameters]
+
     assert len({name.casefold() for name in names}) == 2
     for name in names:
         assert name.isascii()

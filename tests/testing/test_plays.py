@@ -40,6 +40,7 @@ def play_and_miss(serve: Serve) -> None:
     for request in (tool("get"), tool("get", other=1), tool("get")):
         with urlopen(Request(play["url"], request, dict(JSON))) as response:
             response.read()
+
     assert not serve.end(play)["valid"]
 
 
@@ -60,11 +61,14 @@ def test_only_what_a_report_will_have_is_kept_of_ended_plays(
             async with serving(plays.handle, listener, options, None):
                 for _ in range(3):
                     await asyncio.to_thread(play_and_miss, serve)
+
             await plays.close()
+
         return plays
 
     before = alive()
     plays = asyncio.run(ended())
+
     assert plays.validity == {False: 3}
     kept = {"TrialReport": 3, "MissReport": 3} if keeps else {}
     # The player from which further plays would be made.

@@ -19,6 +19,7 @@ def test_the_nearest_place_has_the_last_word():
             place_of_call("test", [], {"port": 3}),
         ]
     )
+
     assert (settings.name, settings.upstream) == ("module.json", "http://a")
     assert (settings.replay.repeat, settings.replay.port) == ("always", 3)
     assert (settings.record.repeat, settings.record.request_state) == (
@@ -32,6 +33,7 @@ def test_lists_of_all_places_add_up():
     names = ("ini", "suite", "module", "class", "test")
     places = [Place(name, {"ignore": [f"/{name}", "/all"]}) for name in names]
     expected = ("/ini", "/all", "/suite", "/module", "/class", "/test")
+
     assert settings_of(places).replay.ignore == expected
     assert settings_of(places).record.ignored == tuple((name[1:],) for name in expected)
 
@@ -44,6 +46,7 @@ def test_headers_of_all_places_add_up():
             Place("test", {"headers": {"authorization": "near"}}),
         ]
     )
+
     assert settings.record.added_headers == (
         ("X-Env", "test"),
         ("authorization", "near"),
@@ -91,6 +94,7 @@ def test_a_wrong_option_is_named(options, text):
     """What can't be meant is an error that names the place, the option, and what could be."""
     with pytest.raises(UsageError) as caught:
         settings_of([Place("test", options)])
+
     assert str(caught.value).startswith(text)
 
 

@@ -32,6 +32,7 @@ def in_plain_code(upstream: str, cassette: Path) -> None:
         assert_type(recording.path, Path)
         assert_type(recording.interactions, tuple[Interaction, ...])
         assert_type(recording.problem, str | None)
+
     with replay(
         "cassette.json", ignore=["/arguments/at"], repeat="always"
     ) as replaying:
@@ -53,6 +54,7 @@ def what_goes_wrong(upstream: str) -> str | None:
         return error.reason
     except MrtrCassetteError as error:
         assert_type(error.exit_code, int)
+
     return None
 
 
@@ -90,6 +92,7 @@ async def in_asyncio(upstream: str) -> None:
     """Do the same in the running event loop."""
     async with record(upstream) as recording:
         assert_type(recording, Recording)
+
     async with replay(recording.path) as replaying:
         assert_type(replaying, Replay)
 

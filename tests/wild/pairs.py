@@ -52,6 +52,7 @@ class Outcome:
         """Tell all that is wrong, lines that differ between two recordings included."""
         if not self.differing:
             return self.problems
+
         text = (
             f"recorded again: {self.differing} lines differ: {'; '.join(self.samples)}"
         )
@@ -68,6 +69,7 @@ def run_client(
     for line in ended.stdout.splitlines():
         event = json.loads(line)
         transcript[event["scenario"]].append(event)
+
     return ended, transcript
 
 
@@ -80,6 +82,7 @@ def in_lanes(lines: Sequence[JsonObject]) -> dict[tuple[int, str], list[str]]:
             k: v for k, v in line.items() if k not in {"scenario", "session", "lane"}
         }
         lanes[place].append(json.dumps(shown, sort_keys=True, ensure_ascii=False))
+
     return lanes
 
 
@@ -93,7 +96,9 @@ def asks_before_answers(lines: Sequence[JsonObject]) -> list[JsonObject]:
             listed.sort(
                 key=lambda line: (kinds[line["kind"]], json.dumps(line, sort_keys=True))
             )
+
         ordered += listed
+
     return ordered
 
 
@@ -117,6 +122,7 @@ def difference(wanted: Sequence[JsonObject], seen: Sequence[JsonObject]) -> str:
                 for each in (lane, other)
             )
             return f"session {session}, line {at + 1}: wanted {first}, seen {second}"
+
     return ""
 
 
@@ -177,12 +183,15 @@ class Pair:
         again = first
         if not is_brief:
             again = self._recorded("again", direct, first)
+
         for name in first.keys() & again.keys():
             self._count(name, first[name], again[name])
+
         if first:
             self._replayed(first, direct, self.client, runs=1 if is_brief else 2)
             for other in others:
                 self._replayed(first, direct, other, 1)
+
         return list(self.outcomes.values())
 
     def _trouble(self, scenario: str, text: str) -> None:
@@ -193,11 +202,14 @@ class Pair:
         ended, direct = self._run_directly()
         if self._unended(direct):
             ended, direct = self._run_directly()
+
         for name, last in self._unended(direct).items():
             self._trouble(name, f"direct: {json.dumps(last)} {_tail(ended.stderr)}")
+
         for name in self._cassettes:
             asks = [line for line in direct[name] if line["kind"] == "ask"]
             self.outcomes[name].questions = len(asks)
+
         return direct
 
     def _run_directly(self) -> tuple[Run, Transcript]:
@@ -212,6 +224,7 @@ class Pair:
             lines = transcript[name] or [{"kind": "nothing"}]
             if lines[-1]["kind"] != "end":
                 unended[name] = lines[-1]
+
         return unended
 
     def _recorded(
@@ -224,14 +237,18 @@ class Pair:
         }
         for name, cassette in (over or {}).items():
             shutil.copy(cassette, paths[name])
+
         with self._way.recording(paths) as recorders:
             _, seen = run_client(self.client, self._targets(recorders), self._patience)
+
         for name in self._cassettes:
             self._compare(f"record {label}", name, direct, seen, self.client)
+
         for name, recorder in recorders.items():
             if recorder.code != 0 or not paths[name].exists():
                 text = f"record {label}: exit {recorder.code}: {_tail(recorder.stderr)}"
                 self._trouble(name, text)
+
         return {name: path for name, path in paths.items() if path.exists()}
 
     def _targets(self, proxies: Proxies) -> dict[str, str]:
@@ -267,6 +284,7 @@ class Pair:
                 for name in targets:
                     where = f"replay to {client.name}, run {number}"
                     self._compare(where, name, direct, seen, client)
+
         for name, replay in replays.items():
             missed = [int(count) for count in re.findall(r"(\d+) miss", replay.stderr)]
             self.outcomes[name].misses += sum(missed)
@@ -285,12 +303,14 @@ class Pair:
         wanted, seen = direct[name], transcript[name]
         if client != self.client or client.answers_at_once:
             wanted, seen = asks_before_answers(wanted), asks_before_answers(seen)
+
         has_one_stream = self._is_piped or "sse" in self.server.arguments
         if has_one_stream and (client.loses_progress or self.client.loses_progress):
             wanted, seen = (
                 [line for line in lines if line["kind"] != "progress"]
                 for lines in (wanted, seen)
             )
+
         where = difference(wanted, seen)
         if where:
             self._trouble(name, f"{run_}: {where}")

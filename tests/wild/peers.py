@@ -82,6 +82,7 @@ class Server:
     clients: tuple[str, ...]
     has_sessions: bool = True
     """Whether a client of the 2025 era has a session."""
+
     piped_clients: tuple[str, ...] = ()
     """The clients that start it themselves."""
 

@@ -26,6 +26,7 @@ def scenarios_of(
     offered = server.scenarios.get(client.era, ())
     if over == "pipes" and offered:
         offered = server.piped_scenarios(client.era)
+
     return [name for name in offered if not only or name in only]
 
 
@@ -34,6 +35,7 @@ def run_pair(pair: Pair) -> list[Outcome]:
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="wild-") as directory:
         outcomes = pair.run(Path(directory), [CLIENTS[pair.client.other]])
+
     took = f"{time.monotonic() - started:.0f} s"
     faults = [
         f"  {each.scenario}: {fault}" for each in outcomes for fault in each.faults
@@ -99,8 +101,10 @@ def main() -> int:
     except ProcessError as error:
         print(error, file=sys.stderr)
         return 2
+
     with ThreadPoolExecutor(options.jobs) as pool:
         results = list(pool.map(run_pair, pairs))
+
     failed = sum(bool(each.faults) for outcomes in results for each in outcomes)
     print(f"{sum(map(len, results)) - failed} passed, {failed} failed")
     return 1 if failed else 0

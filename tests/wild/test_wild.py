@@ -28,6 +28,7 @@ def installed() -> None:
         install("python-v1", "node")
     except ProcessError as error:
         problem = str(error)
+
     if problem:
         pytest.fail(problem, pytrace=False)
 
@@ -49,4 +50,5 @@ def test_recorded_and_replayed_is_as_direct(
     for outcome in outcomes:
         assert outcome.problems == [], outcome.scenario
         calls += outcome.calls
+
     assert calls > 0

@@ -144,6 +144,7 @@ class Pipes:
             log = shlex.quote(str(logs[name]))
             shell = f"exec {shlex.join(command)} 3>&2 2>>{log}"
             proxies[name] = Listening(json.dumps(["sh", "-c", shell]), 0)
+
         yield proxies
         for name, proxy in proxies.items():
             proxy.stderr = logs[name].read_text() if logs[name].exists() else ""

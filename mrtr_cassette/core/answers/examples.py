@@ -44,21 +44,25 @@ def example_answer(request: InputRequest) -> Example:
     """Return an answer that fits a question."""
     if request.takes_value:
         return Example({}, example_of(value_schema(request)))
+
     fields = fields_of(request)
     names = required_in(request) or [*fields]
     if request.kind != "form" or not names:
         return Example({}, _OF_KINDS.get(request.kind, "accept"))
+
     values = {}
     can_be_named = True
     for name in names:
         values[name] = example_of(fields.get(name))
         if name not in fields or not _can_be_written(name):
             can_be_named = False
+
     answer = elicited("accept", values)
     if problem_of(request, answer) is not None:
         return Example({}, "decline")
     if not can_be_named:
         return Example({}, answer)
+
     return Example(values)
 
 
@@ -72,6 +76,7 @@ def example_of(schema: Any) -> Any:
     members = members_of(schema)
     if "default" in members:
         return members["default"]
+
     match type_of_text(members):
         case "array":
             return _example_list(members)
@@ -81,9 +86,11 @@ def example_of(schema: Any) -> Any:
             value = True
         case _:
             value = _example_text(members)
+
     choices = titled_choices(members)
     if choices:
         return choices[0][0]
+
     return value
 
 
@@ -91,6 +98,7 @@ def _example_list(schema: Mapping[str, Any]) -> list[Any]:
     count = schema.get("minItems")
     if not isinstance(count, int):
         count = 1
+
     choices = [value for value, _ in titled_choices(schema)]
     return choices[:count] or [example_of(schema.get("items"))] * count
 
@@ -100,9 +108,11 @@ def _example_text(schema: Mapping[str, Any]) -> str:
     least = schema.get("minLength")
     if isinstance(least, int):
         text = text.ljust(least, ".")
+
     most = schema.get("maxLength")
     if isinstance(most, int):
         text = text[:most]
+
     return text
 
 

@@ -19,10 +19,13 @@ from mrtr_cassette.errors import NotJsonError, counted, printable
 ACTIONS: Final = ("accept", "decline", "cancel")
 ELICITATIONS: Final = frozenset({"form", "url"})
 """The kinds of requests that an `ElicitResult` answers."""
+
 RESULTS: Final = frozenset({"sampling", "roots"})
 """Those that a result of their own answers."""
+
 VALUES: Final = frozenset({"string", "number", "integer", "boolean"})
 """Those of the array dialect, which a value answers."""
+
 _RESULT_MEMBERS: Final = {"roots": ("roots",), "sampling": ("role", "content", "model")}
 """What the result for a kind of request must have."""
 
@@ -76,6 +79,7 @@ class Asked:
             end = _end_of(key)
             short = end if end and ends[end] == 1 else key
             questions.append(AskedRequest(key, short, number, request))
+
         return questions
 
     def data(self) -> dict[str, Any]:
@@ -130,13 +134,16 @@ def problem_of(request: InputRequest, answer: Any) -> str | None:
         if "value" not in members:
             return f"is {type_name(answer)}, and not an object with a `value`"
         return problem_of_value(members["value"], value_schema(request))
+
     if request.kind in ELICITATIONS:
         return _problem_of_elicitation(request, members)
     if not isinstance(answer, dict):
         return f"is {type_name(answer)}, and not an object"
+
     for name in _RESULT_MEMBERS.get(request.kind, ()):
         if name not in members:
             return f"has no `{name}`"
+
     return None
 
 
@@ -146,6 +153,7 @@ def _problem_of_elicitation(
     action = answer.get("action")
     if action not in ACTIONS:
         return "has no `action` that is accept, decline or cancel"
+
     content = answer.get("content")
     if action == "accept" and request.kind == "form":
         return _problem_of_content(request, {} if content is None else content)
@@ -153,22 +161,27 @@ def _problem_of_elicitation(
         return None
     if action == "accept":
         return "has content, but an accepted URL has none"
+
     return f"has content, and a {action} has none"
 
 
 def _problem_of_content(request: InputRequest, content: Any) -> str | None:
     if not isinstance(content, dict):
         return f"is {type_name(content)}, and not an object"
+
     fields = fields_of(request)
     problems: dict[str, str | None] = {}
     for name in required_in(request):
         problems[name] = "is required and missing"
+
     for name, value in content.items():
         problems[name] = problem_of_value(value, fields.get(name))
+
     told = []
     for name, problem in problems.items():
         if problem is not None:
             told.append(f"/{escape_pointer(name)} {problem}")
+
     return "; ".join(told) or None
 
 
@@ -195,15 +208,19 @@ def with_defaults(request: InputRequest, answer: Any) -> Any:
     """Return an answer in which an accepted form has the defaults of the fields it leaves out."""
     if members_of(answer).get("action") != "accept":
         return answer
+
     content = answer.get("content") or {}
     if not isinstance(content, dict):
         return answer
+
     defaults = {}
     for name, schema in fields_of(request).items():
         if name not in content and "default" in members_of(schema):
             defaults[name] = schema["default"]
+
     if not defaults:
         return answer
+
     return {**answer, "content": {**content, **defaults}}
 
 
@@ -226,6 +243,7 @@ def elicited(action: str, content: Mapping[str, Any] | None = None) -> dict[str,
     answer: dict[str, Any] = {"action": action}
     if content is not None:
         answer["content"] = dict(content)
+
     return answer
 
 
@@ -252,6 +270,7 @@ _TYPES: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
     "null": ("null", lambda value: value is None),
 }
 """Each type in words, and the test for it."""
+
 _BOUNDS: Final = {
     "string": ("minLength", "maxLength", "character"),
     "array": ("minItems", "maxItems", "value"),
@@ -259,6 +278,7 @@ _BOUNDS: Final = {
     "number": ("minimum", "maximum", ""),
 }
 """The least and the most of each type, and what is counted; numbers are compared themselves."""
+
 FORMATS: Final = {
     "email": ("e-mail address", re.compile(r"[^\s@]+@[^\s@]+")),
     "uri": (
@@ -274,6 +294,7 @@ FORMATS: Final = {
     ),
 }
 """The formats that forms have, in words, and how they are written."""
+
 _TRUE: Final = frozenset({"true", "yes", "y", "on", "1"})
 _FALSE: Final = frozenset({"false", "no", "n", "off", "0"})
 
@@ -283,9 +304,11 @@ def problem_of_value(value: Any, schema: Any) -> str | None:
     wanted = members_of(schema).get("type")
     if not isinstance(wanted, str) or wanted not in _TYPES:
         return None
+
     words, is_of_type = _TYPES[wanted]
     if not is_of_type(value):
         return f"is {type_name(value)}, and not {words}"
+
     problem = _problem_of_choice(value, schema) or _problem_of_format(value, schema)
     return problem or _problem_of_size(value, wanted, schema)
 
@@ -296,9 +319,11 @@ def _problem_of_choice(value: Any, schema: Mapping[str, Any]) -> str | None:
     chosen = value if is_list else [value]
     if not choices or {*map(canonical, chosen)} <= {*choices}:
         return None
+
     problem = f"is not one of {', '.join(choices)}"
     if is_list:
         return f"has a value that {problem}"
+
     return problem
 
 
@@ -306,10 +331,12 @@ def _problem_of_format(value: Any, schema: Mapping[str, Any]) -> str | None:
     named = str(schema.get("format"))
     if not isinstance(value, str) or named not in FORMATS:
         return None
+
     words, pattern = FORMATS[named]
     is_day = not named.startswith("date") or _is_day(value[:10])
     if is_day and pattern.fullmatch(value):
         return None
+
     return f"is not a valid {words}"
 
 
@@ -318,6 +345,7 @@ def _is_day(text: str) -> bool:
         date.fromisoformat(text)
     except ValueError:
         return False
+
     return True
 
 
@@ -328,14 +356,18 @@ def _problem_of_size(value: Any, wanted: str, schema: Mapping[str, Any]) -> str 
     if noun:
         size = Decimal(len(value))
         told = f"has {counted(len(value), noun)}, and must have"
+
     if size is None:
         return None
+
     lower = _decimal_of(schema.get(least))
     if lower is not None and size < lower:
         return f"{told} at least {canonical(schema[least])}"
+
     upper = _decimal_of(schema.get(most))
     if upper is not None and size > upper:
         return f"{told} at most {canonical(schema[most])}"
+
     return None
 
 
@@ -360,21 +392,27 @@ def titled_choices(schema: Any) -> list[tuple[Any, str]]:
     """Return the values that a field lists as choices, each with the title that people read."""
     if not isinstance(schema, dict):
         return []
+
     values = schema.get("enum")
     if isinstance(values, list):
         titles = schema.get("enumNames")
         if not isinstance(titles, list) or len(titles) != len(values):
             titles = values
+
         return list(zip(values, map(text_of, titles), strict=True))
+
     parts = schema.get("oneOf") or schema.get("anyOf")
     if not isinstance(parts, list):
         return titled_choices(schema.get("items"))
+
     choices = []
     for part in parts:
         if "const" not in members_of(part):
             return titled_choices(schema.get("items"))
+
         value = part["const"]
         choices.append((value, text_of(part.get("title", value))))
+
     return choices
 
 
@@ -400,6 +438,7 @@ def _types_in(schema: Mapping[str, Any]) -> list[str]:
         types = [members_of(part).get("type") for part in parts]
     elif not isinstance(types, list):
         types = [types]
+
     return [name for name in map(str, types) if name in _TYPES and name != "null"]
 
 
@@ -415,6 +454,7 @@ def value_of_text(text: str, schema: Any) -> Any:
             return json_or_text(text)
         case "array":
             return _list_of(text, schema)
+
     return text
 
 
@@ -424,9 +464,11 @@ def _list_of(text: str, schema: Mapping[str, Any]) -> list[Any]:
         return value
     if not text.strip():
         return []
+
     values = []
     for part in text.split(","):
         values.append(value_of_text(part.strip(), schema.get("items")))
+
     return values
 
 
@@ -436,6 +478,7 @@ def _truth_of(text: str) -> bool | str:
         return True
     if folded in _FALSE:
         return False
+
     return text
 
 
@@ -458,6 +501,7 @@ _HELP: Final = (
 
 Prompt = tuple[tuple[str, ...], str]
 """Lines are shown, then a line is read after the text; None is sent at the end of all lines."""
+
 Steps = Generator[Prompt, str | None, Any]
 """What is done with a person, step by step; it returns the answer, or None where there is none."""
 
@@ -475,10 +519,12 @@ def dialogue(key: str, request: InputRequest) -> Steps:
     line = f"The server asks for {key} ({request.kind})"
     if request.message:
         line += f": {request.message}"
+
     lines = [line]
     try:
         if not request.takes_value:
             return (yield from _elicited(request, lines))
+
         required = is_required(request)
         value = yield from _value(
             lines, key, value_schema(request), is_required=required
@@ -487,8 +533,10 @@ def dialogue(key: str, request: InputRequest) -> Steps:
         if ended.action is None or request.takes_value:
             return None
         return elicited(ended.action)
+
     if value is ABSENT:
         return None
+
     return {"value": value}
 
 
@@ -498,6 +546,7 @@ def _typed(lines: Iterable[str], prompt: str) -> Generator[Prompt, str | None, s
         raise _EndedError(None)
     if line in _ACTION_OF:
         raise _EndedError(_ACTION_OF[line])
+
     return line
 
 
@@ -507,6 +556,7 @@ def _elicited(request: InputRequest, lines: list[str]) -> Steps:
     if not fields:
         yield from _confirmed(request, lines)
         return elicited("accept", None if request.kind == "url" else {})
+
     content = {}
     lines.append(_HELP)
     for name, schema in fields.items():
@@ -515,16 +565,19 @@ def _elicited(request: InputRequest, lines: list[str]) -> Steps:
         lines = []
         if value is not ABSENT:
             content[name] = value
+
     return elicited("accept", content)
 
 
 def _confirmed(request: InputRequest, lines: list[str]) -> Steps:
     if "url" in request.definition:
         lines.append(f"  {request.definition['url']}")
+
     line = ""
     while value_of_text(line, {"type": "boolean"}) is not True:
         line = yield from _typed(lines, "accept [y, :decline, :cancel]: ")
         lines = []
+
     return None
 
 
@@ -542,8 +595,10 @@ def _value(
             problem = problem_of_value(value, schema)
         elif is_required:
             problem = "this is required"
+
         if problem is None:
             return value
+
         shown = [problem]
 
 
@@ -553,11 +608,14 @@ def _described(schema: Mapping[str, Any]) -> list[str]:
     lines = []
     if isinstance(description, str):
         lines.append(f"  {description}")
+
     for number, (value, title) in enumerate(titled_choices(schema), start=1):
         line = f"  {number}) {text_of(value)}"
         if title != text_of(value):
             line += f": {title}"
+
         lines.append(line)
+
     return lines
 
 
@@ -566,12 +624,15 @@ def _prompt(name: str, schema: Mapping[str, Any], *, is_required: bool) -> str:
     about = FORMATS.get(str(schema.get("format")), _TYPES[kind])[0]
     if kind != "array" and titled_choices(schema):
         about = "number or value"
+
     if "default" in schema:
         about += f", default {canonical(schema['default'])}"
+
     title = schema.get("title")
     label = f"{title} ({name})" if isinstance(title, str) else name
     if is_required:
         return f"{label}* [{about}]: "
+
     return f"{label} [{about}, optional]: "
 
 
@@ -582,11 +643,13 @@ def _read(line: str, schema: Mapping[str, Any]) -> Any:
         return value_of_text(line, schema)
     if type_of_text(schema) != "array":
         return _chosen(line.strip(), choices)
+
     chosen = []
     for part in line.split(","):
         text = part.strip()
         if text:
             chosen.append(_chosen(text, choices))
+
     return chosen
 
 
@@ -595,8 +658,10 @@ def _chosen(text: str, choices: Sequence[tuple[Any, str]]) -> Any:
     for value, title in choices:
         if text in (text_of(value), title):
             return value
+
     if text.isascii() and text.isdigit():
         number = int(text)
         if 0 < number <= len(choices):
             return choices[number - 1][0]
+
     return text

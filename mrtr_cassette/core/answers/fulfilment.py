@@ -109,6 +109,7 @@ def fulfilment(asked: Asked, sources: AnswerSources) -> Fulfilment:
     except _FaultError as fault:
         key, detail = fault.args
         return Unanswered(asked, key, detail, is_fault=True)
+
     return answering.outcome()
 
 
@@ -127,6 +128,7 @@ class _Answering:
         problem = problem_of(request, completed)
         if problem is not None:
             raise _FaultError(key, f"the answer ({source}) doesn't fit: {problem}")
+
         self._answers[key] = Answer(completed, source)
 
     def _missing(self) -> list[AskedRequest]:
@@ -134,6 +136,7 @@ class _Answering:
         for question in self._questions:
             if question.key not in self._answers:
                 missing.append(question)
+
         return missing
 
     def answer_by_call_and_rules(self) -> None:
@@ -144,6 +147,7 @@ class _Answering:
             if answer is not None:
                 self._take(question.key, answer, "call")
                 continue
+
             found = self._sources.file.rule_for(self._asked, question)
             if found is not None:
                 number, rule = found
@@ -154,6 +158,7 @@ class _Answering:
         missing = self._missing()
         if not missing or self._sources.file.rest is None:
             return
+
         part = replace(
             self._asked, requests={item.key: item.request for item in missing}
         )
@@ -161,6 +166,7 @@ class _Answering:
         found = _read_reply(part, reply)
         if isinstance(found, str):
             raise _FaultError(missing[0].key, f"the endpoint gives no answer: {found}")
+
         for key, value in found.items():
             self._take(key, value, "rest")
 
@@ -168,10 +174,12 @@ class _Answering:
         """Let a person answer what is missing and can be typed."""
         if not self._sources.has_person:
             return
+
         for question in self._missing():
             request = question.request
             if not request.takes_value and request.kind not in ELICITATIONS:
                 continue
+
             value = yield question.key, request
             if value is not None:
                 self._take(question.key, value, "person")
@@ -186,10 +194,12 @@ class _Answering:
                 self._answers[question.key] = Answer(elicited(action), "otherwise")
             elif is_required(request):
                 return self._unanswered(question)
+
         answers = {}
         for question in self._questions:
             if question.key in self._answers:
                 answers[question.key] = self._answers[question.key]
+
         return answers
 
     def _unanswered(self, question: AskedRequest) -> Unanswered:
@@ -200,6 +210,7 @@ class _Answering:
             detail += (
                 f": the answer {spent!r} is for one question, and was given before"
             )
+
         example = given.example_for(question, is_alone=len(self._questions) == 1)
         return Unanswered(self._asked, question.key, detail, example)
 
@@ -208,19 +219,24 @@ def _read_reply(asked: Asked, reply: bytes | str) -> Mapping[str, Any] | str:
     """Return the answers of an endpoint's reply by key, or why it gives none."""
     if isinstance(reply, str):
         return reply
+
     try:
         tree = parse(reply)
     except NotJsonError:
         return "its reply is not JSON"
+
     answers = answers_in(members_of(tree))
     if answers is None or answers.input_responses is None:
         return f"its reply has no `{INPUT_RESPONSES}`"
+
     repeated = _given_twice(reply, tree[INPUT_RESPONSES])
     if repeated is not None:
         return f"it has {repeated} twice"
+
     for key in answers.input_responses:
         if key not in asked.requests:
             return f"it answers {key!r}, which was not asked"
+
     return answers.input_responses
 
 
@@ -229,16 +245,20 @@ def _given_twice(reply: bytes, responses: Any) -> str | None:
     if isinstance(responses, list):
         keys = [repr(item.get("id")) for item in responses]
         return next((key for key in keys if keys.count(key) > 1), None)
+
     top = (INPUT_RESPONSES,)
     paths: list[MemberPath] = [top]
     for key in members_of(responses):
         paths.append((INPUT_RESPONSES, key))
+
     spans = find_spans(reply, paths)
     if len(spans[top]) > 1:
         return f"`{INPUT_RESPONSES}`"
+
     for path, found in spans.items():
         if len(found) > 1:
             return repr(path[1])
+
     return None
 
 
@@ -248,6 +268,7 @@ def _given_twice(reply: bytes, responses: Any) -> str | None:
 MOST_ROUNDS: Final = 10
 PACE_S: Final = 0.25
 """Seconds before a retry that has nothing to answer, so that no server is asked without a pause."""
+
 _ASKING: Final = frozenset(
     dialect.result_type for dialect in DIALECTS if dialect.result_type
 )
@@ -276,15 +297,19 @@ class Rounds:
         """Take an ask; return the answer to send, or None if the call ends here."""
         if ask.turn > MOST_ROUNDS:
             self.overrun = True
+
         if self.overrun or self.unanswered is not None:
             return None
+
         requests, names = _requests_of(ask)
         if not requests:
             yield PACE_S
+
         outcome = yield from fulfilment(self._asked(ask, requests), self.sources)
         if isinstance(outcome, Unanswered):
             self.turns.append(_turn_of(ask, requests, {}))
             return self._given_up(ask, outcome)
+
         turn = _turn_of(ask, requests, outcome)
         self.turns.append(turn)
         return _spelled(ask, turn, names)
@@ -295,6 +320,7 @@ class Rounds:
         if push is not None and asks_for_roots and not unanswered.is_fault:
             # It is about the client, whatever call is pending.
             return refused(push.message)
+
         self.unanswered = unanswered
         return None
 
@@ -304,6 +330,7 @@ class Rounds:
         first = 1
         for turn in self.turns:
             first += len(turn.requests)
+
         return Asked(
             call.method,
             call.name,
@@ -322,9 +349,11 @@ def _turn_of(
     for key, answer in answers.items():
         values[key] = answer.value
         sources[key] = answer.answered_by
+
     state_sha256 = None
     if ask.request_state is not None:
         state_sha256 = sha256_of(ask.request_state)
+
     return CallTurn(ask.turn, ask.via, requests, values, sources, state_sha256)
 
 
@@ -333,17 +362,21 @@ def _spelled(ask: LiveAsk, turn: CallTurn, names: Mapping[str, str]) -> Answered
     answers = turn.answers
     if ask.push is not None:
         return Answered(to_json(answers[ask.push.key]).encode())
+
     if ask.task is not None:
         given = {}
         for key, name in names.items():
             if name in answers:
                 given[key] = answers[name]
+
         if not given:
             return Answered(None)
         return Answered(write_answers(DIALECTS[0].name, given))
+
     live = ask.exchange.ask
     if live is None or not turn.requests:
         return Answered(None)
+
     return Answered(write_answers(live.dialect, answers))
 
 
@@ -352,13 +385,16 @@ def _requests_of(ask: LiveAsk) -> tuple[Mapping[str, InputRequest], Mapping[str,
     if ask.push is not None:
         message = ask.push.message
         return {ask.push.key: input_request(message.method, message.params)}, {}
+
     if ask.task is not None:
         new = {key: ask.task.input_requests[key] for key in ask.live_keys.values()}
         # A key may have the task's id, which is nobody's business.
         names = key_names(new, ask.task.id)
         return {name: new[key] for key, name in names.items()}, names
+
     if ask.exchange.ask is None:
         return {}, {}
+
     return ask.exchange.ask.input_requests, {}
 
 
@@ -390,15 +426,20 @@ def fault_of(method: str, exchange: RecordedExchange) -> str | None:
         reason = state.tree.get("statusMessage")
         if reason:
             fault += f": {reason}"
+
         return fault
+
     members = exchange.rpc_members
     if not members:
         status = 0 if exchange.response is None else exchange.response.status
         return f"the response is not a JSON-RPC response (HTTP {status})"
+
     if members_of(members.get("result")).get(RESULT_TYPE) in _ASKING:
         return "the server asks for input in an unknown form"
+
     for name, value in outcome_of(method, exchange).items():
         if name in ("result", "error") and not isinstance(value, dict):
             shown = shorten(printable(canonical(value)))
             return f"the {name} is not an object: {shown}"
+
     return None

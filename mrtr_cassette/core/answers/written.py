@@ -53,6 +53,7 @@ from mrtr_cassette.errors import NotJsonError, UsageError, printable
 
 _METHOD_OF: Final = {"tool": CALL_TOOL, "prompt": GET_PROMPT, "resource": READ_RESOURCE}
 """The method of the calls that each member of a rule names."""
+
 _ANSWERED_BY: Final = {"action": ELICITATIONS, "result": RESULTS, "value": VALUES}
 """The kinds of requests that each member of a rule can answer."""
 
@@ -112,6 +113,7 @@ class AnswerRule(_Strict):
             return frozenset({"form"})
         if self.action is not None:
             return ELICITATIONS
+
         return VALUES if self.result is None else RESULTS
 
     def fits(self, asked: Asked, question: AskedRequest) -> bool:
@@ -120,6 +122,7 @@ class AnswerRule(_Strict):
             name = getattr(self, member)
             if name is not None and (method, name) != (asked.method, asked.name):
                 return False
+
         request = question.request
         if self.key not in (None, question.key, question.short_key):
             return False
@@ -128,12 +131,15 @@ class AnswerRule(_Strict):
             request.kind,
         ):
             return False
+
         if self.pattern is not None:
             is_match = whole_matcher(self.pattern)
             if not is_match(request.message):
                 return False
+
         if request.takes_value:
             return self.value is not None
+
         return request.kind in self.kinds()
 
     @model_validator(mode="after")
@@ -144,16 +150,19 @@ class AnswerRule(_Strict):
             raise ValueError(
                 f"exactly one of action, result and value is needed, it has {given}"
             )
+
         if self.content is not None and self.action != "accept":
             raise ValueError('content only goes with action = "accept"')
         if self.kind is not None and self.kind not in _ANSWERED_BY[answers[0]]:
             raise ValueError(f"kind {self.kind} is not answered by {answers[0]}")
+
         if self.pattern is not None:
             try:
                 whole_matcher(self.pattern)
             except ValueError as error:
                 reason = f"pattern is not a regular expression: {error}"
                 raise ValueError(reason) from None
+
         return self
 
 
@@ -191,8 +200,10 @@ class AnswersFile(_Strict):
         kinds: set[str] = set()
         if self.rest is not None:
             return kinds.union(ELICITATIONS, RESULTS)
+
         if self.otherwise != "fail":
             kinds.update(ELICITATIONS)
+
         return kinds.union(*(rule.kinds() for rule in self.rule))
 
     def rule_for(
@@ -202,6 +213,7 @@ class AnswersFile(_Strict):
         for number, rule in enumerate(self.rule, start=1):
             if rule.fits(asked, question):
                 return number, rule
+
         return None
 
 
@@ -215,6 +227,7 @@ def read_answers(raw: bytes, path: str) -> AnswersFile:
         tree = tomllib.loads(raw.decode())
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is not TOML: {error}") from None
+
     return answers_of(tree, path)
 
 
@@ -224,14 +237,17 @@ def answers_of(tree: Mapping[str, Any], path: str) -> AnswersFile:
         return AnswersFile.model_validate(tree)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
+
     steps = first["loc"]
     place = f"{path}: "
     if steps[:1] == ("rule",) and len(steps) > 1:
         place += f"rule {int(steps[1]) + 1}: "
         steps = steps[2:]
+
     names = ".".join(map(str, steps))
     if names:
         place += f"{names}: "
+
     raise UsageError(place + first["msg"].removeprefix("Value error, "))
 
 
@@ -255,6 +271,7 @@ def answers_text(cassette: Cassette, name: str) -> str:
             elif written[conditions] != answer:
                 text = f"#{interaction.number} answers the same question otherwise:\n{answer}"
                 blocks.append("".join(f"# {line}\n" for line in text.splitlines()))
+
     return "\n".join(blocks)
 
 
@@ -265,20 +282,25 @@ def _rules_of(interaction: RecordedInteraction) -> Iterator[tuple[str, str]]:
     for member, method in _METHOD_OF.items():
         if call.method == method:
             of_call[member] = call.name
+
     for turn in interaction.turns:
         given = turn.given or {}
         for key, request in turn.requests.items():
             answer = given.get(key)
             if answer is None:
                 continue
+
             conditions = of_call.copy()
             # The key of a pushed request is ours, and another one if the server asks more.
             if turn.has_key_of_server(key):
                 conditions["key"] = key
+
             if request.message:
                 conditions["message"] = request.message
+
             if request.kind in ELICITATIONS | RESULTS:
                 conditions["kind"] = request.kind
+
             yield _lines(conditions), _answer_lines(request, answer)
 
 
@@ -290,15 +312,18 @@ def _answer_lines(request: InputRequest, answer: Any) -> str:
         if is_elicitation:
             return note + _lines({"action": "decline"})
         return note + _lines({"result": {}})
+
     note = ""
     if has_secrets(text):
         note = (
             "# The recorded answer has redacted secrets: write them instead of <...>.\n"
         )
+
     is_result = not (request.takes_value or is_elicitation)
     # What a client answered may be no object, which only a result can say.
     if is_result or not isinstance(answer, dict):
         return note + _lines({"result": answer})
+
     members = {name: answer.get(name) for name in ("value", "action", "content")}
     return note + _lines(members)
 
@@ -309,6 +334,7 @@ def _lines(members: Mapping[str, Any]) -> str:
     for name, value in members.items():
         if value is not None:
             lines.append(f"{name} = {_toml(value)}\n")
+
     return "".join(lines)
 
 
@@ -318,14 +344,18 @@ def _toml(value: Any) -> str:
         for name, member in value.items():
             if member is not None:
                 members.append(f"{_toml(name)} = {_toml(member)}")
+
         return f"{{ {', '.join(members)} }}" if members else "{}"
+
     if isinstance(value, list):
         return f"[{', '.join(_toml(item) for item in value if item is not None)}]"
+
     if isinstance(value, str):
         shown = json.dumps(value, ensure_ascii=False)
         return "".join(
             char if char.isprintable() else f"\\U{ord(char):08x}" for char in shown
         )
+
     return value.text if isinstance(value, Number) else canonical(value)
 
 
@@ -357,7 +387,9 @@ def read_pairs(texts: Iterable[str], what: str) -> tuple[WrittenPair, ...]:
         pair = _read_pair(text, what)
         if pair.name in pairs:
             raise UsageError(f"{what} {pair.name!r} is given twice")
+
         pairs[pair.name] = pair
+
     return tuple(pairs.values())
 
 
@@ -368,8 +400,10 @@ def _read_pair(text: str, what: str) -> WrittenPair:
     if not separator or not name:
         reason = f"{what}: {name!r} has no name and value"
         raise UsageError(reason, hint="write name=text or name:=json")
+
     if name == written:
         return WrittenPair(name, value, is_json=False)
+
     try:
         read = parse(value.encode("utf-8", "surrogatepass"))
     except NotJsonError:
@@ -377,6 +411,7 @@ def _read_pair(text: str, what: str) -> WrittenPair:
             f"{what} {name!r}: the text after := is not JSON",
             hint=f"a text is written {name}=text, and JSON in quotes of the shell",
         ) from None
+
     return WrittenPair(name, read, is_json=True)
 
 
@@ -394,14 +429,17 @@ class Wanted:
         values = {}
         for pair in self.pairs:
             values[pair.name] = pair.read_as(fields.get(pair.name))
+
         named_by = method_of(self.method).named_by
         if not self.name or not named_by:
             return values
         if named_by != "name":
             return {named_by: self.name} | values
+
         params: dict[str, Any] = {"name": self.name}
         if values:
             params["arguments"] = values
+
         return params
 
 
@@ -413,17 +451,21 @@ def wanted_of(words: Sequence[str]) -> Wanted:
     """
     if not words:
         raise UsageError("there is nothing to call", hint="name a tool, or a method")
+
     first, *rest = words
     method = METHODS.get(first)
     # Sessions and streams are opened by no call.
     if method is None or first == INITIALIZE or method.listens:
         return Wanted(CALL_TOOL, first, read_pairs(rest, "argument"))
+
     if method.named_by:
         if not rest:
             raise UsageError(f"{first} needs what it names", hint=f"write {first} NAME")
         return Wanted(first, rest[0], read_pairs(rest[1:], "argument"))
+
     if not method.reads:
         return Wanted(CALL_TOOL, first, read_pairs(rest, "argument"))
+
     return Wanted(first, "", read_pairs(rest, "argument"))
 
 
@@ -437,8 +479,10 @@ def tool_named(name: str, tools: Iterable[Any]) -> Mapping[str, Any]:
     for tool in tools:
         if "name" in members_of(tool):
             by_name[tool["name"]] = tool
+
     if name in by_name:
         return by_name[name]
+
     listed = ", ".join(map(str, by_name)) or "none"
     raise UsageError(f"the server has no tool {name!r}", hint=f"it has {listed}")
 
@@ -474,6 +518,7 @@ class GivenAnswers:
             kinds.update(ELICITATIONS)
             if isinstance(pair.value, dict):
                 kinds.update(RESULTS)
+
         return kinds
 
     def answer_to(self, question: AskedRequest) -> Any:
@@ -489,6 +534,7 @@ class GivenAnswers:
         is_repeated = answer is not None and len(self._used) == before
         if is_repeated and problem_of(question.request, answer) is not None:
             return None
+
         return answer
 
     def _named_answer(self, question: AskedRequest, fields: Mapping[str, Any]) -> Any:
@@ -497,6 +543,7 @@ class GivenAnswers:
             return self._answer_by(whole, question, fields)
         if self.spent_name(question):
             return None
+
         return self._given_form(self._field_pairs(question, fields), fields)
 
     def _answer_by(
@@ -506,15 +553,19 @@ class GivenAnswers:
         if isinstance(whole.value, dict):
             self._used.add(whole.name)
             return whole.value
+
         names_field = whole.name in fields
         if names_field and self.spent_name(question):
             return None
+
         given = self._field_pairs(question, fields)
         if not given and len(fields) == 1 and whole.value not in ACTIONS:
             given = dict.fromkeys(fields, whole)
+
         if not names_field and (not given or whole.value in ACTIONS[1:]):
             self._used.add(whole.name)
             return _whole_answer(whole, question.request)
+
         return self._given_form(given, fields)
 
     def _given_form(
@@ -525,6 +576,7 @@ class GivenAnswers:
             self._used.add(pair.name)
             if pair.name == field:
                 self._fields.add(field)
+
         return _form_answer(given, fields)
 
     def _whole_pair(self, question: AskedRequest) -> WrittenPair | None:
@@ -533,6 +585,7 @@ class GivenAnswers:
         for name in question.names:
             if name in self._pairs and name not in self._fields:
                 return self._pairs[name]
+
         return None
 
     def _field_pairs(
@@ -545,6 +598,7 @@ class GivenAnswers:
                 if name in self._pairs and name not in self._used:
                     pairs[field] = self._pairs[name]
                     break
+
         return pairs
 
     def spent_name(self, question: AskedRequest) -> str | None:
@@ -553,11 +607,13 @@ class GivenAnswers:
         named: set[str] = set()
         for alias in question.names:
             named.update(field for field in fields if f"{alias}.{field}" in self._pairs)
+
         # Who names a question by its key or its place means it, and may leave out what is optional.
         open_fields = required_in(question.request) if named else fields
         for field in open_fields:
             if field in self._used and field not in named:
                 return field
+
         return None
 
     def example_for(self, question: AskedRequest, *, is_alone: bool) -> dict[str, Any]:
@@ -573,11 +629,14 @@ class GivenAnswers:
         if is_lasting and is_alone and self._are_free(names, question.number):
             if self.spent_name(question) is None:
                 return dict(names)
+
         if not fields:
             return {question.place: whole}
+
         example = {}
         for field, value in fields.items():
             example[f"{question.place}.{field}"] = value
+
         return example
 
     def _are_free(self, names: Mapping[str, Any], number: int) -> bool:
@@ -585,6 +644,7 @@ class GivenAnswers:
         taken = {*self._pairs, *self._used}
         for earlier in range(1, number):
             taken |= self._names.get(earlier, set())
+
         return not any(name.startswith("#") or name in taken for name in names)
 
 
@@ -593,11 +653,14 @@ def _form_answer(given: Mapping[str, WrittenPair], fields: Mapping[str, Any]) ->
     for field, pair in given.items():
         if pair.value in ACTIONS[1:] and type_of_text(fields[field]) != "string":
             return elicited(pair.value)
+
     if not given:
         return None
+
     content = {}
     for field, pair in given.items():
         content[field] = pair.read_as(fields[field])
+
     return elicited("accept", content)
 
 
@@ -609,6 +672,7 @@ def _whole_answer(pair: WrittenPair, request: InputRequest) -> Any:
         return elicited(pair.value)
     if request.kind == "sampling" and isinstance(pair.value, str):
         return sampled(pair.value)
+
     return pair.value
 
 

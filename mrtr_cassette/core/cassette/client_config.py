@@ -13,6 +13,7 @@ from mrtr_cassette.terms import shell_command
 
 _SERVERS = ("mcpServers", "servers")
 """The members with a client's servers; the second one is that of VS Code."""
+
 _OURS = re.compile(r"(?:^|[/\\])mrtr-cassette(?:\.exe)?$")
 _MODULE = ["-m", "mrtr_cassette"]
 _DASHES = "--"
@@ -20,6 +21,7 @@ _COMMENTS = re.compile(rb'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _LAST_COMMAS = re.compile(rb'"(?:\\.|[^"\\])*"|,(?=[ \t\r\n]*[}\]])', re.DOTALL)
 _ADDED = b', "args":'
 """Stands before arguments where there were none; hardly anybody writes it like this."""
+
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -30,6 +32,7 @@ class _Entry(NamedTuple):
     args: Span | None
     arguments: list[Span]
     """Spans of the items of `args`."""
+
     wrapped_command: int | None
     """Index in `args` of the command of a wrapped server; None if it is not wrapped."""
 
@@ -49,6 +52,7 @@ def wrapped(data: bytes, path: str, server: str, ours: Sequence[str]) -> bytes:
             printable(f"the server {server!r} is wrapped already"),
             hint=f"first: {shell_command('unwrap_server', path=str(path), server=server)}",
         )
+
     program, *arguments = [json.dumps(word).encode() for word in ours]
     command = entry.command
     arguments.append(json.dumps(_DASHES).encode())
@@ -61,6 +65,7 @@ def wrapped(data: bytes, path: str, server: str, ours: Sequence[str]) -> bytes:
         place = entry.args.start + 1
         if entry.arguments:
             added += b", "
+
     changes = [(command, program), (Span(place, place), added)]
     return splice(data, changes)
 
@@ -76,6 +81,7 @@ def unwrapped(data: bytes, path: str, server: str) -> bytes:
     args = entry.args
     if ours is None or args is None:
         raise CassetteError(path, printable(f"the server {server!r} is not wrapped"))
+
     command = entry.command
     program = entry.arguments[ours]
     own_command = data[program.start : program.end]
@@ -85,11 +91,13 @@ def unwrapped(data: bytes, path: str, server: str) -> bytes:
         end = data.index(b",", program.end) + 1
         if data.startswith(b" ", end):
             end += 1
+
         removed = Span(args.start + 1, end)
     elif data[command.end : args.start] == _ADDED:
         removed = Span(command.end, args.end)
     else:
         removed = Span(args.start + 1, program.end)
+
     changes = [(command, own_command), (removed, b"")]
     return splice(data, changes)
 
@@ -104,21 +112,25 @@ def _entry(data: bytes, path: str, server: str) -> _Entry:
             printable(f"the server {server!r} has no `command`"),
             hint="record a server with a URL by a proxy: <<record>>",
         )
+
     args = value.get("args", [])
     is_list = isinstance(args, list)
     if not is_list or not all(isinstance(word, str) for word in args):
         raise CassetteError(
             path, printable(f"`args` of the server {server!r} is not a list of texts")
         )
+
     command_span = _last_span(plain, member, server, "command")
     if command_span is None:
         raise CassetteError(
             path, printable(f"the server {server!r} is spelled in an odd way")
         )
+
     arguments = []
     args_span = _last_span(plain, member, server, "args")
     if args_span is not None:
         arguments = item_spans(plain, args_span)
+
     return _Entry(command_span, args_span, arguments, _wrapped_command(value))
 
 
@@ -129,7 +141,9 @@ def _server_value(plain: bytes, path: str, server: str) -> tuple[str, Any]:
     for member, servers in by_member.items():
         if server in servers:
             return member, servers[server]
+
         names.extend(repr(name) for name in servers)
+
     known = ", ".join(names) or "none"
     raise CassetteError(path, printable(f"it has no server {server!r}; it has {known}"))
 
@@ -143,6 +157,7 @@ def _last_span(plain: bytes, member: str, server: str, key: str) -> Span | None:
     spans: list[Span] = []
     for path in paths:
         spans.extend(found.get(path, ()))
+
     return max(spans, default=None)
 
 
@@ -150,18 +165,22 @@ def _wrapped_command(entry: Any) -> int | None:
     """Return the index of a wrapped server's own command in its arguments; None without one."""
     if not isinstance(entry, dict):
         return None
+
     program = entry.get("command")
     args = entry.get("args")
     if not isinstance(program, str) or not isinstance(args, list):
         return None
+
     options = args[1:]
     if args[: len(_MODULE)] == _MODULE:
         options = args[len(_MODULE) + 1 :]
     elif not _OURS.search(program):
         return None
+
     is_on_pipes = options[:1] == ["--stdio"]
     if not is_on_pipes or _DASHES not in args[:-1]:
         return None
+
     return args.index(_DASHES) + 1
 
 
@@ -172,6 +191,7 @@ def has_wrapped(data: bytes, path: str) -> bool:
         for entry in servers.values():
             if _wrapped_command(entry) is not None:
                 return True
+
     return False
 
 
@@ -180,15 +200,18 @@ def _servers(plain: bytes, path: str) -> dict[str, dict[str, Any]]:
         tree = json.loads(plain)
     except ValueError as error:
         raise CassetteError(path, f"not JSON: {error}") from None
+
     by_member: dict[str, dict[str, Any]] = {}
     if isinstance(tree, dict):
         for member in _SERVERS:
             if isinstance(tree.get(member), dict):
                 by_member[member] = tree[member]
+
     if not by_member:
         raise CassetteError(
             path, "it has no `mcpServers`", hint="name a client's configuration"
         )
+
     return by_member
 
 
@@ -202,5 +225,6 @@ def _without_comments(data: bytes) -> bytes:
 
     if data.startswith(_BOM):
         data = b"   " + data[len(_BOM) :]
+
     without_comments = _COMMENTS.sub(blank, data)
     return _LAST_COMMAS.sub(blank, without_comments)

@@ -49,6 +49,7 @@ class Announced:
             for before, after in _text_pairs(received, sealed):
                 if before != after:
                     changed[sha256_of(before)] = sha256_of(after)
+
         self._announced |= announced
         self._changed |= changed
         announced_now = announced & self._changed.keys()
@@ -56,6 +57,7 @@ class Announced:
         pairs = []
         for digest in sorted(announced_now | changed_now):
             pairs.append((digest, self._changed[digest]))
+
         return tuple(pairs)
 
 
@@ -75,8 +77,10 @@ def new_digests(
         if before.response is not None and after.response is not None:
             responses.append((before.response, after.response))
             announced |= announced_in(after.response.body)
+
     if not announced:
         return {}
+
     found: dict[str, str] = {}
     for sealed, written in responses:
         for sealed_text, written_text in _text_pairs(sealed, written):
@@ -85,6 +89,7 @@ def new_digests(
             new_digest = sha256_of(written_text)
             if sent_digest in announced and sent_digest != new_digest:
                 found[sent_digest] = new_digest
+
     return found
 
 

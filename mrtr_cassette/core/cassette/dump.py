@@ -36,13 +36,16 @@ def dump(cassette: Cassette) -> bytes:
     parts = [head.removesuffix(b"\n}"), b',\n  "recording": {']
     for name, value in _recording_tree(cassette).items():
         parts.append(b'\n    "%b": %b,' % (name.encode(), orjson.dumps(value)))
+
     parts.append(b'\n    "exchanges": [')
     lines = []
     for tree in _facts_trees(cassette):
         lines.append(b"\n      " + orjson.dumps(tree))
+
     parts.append(b",".join(lines))
     if lines:
         parts.append(b"\n    ")
+
     parts.append(b"]\n  }\n}\n")
     return b"".join(parts)
 
@@ -52,16 +55,20 @@ def _head_tree(cassette: Cassette) -> Tree:
     tree: Tree = {"$schema": SCHEMA_ID, "version": VERSION}
     if cassette.transport != "http":
         tree["transport"] = cassette.transport
+
     tree["upstream"] = cassette.upstream
     tree["request_state"] = cassette.request_state
     if cassette.redaction is not None:
         tree["redaction"] = asdict(cassette.redaction)
         if not cassette.redaction.shared:
             del tree["redaction"]["shared"]
+
     if cassette.seals_answers:
         tree["answers"] = "sealed"
+
     if cassette.values:
         tree["values"] = list(cassette.values)
+
     tree["interactions"] = list(map(_interaction_tree, cassette.interactions))
     return tree
 
@@ -87,7 +94,9 @@ def _recorder_trees(recorders: Iterable[RecorderFacts]) -> list[Tree]:
         offset_ms = round(recorder.offset_ms)
         if offset_ms:
             tree["offset_ms"] = offset_ms
+
         trees.append(tree)
+
     return trees
 
 
@@ -103,20 +112,26 @@ def _interaction_tree(interaction: RecordedInteraction) -> Tree:
     ending = None
     if last.response is not None:
         ending = _response_tree(last.response)
+
     if last.ask is not None:
         turns.append({"via": "result", "ask": ending})
         ending = None
+
     tree: Tree = {}
     if interaction.is_orphan:
         tree["orphan"] = True
+
     if interaction.branch is not None:
         tree["branch"] = interaction.branch._asdict()
+
     tree["request"] = _request_tree(first.request)
     tree["elicitation_turns"] = turns
     if ending is not None:
         tree["response"] = ending
+
     if interaction.steps:
         tree["task"] = [_exchange_tree(step.exchange) for step in interaction.steps]
+
     return tree
 
 
@@ -128,13 +143,16 @@ def _turn_trees(interaction: RecordedInteraction) -> list[Tree]:
         for turn in interaction.pushed_turns:
             if turn.position == position:
                 turns.append(_pushed_turn_tree(turn))
+
         is_last = position + 1 == len(exchanges)
         if exchange.response is not None and not is_last:
             answer = _request_tree(exchanges[position + 1].request, is_answer=True)
             ask = _response_tree(exchange.response)
             turns.append({"via": "result", "ask": ask, "answer": answer})
+
     for task_turn in task_turns(interaction.steps):
         turns.append(task_turn_tree(task_turn))
+
     return turns
 
 
@@ -142,6 +160,7 @@ def _exchange_tree(exchange: RecordedExchange) -> Tree:
     tree = {"request": _request_tree(exchange.request)}
     if exchange.response is not None:
         tree["response"] = _response_tree(exchange.response)
+
     return tree
 
 
@@ -153,6 +172,7 @@ def task_turn_tree(turn: TaskTurn) -> Tree:
     }
     if turn.answered:
         tree["answer"] = {"steps": list(turn.answered)}
+
     return tree
 
 
@@ -165,13 +185,16 @@ def _pushed_turn_tree(turn: PushedTurn) -> Tree:
             "event": request.piece,
         }
         events.append(_without_none(event))
+
     tree: Tree = {"via": "push", "ask": {"events": events}}
     if turn.answers:
         responses = []
         for answer in turn.answers:
             exchange_tree = _exchange_tree(answer.exchange)
             responses.append({"key": answer.key, **exchange_tree})
+
         tree["answer"] = {"responses": responses}
+
     return tree
 
 
@@ -191,6 +214,7 @@ def _request_tree(request: Request, *, is_answer: bool = False) -> Tree:
             "path": request.target,
             "headers": headers,
         }
+
     return tree | _body_tree(request.body)
 
 
@@ -199,10 +223,13 @@ def _response_tree(response: Response) -> Tree:
     tree: Tree = {}
     if not response.is_lines:
         tree = {"status": response.status, "headers": header_map(response.headers)}
+
     if response.end is not End.COMPLETE:
         tree["end"] = response.end.value
+
     if not response.is_framed:
         return tree | _body_tree(response.body)
+
     raws = [piece.raw for piece in response.pieces if piece.raw]
     if raws and response.is_lines:
         tree["lines"] = list(map(_line_tree, raws))
@@ -210,16 +237,20 @@ def _response_tree(response: Response) -> Tree:
         events = []
         for index, raw in enumerate(raws):
             events.append(_event_tree(raw, first=index == 0))
+
         tree["events"] = events
+
     return tree
 
 
 def _body_tree(raw: bytes) -> Tree:
     if not raw:
         return {}
+
     value = _json_that_round_trips(raw)
     if value is None:
         return encode_opaque(raw)
+
     return {"body": value}
 
 
@@ -227,8 +258,10 @@ def _line_tree(raw: bytes) -> Tree:
     value = None
     if raw.endswith(b"\n"):
         value = _json_that_round_trips(raw[:-1])
+
     if value is None:
         return encode_opaque(raw)
+
     return {"data": value}
 
 
@@ -236,15 +269,18 @@ def _event_tree(raw: bytes, *, first: bool) -> Tree:
     event = read_event(raw, first=first)
     if event.data is None or len(event.lines) != 1:
         return encode_opaque(raw)
+
     value = _json_that_round_trips(event.data)
     if value is None:
         return encode_opaque(raw)
+
     _, span = event.lines[0]
     try:
         before = raw[: span.start].decode()
         after = raw[span.end :].decode()
     except UnicodeDecodeError:
         return encode_opaque(raw)
+
     return {"before": before, "data": value, "after": after}
 
 
@@ -255,6 +291,7 @@ def _json_that_round_trips(raw: bytes) -> Any:
         is_same = orjson.dumps(value) == raw
     except (ValueError, TypeError):
         return None
+
     if not is_same or is_deep(value):
         return None
     return value
@@ -276,9 +313,11 @@ def header_map(headers: Headers) -> _HeaderMap:
     values_by_name: dict[str, list[str]] = {}
     for name, value in headers:
         values_by_name.setdefault(name, []).append(value)
+
     tree: _HeaderMap = {}
     for name, values in values_by_name.items():
         tree[name] = values[0] if len(values) == 1 else values
+
     return tree
 
 
@@ -287,12 +326,14 @@ def _facts_trees(cassette: Cassette) -> list[Tree]:
     recorders: dict[str, int] = {}
     for number, recorder in enumerate(cassette.recorders, start=1):
         recorders[recorder.id] = number
+
     trees = []
     for interaction in cassette.interactions:
         polls = {step.exchange: step.polls for step in interaction.steps}
         for exchange, place in interaction.placed:
             if exchange.number is None:
                 continue
+
             tree: Tree = {"number": exchange.number}
             _add_recorder(tree, exchange, recorders)
             tree["interaction"] = interaction.number
@@ -302,7 +343,9 @@ def _facts_trees(cassette: Cassette) -> list[Tree]:
             poll_count = polls.get(exchange, 1)
             if poll_count != 1:
                 tree["polls"] = poll_count
+
             trees.append(_without_none(tree | _exchange_facts(exchange)))
+
     return sorted(trees, key=lambda tree: tree["number"])
 
 
@@ -313,9 +356,11 @@ def _add_recorder(
     recorded_by = exchange.recorded_by
     if recorded_by is None or not recorders:
         return
+
     recorder = recorders.get(recorded_by.recorder, 1)
     if recorder != 1:
         tree["recorder"] = recorder
+
     if recorded_by.number != exchange.number:
         tree["own_number"] = recorded_by.number
 
@@ -325,6 +370,7 @@ def _exchange_facts(exchange: RecordedExchange) -> Tree:
     pieces = None
     if response is not None and _says_more_than_its_end(response, exchange.ended_after):
         pieces = _times_of(response, exchange.started_ms)
+
     return {
         "started_ms": round(exchange.started_ms),
         "duration_ms": round(exchange.ended_ms - exchange.started_ms),
@@ -344,6 +390,7 @@ def _says_more_than_its_end(response: Response, ended_after: int | None) -> bool
         return False
     if response.is_framed or len(pieces) > 1:
         return True
+
     # A single piece that came before the end waits for less than the end does.
     return any(piece.after not in (0, ended_after) for piece in pieces)
 
@@ -356,7 +403,9 @@ def _times_of(response: Response, started_ms: float) -> list[Tree]:
         time = {"at_ms": at_ms, "after": piece.after}
         if not response.is_framed:
             time["size"] = len(piece.raw)
+
         times.append(time)
+
     return times
 
 
@@ -377,6 +426,7 @@ def exchange_sha256(request: Request, response: Response | None) -> str:
             _ENDS[response.end],
             response.body,
         )
+
     return hashlib.sha256(_netstrings(fields)).hexdigest()
 
 
@@ -385,6 +435,7 @@ def _header_fields(headers: Headers) -> bytes:
     fields: list[bytes] = []
     for name, value in headers:
         fields += (name.encode(), value.encode())
+
     return _netstrings(fields)
 
 

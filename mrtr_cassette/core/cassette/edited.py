@@ -35,11 +35,13 @@ def accept_edit(data: bytes, path: str) -> tuple[bytes, int]:
             unchanged[place] = facts
         else:
             changed[place] = facts
+
     kept = unchanged | _moved_facts(digests, unchanged, changed)
     accepted = []
     for place, facts in kept.items():
         members = {**place._asdict(), "sha256": digests[place]}
         accepted.append(facts.model_copy(update=members))
+
     count = len(file.recording.exchanges) - len(unchanged)
     return dump(cassette_of(file, path, accepted)), count
 
@@ -51,6 +53,7 @@ def _digests_by_place(file: CassetteModel, path: str) -> dict[ExchangePlace, str
         for exchange, turn_place in interaction.placed:
             place = ExchangePlace(interaction.number, *turn_place)
             digests[place] = exchange_sha256(exchange.request, exchange.response)
+
     return digests
 
 
@@ -66,16 +69,20 @@ def _moved_facts(
     for place, digest in digests.items():
         if place not in unchanged and digest in place_by_digest:
             found[place] = left.pop(place_by_digest.pop(digest))
+
     recorded_interaction: dict[int, int] = {}
     for place, facts in (unchanged | found).items():
         recorded_interaction[place.interaction] = facts.interaction
+
     for place in digests:
         if place in unchanged or place in found:
             continue
+
         interaction = recorded_interaction.get(place.interaction, place.interaction)
         recorded_place = place._replace(interaction=interaction)
         if recorded_place in left:
             found[place] = left.pop(recorded_place)
+
     return found
 
 
@@ -84,13 +91,16 @@ def with_recorded_times(exchange: RecordedExchange, response: Response) -> Respo
     recorded: tuple[Piece, ...] = ()
     if exchange.response is not None:
         recorded = exchange.response.pieces
+
     if not response.is_framed and len(response.pieces) != len(recorded):
         return replace(response, pieces=(Piece(response.body, 0, 0),))
+
     times = _known_times(exchange, response)
     timed = []
     for index, piece in enumerate(response.pieces):
         time = times[min(index, len(times) - 1)]
         timed.append(time._replace(raw=piece.raw))
+
     return replace(response, pieces=tuple(timed))
 
 
@@ -100,10 +110,12 @@ def _known_times(exchange: RecordedExchange, response: Response) -> Sequence[Pie
     recorded = exchange.response
     if recorded is None:
         return [end]
+
     times = [piece for piece in recorded.pieces if piece.after] or [end]
     all_known = len(times) == len(recorded.pieces)
     if all_known and len(times) != len(response.pieces):
         return _times_by_message(recorded, response)
+
     return times
 
 
@@ -120,4 +132,5 @@ def _times_by_message(recorded: Response, response: Response) -> Sequence[Piece]
     for index in range(len(response.pieces)):
         message = bisect_left(ends, index)
         times.append(came[min(message, last)])
+
     return times

@@ -197,9 +197,11 @@ class ReplayEntry:
         """The call during which the server asked what it answers, if it is a posted answer."""
         if self.answered_question is None:
             return None
+
         pending = self.answered_question.pending
         if pending.kind is not Kind.REQUEST:
             return None
+
         return pending
 
     @property
@@ -212,9 +214,11 @@ class ReplayEntry:
         """What its response asks for, by key."""
         if self.state is not None:
             return self.state.input_requests
+
         ask = self.exchange.ask
         if ask is None:
             return {}
+
         return ask.input_requests
 
     @property
@@ -251,6 +255,7 @@ def _arrival_of(
     number: float | None = exchange.number
     if number is None:
         number = float("inf")
+
     return number, place.interaction, place.turn
 
 
@@ -291,10 +296,13 @@ class MadeWrite(NamedTuple):
             answers = step.matched.lookup.answers
             if answers is not None:
                 words.append(answers)
+
             step = step.parent
+
         call = ""
         if self.key is not None:
             call = f"{self.key} {self.key.arguments}"
+
         words.append(call)
         return " answered ".join(reversed(words))
 
@@ -324,7 +332,9 @@ def answer_digest(entry: ReplayEntry, steps: Iterable[ReplayEntry]) -> bytes:
         issued = canonical(ask.request_state)
         if is_searched(ask.request_state):
             issued = issued[1:-1]
+
         text = text.replace(issued, "")
+
     text = with_refs(text, kind_alone)
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
@@ -333,12 +343,15 @@ def _answer_text(exchange: RecordedExchange, steps: Iterable[ReplayEntry]) -> st
     task = exchange.created_task
     if task is not None:
         return _task_text(task, steps)
+
     message = exchange.rpc_response
     if message is not None:
         return canonical([message.tree.get("result"), message.tree.get("error")])
+
     response = exchange.response
     if response is not None:
         return f"{response.status} {response.body.decode('latin-1')}"
+
     return ""
 
 
@@ -349,6 +362,7 @@ def _task_text(task: TaskState, steps: Iterable[ReplayEntry]) -> str:
             lines.append(str(step.matched.lookup.answers))
         else:
             task = step.state
+
     lines.append(task.digest)
     return "\n".join(lines)
 
@@ -386,6 +400,7 @@ def entries_of(cassette: Cassette, read: ReadRequest) -> Entries:
     writer = _EntryWriter(read, pings)
     for draft in sorted(drafts, key=lambda draft: draft.due):
         writer.write(draft)
+
     by_interaction: list[list[ReplayEntry]] = [[] for _ in cassette.interactions]
     by_arrival = []
     steps: dict[ReplayEntry, list[ReplayEntry]] = {}
@@ -396,9 +411,11 @@ def entries_of(cassette: Cassette, read: ReadRequest) -> Entries:
         by_arrival.append(entry)
         if entry.created_by is not None:
             steps.setdefault(entry.created_by, []).append(entry)
+
         is_by_proxy = bool(entry.matched.request.header(ANSWERED_BY_HEADER))
         if entry.parent is not None and is_by_proxy:
             answered_by_proxy[entry.parent] = entry
+
     by_arrival.sort(key=lambda entry: entry.arrival)
     return Entries(by_interaction, by_arrival, steps, answered_by_proxy, pings)
 
@@ -435,8 +452,11 @@ def _drafts_of(cassette: Cassette) -> list[_Draft]:
             for before in (draft.parent, draft.pending, draft.created_by):
                 if before is not None:
                     draft.due = max(draft.due, due[before])
+
             due[draft.exchange] = draft.due
+
         drafts += drafted
+
     return drafts
 
 
@@ -448,6 +468,7 @@ def _calls_of(interaction: RecordedInteraction) -> Iterator[_Draft]:
         if position:
             parent = exchanges[position - 1]
             answered = interaction.asking_turn(position - 1)
+
         place = EntryPlace(
             interaction.number, answered, interaction.asking_turn(position)
         )
@@ -458,6 +479,7 @@ def _posted_of(interaction: RecordedInteraction) -> Iterator[_Draft]:
     for number, turn in interaction.numbered_turns.items():
         if turn.position < interaction.shared:
             continue
+
         questions = {question.key: question for question in turn.asked}
         pending = interaction.exchanges[turn.position]
         for answer in turn.answers:
@@ -475,6 +497,7 @@ def _steps_of(interaction: RecordedInteraction) -> Iterator[_Draft]:
             asking[turn.asking] = turn.number
             for exchange in turn.answering:
                 answering[exchange] = turn
+
     for step in interaction.steps:
         parent = None
         number = 0
@@ -482,6 +505,7 @@ def _steps_of(interaction: RecordedInteraction) -> Iterator[_Draft]:
         if answered is not None:
             number = answered.number
             parent = answered.asking
+
         asked = asking.get(step.exchange, 0)
         place = EntryPlace(interaction.number, number, asked)
         created_by = interaction.exchanges[-1]
@@ -514,6 +538,7 @@ class _EntryWriter:
             # An older cassette doesn't have the condition.
             traits = matched.traits._replace(is_conditional=True)
             matched = matched._replace(traits=traits)
+
         asker = _asker_of(call.message)
         session = session_of(exchange.request) or opened_session(exchange.response)
         parent = self._entry_of(draft.parent)
@@ -571,12 +596,14 @@ class _EntryWriter:
         asked_by: object = state if parent is None else None
         if parent is not None and (state is not None or session != NO_SESSION):
             asked_by = parent.numbers.path
+
         path_key = (matched.key, matched.lookup.answers, matched.secrets, asked_by)
         path = self._paths.setdefault(path_key, len(self._paths))
         pending = None if answered is None else answered.pending.numbers.lookup
         key: object = (matched.lookup, pending)
         if resumed is not None:
             key = (resumed.numbers.lookup, resumed.numbers.occurrence)
+
         lookup = self._lookups.setdefault(key, len(self._lookups))
         self._occurrences[session, lookup] += 1
         return Numbers(lookup, path, self._occurrences[session, lookup])
@@ -586,9 +613,11 @@ def _asker_of(message: Message | None) -> Message | None:
     """Return a message as far as responses repeat it, without what takes memory."""
     if message is None:
         return None
+
     meta = {}
     if "progressToken" in message.meta:
         meta["progressToken"] = message.meta["progressToken"]
+
     return message._replace(raw=b"", tree={}, params={}, meta=meta)
 
 
@@ -614,9 +643,11 @@ def _asked_by(
     ask = exchange.ask
     if ask is None:
         return None, None
+
     if ask.request_state is not None:
         issued = sha256_of(ask.request_state)
         return issued, issued
+
     requests = ask.message.tree["result"].get(INPUT_REQUESTS)
     return None, canonical([*matched.key, requests])
 
@@ -645,6 +676,7 @@ class OpenedSessions:
         self._paths: set[str] = set()
         if not self._ids:
             return
+
         for entry in entries:
             if entry.kind is not None and entry.matched.traits.session != NO_SESSION:
                 self._paths.add(_path(entry.key.endpoint))
@@ -672,6 +704,7 @@ class OpenedSessions:
         """
         if _path(entries[0].key.endpoint) not in self._paths:
             return entries
+
         standing = self.standing_of(session)
         alike = []
         outside = []
@@ -679,10 +712,13 @@ class OpenedSessions:
             named = entry.matched.traits.session
             if self.standing_of(named) is standing:
                 alike.append(entry)
+
             if named == NO_SESSION and not entry.is_refused:
                 outside.append(entry)
+
         if standing is Standing.OPENED and not alike:
             return outside
+
         return alike
 
 

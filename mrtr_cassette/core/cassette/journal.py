@@ -56,6 +56,7 @@ class JournalHeader:
     wall_ms: float | None = None
     ignored: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Patterns of calls, and pointers into them that don't count when a cassette is replaced."""
+
     values: tuple[str, ...] = ()
     """The names of the values to which texts refer."""
 
@@ -78,9 +79,11 @@ def decode_header(line: bytes, path: str) -> JournalHeader:
         tree = orjson.loads(body)
     except orjson.JSONDecodeError:
         tree = None
+
     version = None
     if isinstance(tree, dict):
         version = tree.pop("journal", None)
+
     if type(version) is not int:
         raise CassetteError(path, "its first line is not a journal's")
     # A version that is not known may have checksums of another kind.
@@ -94,6 +97,7 @@ def decode_header(line: bytes, path: str) -> JournalHeader:
         raise CassetteError(
             path, "its first line is damaged: the checksum doesn't match"
         )
+
     return _header_of(tree)
 
 
@@ -104,9 +108,11 @@ def _header_of(tree: dict[str, Any]) -> JournalHeader:
     if rules:
         members = {name: tuple(texts) for name, texts in rules.items()}
         redaction = RedactionRules(**members)
+
     ignored = []
     for pattern, pointers in tree.pop("ignored", ()):
         ignored.append((pattern, tuple(pointers)))
+
     values = tuple(tree.pop("values", ()))
     return JournalHeader(
         **tree, redaction=redaction, ignored=tuple(ignored), values=values
@@ -129,6 +135,7 @@ def encode_line(exchange: RecordedExchange, *, continues: bool = False) -> bytes
         tree = _tree_of_continuation(exchange, exchange.response)
     else:
         tree = _tree_of_exchange(exchange)
+
     return with_checksum(orjson.dumps(tree))
 
 
@@ -154,10 +161,12 @@ def _tree_of_exchange(exchange: RecordedExchange) -> dict[str, Any]:
     tree["response"] = None
     if exchange.digests:
         tree["digests"] = dict(exchange.digests)
+
     if response is not None:
         pieces = _piece_trees(response.pieces)
         end = response.end.value
         tree["response"] = [response.status, response.headers, end, pieces]
+
     return tree
 
 
@@ -177,6 +186,7 @@ def decode_line(
     body = _json_of(line)
     if with_checksum(body) != line:
         raise ValueError("the checksum doesn't match")
+
     try:
         tree = orjson.loads(body)
         if "continues" in tree:
@@ -201,9 +211,11 @@ def _exchange_of(tree: Mapping[str, Any], recorder: str | None) -> RecordedExcha
     response = None
     if tree["response"] is not None:
         response = _response_of(*tree["response"])
+
     recorded_by = None
     if recorder is not None:
         recorded_by = RecordedBy(recorder, tree["number"])
+
     facts = {name: tree[name] for name in _FACTS}
     return RecordedExchange(
         **facts,
@@ -247,7 +259,9 @@ def decode_journal(data: bytes, path: str) -> JournalContent:
                 lost.append(
                     f"line {line_number} is incomplete ({size}); it is left out"
                 )
+
             continue
+
         if isinstance(decoded, RecordedExchange):
             number = decoded.number or 0
             begun[number] = decoded
@@ -257,9 +271,11 @@ def decode_journal(data: bytes, path: str) -> JournalContent:
         else:
             problem = "continues a response whose beginning is lost; it is left out"
             lost.append(f"line {line_number} {problem}")
+
     exchanges: dict[int, RecordedExchange] = {}
     for number, exchange in begun.items():
         exchanges[number] = _continued(exchange, continuations[number])
+
     return JournalContent(header, exchanges, "; ".join(lost) or None)
 
 
@@ -270,9 +286,11 @@ def _continued(
     response = exchange.response
     if not continuations or response is None:
         return exchange
+
     pieces = [*response.pieces]
     for continuation in continuations:
         pieces += continuation.pieces
+
     last = continuations[-1]
     whole = replace(response, pieces=tuple(pieces), end=last.end)
     return replace(

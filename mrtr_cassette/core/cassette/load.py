@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 LFS_POINTER: Final = b"version https://git-lfs"
 """The first bytes of a file that Git LFS has not fetched."""
+
 _MERGE_MARK = re.compile(rb"^(?:<{7} |>{7} |={7}\r?$)", re.MULTILINE)
 
 
@@ -56,6 +57,7 @@ def _tree_of(data: bytes, path: str) -> Any:
     except ValueError:
         # It doesn't read what is nested deeply, either.
         pass
+
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
@@ -76,6 +78,7 @@ def _checked(tree: Any, path: str) -> CassetteModel:
             f"cassette version {version}, and this program reads version {VERSION}",
             hint="update mrtr-cassette" if version > VERSION else "record it again",
         )
+
     from pydantic import ValidationError
 
     from mrtr_cassette.core.cassette.model import CassetteModel
@@ -88,6 +91,7 @@ def _checked(tree: Any, path: str) -> CassetteModel:
         reason = first["msg"].lower()
         if first["type"] != "missing":
             reason += f", found {shorten(repr(first['input']))}"
+
         raise damaged(path, pointer, reason) from None
 
 
@@ -97,8 +101,10 @@ def is_foreign(data: bytes) -> bool:
         tree = orjson.loads(data.removeprefix(codecs.BOM_UTF8))
     except orjson.JSONDecodeError:
         return False
+
     if not isinstance(tree, dict):
         return True
+
     is_named = str(tree.get("$schema")).startswith(_SCHEMAS)
     return not is_named and not tree.keys() >= _ALWAYS_THERE
 
@@ -121,9 +127,11 @@ def _not_json(data: bytes, path: str, error: orjson.JSONDecodeError) -> Cassette
             "not JSON: the file is in UTF-16, and a cassette is UTF-8",
             hint="save it as UTF-8",
         )
+
     mark = _MERGE_MARK.search(data)
     if mark is not None:
         return _merge_conflict(data, path, mark.start())
+
     return CassetteError(
         path,
         f"not JSON: {error}",

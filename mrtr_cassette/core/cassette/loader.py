@@ -58,8 +58,10 @@ class ExchangePlace(NamedTuple):
     interaction: int
     turn: int = 0
     """The turn that its request answers; 0: the first request."""
+
     answer: int | None = None
     """Index of a posted answer of its turn."""
+
     step: int | None = None
     """Index of a step of the task."""
 
@@ -81,6 +83,7 @@ def cassette_of(
     redaction = None
     if file.redaction is not None:
         redaction = file.redaction.rules()
+
     return Cassette(
         path=path,
         upstream=file.upstream,
@@ -105,6 +108,7 @@ class _Loader:
         recorders = []
         for model in file.recording.recorders or ():
             recorders.append(RecorderFacts(model.id, model.wall_ms, model.offset_ms))
+
         self.recorders = tuple(recorders)
         self._models = file.interactions
         self._path = path
@@ -120,6 +124,7 @@ class _Loader:
         for facts in self._facts.values():
             if facts.sha256 is not None:
                 raise self._changed(facts, "there is no such exchange")
+
         return tuple(self._loaded)
 
     def _for_each_model(self, add: Callable[[int, InteractionModel], None]) -> None:
@@ -137,6 +142,7 @@ class _Loader:
         if model.branch is not None:
             branch = Branch(model.branch.of, model.branch.turn)
             shared = self._shared(number, branch)
+
         chain = self._chain(number, model, len(shared))
         interaction = RecordedInteraction(
             number,
@@ -156,16 +162,19 @@ class _Loader:
             parting = turns[-1]
             is_result = isinstance(parting, ResultTurnModel)
             is_answered = is_result and parting.answer is not None
+
         if branch.of >= number or not is_answered:
             raise ValueError(
                 "it branches at no answered result of an earlier interaction"
             )
+
         origin = self._models[branch.of - 1]
         if _up_to_ask(model, branch.turn) != _up_to_ask(origin, branch.turn):
             raise ValueError(
                 f"up to the ask of turn {branch.turn} it is not the same as interaction "
                 f"{branch.of}, of which it is a branch; edit both"
             )
+
         count = sum(isinstance(turn, ResultTurnModel) for turn in turns)
         return self._loaded[branch.of - 1].exchanges[:count]
 
@@ -181,14 +190,17 @@ class _Loader:
                 raise ValueError(f"turn {turn_number} follows a turn without `answer`")
             if not isinstance(turn, ResultTurnModel):
                 continue
+
             responses.append(turn.ask)
             if turn.answer is not None:
                 place = ExchangePlace(number, turn_number)
                 requests.append((place, turn.answer))
+
         if len(responses) < len(requests):
             responses.append(model.response)
         elif model.response is not None:
             raise ValueError("`response` follows a turn without `answer`")
+
         http = model.request.http
         for position in range(begin, len(requests)):
             place, request = requests[position]
@@ -203,13 +215,17 @@ class _Loader:
             polls = 1
             if facts is not None and facts.polls is not None:
                 polls = facts.polls
+
             steps.append(TaskStep(self._exchange_of(place, step), polls))
+
         told = []
         for turn in model.elicitation_turns:
             if isinstance(turn, TaskTurnModel):
                 told.append(turn.model_dump(exclude_none=True))
+
         if told != [task_turn_tree(turn) for turn in task_turns(steps)]:
             raise ValueError("the turns of a task are not those of its steps")
+
         return steps
 
     def _add_pushed_turns(self, number: int, model: InteractionModel) -> None:
@@ -220,14 +236,17 @@ class _Loader:
         for turn_number, turn in enumerate(model.elicitation_turns, start=1):
             if isinstance(turn, ResultTurnModel):
                 position += 1
+
             if not isinstance(turn, PushedTurnModel):
                 continue
+
             if branch is not None and turn_number < branch.turn:
                 shared = self._loaded[branch.of - 1].pushed_turns
                 turns.append(shared[len(turns)])
             else:
                 place = ExchangePlace(number, turn_number)
                 turns.append(self._pushed(turn, place, position))
+
         with_turns = replace(interaction, pushed_turns=tuple(turns))
         self._loaded[number - 1] = with_turns
 
@@ -237,6 +256,7 @@ class _Loader:
         posted = []
         if turn.answer is not None:
             posted = turn.answer.responses
+
         keys = [event.key for event in turn.ask.events]
         answered_keys = [response.key for response in posted]
         known_keys = set(answered_keys) & set(keys)
@@ -246,12 +266,14 @@ class _Loader:
             raise ValueError(
                 f"keys of turn {place.turn} come twice, or in its answers only"
             )
+
         pending = self._loaded[place.interaction - 1].exchanges[position]
         asked = [self._pushed_request(event, pending) for event in turn.ask.events]
         answers = []
         for index, response in enumerate(posted):
             exchange = self._exchange_of(place._replace(answer=index), response)
             answers.append(PostedAnswer(response.key, exchange))
+
         return PushedTurn(position, tuple(asked), tuple(answers))
 
     def _pushed_request(
@@ -263,13 +285,17 @@ class _Loader:
         if event.interaction is not None:
             if event.interaction > len(self._loaded):
                 raise error
+
             holder = self._loaded[event.interaction - 1].exchanges[-1]
+
         response = holder.response
         if response is None or event.event >= len(response.pieces):
             raise error
+
         message = completed_by(response, event.event)
         if message is None or message.kind is not Kind.REQUEST:
             raise error
+
         return PushedRequest(event.key, holder, event.event, event.interaction)
 
     def _exchange_of(
@@ -289,12 +315,15 @@ class _Loader:
         response = None
         if answered is not None:
             response = self._response(answered, facts)
+
         if facts is None:
             return RecordedExchange(None, request, response, 0, 0)
+
         digest = exchange_sha256(request, response)
         if facts.sha256 not in (None, digest):
             reason = f"the sha256 of the exchange is {digest}, not {facts.sha256}"
             raise self._changed(facts, reason)
+
         return RecordedExchange(
             number=facts.number,
             request=request,
@@ -312,6 +341,7 @@ class _Loader:
         place = facts.recorder or 1
         if place > len(self.recorders):
             return None
+
         recorder = self.recorders[place - 1]
         return RecordedBy(recorder.id, facts.own_number or facts.number)
 
@@ -320,6 +350,7 @@ class _Loader:
         where = f"interaction {facts.interaction}"
         if facts.turn:
             where += f", turn {facts.turn}"
+
         command = shell_command("accept_edit", path=self._path)
         return CassetteError(
             self._path,
@@ -337,9 +368,11 @@ class _Loader:
             headers = model.headers
         elif http is not None:
             headers = http.headers
+
         self._check_http(headers)
         if http is None or headers is None:
             return line_request(body, model.session or "")
+
         method = intern(http.method)
         target = intern(http.path)
         return Request(method, target, _headers_of(headers), body)
@@ -371,6 +404,7 @@ def _up_to_ask(model: InteractionModel, turn_number: int) -> list[Any]:
     common: list[Any] = [model.request, *turns[:-1]]
     if turns:
         common.append(turns[-1].ask)
+
     return common
 
 
@@ -379,14 +413,18 @@ def _pieces_of(model: ResponseModel, facts: ExchangeFactsModel | None) -> list[P
     raws = model.raws
     if facts is None or not facts.pieces:
         return [Piece(raw, 0, 0) for raw in raws]
+
     if model.events is None and model.lines is None:
         raws = _cut_by_size(b"".join(raws), facts.pieces)
+
     if len(facts.pieces) != len(raws):
         return [Piece(raw, 0, 0) for raw in raws]
+
     pieces = []
     for raw, time in zip(raws, facts.pieces, strict=True):
         at_ms = facts.started_ms + time.at_ms
         pieces.append(Piece(raw, at_ms, time.after))
+
     return pieces
 
 
@@ -398,6 +436,7 @@ def _cut_by_size(body: bytes, facts: Iterable[PieceFactsModel]) -> list[bytes]:
         end = start + (piece.size or 0)
         raws.append(body[start:end])
         start = end
+
     return raws if start == len(body) else [body]
 
 
@@ -408,6 +447,7 @@ def _headers_of(tree: HeaderMap) -> Headers:
             headers.append((name, values))
         else:
             headers.extend((name, value) for value in values)
+
     return _shared(tuple(headers))
 
 

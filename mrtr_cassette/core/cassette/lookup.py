@@ -45,9 +45,11 @@ def lookup_key(call: Call, ignored: Collection[MemberPath] = ()) -> LookupKey:
     key = call.key(ignored)
     if answers is None:
         return LookupKey(key, None, None)
+
     state = None
     if answers.request_state is not None:
         state = compared_sha256(answers.request_state)
+
     responses = None
     if answers.input_responses is not None:
         kept = without_paths({INPUT_RESPONSES: answers.input_responses}, ignored)
@@ -55,9 +57,11 @@ def lookup_key(call: Call, ignored: Collection[MemberPath] = ()) -> LookupKey:
         responses = canonical(kept, without_null=True)
         if answers.shape != "map":
             responses = f"{answers.shape} {responses}"
+
     # Some clients answer a state-only ask with an empty map, others with none.
     if state is not None and responses == _NO_ANSWERS:
         responses = None
+
     return LookupKey(key, state, responses)
 
 
@@ -66,6 +70,7 @@ def answers_by_key(lookup: LookupKey) -> dict[str, str]:
     shape, brace, text = (lookup.answers or "").partition("{")
     if not brace:
         return {}
+
     answers = parse(f"{brace}{text}".encode()).get(INPUT_RESPONSES, {})
     return {key: f"{shape}{canonical(value)}" for key, value in answers.items()}
 
@@ -77,6 +82,7 @@ class CallerValues(NamedTuple):
     progress_token: bytes | None
     batch: tuple[CallerValues, ...] = ()
     """The values of each request, if this is a batch."""
+
     echoed: Mapping[str, bytes] = MappingProxyType({})
     """What the caller sent in the place of recorded values, which responses may repeat."""
 
@@ -87,20 +93,25 @@ class CallerValues(NamedTuple):
         """
         if value.startswith("="):
             return self.echoed.get(value)
+
         place, is_batched, name_in_request = value.partition(":")
         if is_batched:
             if not self.batch:
                 return None
             return self.batch[int(place)].spelled(name_in_request)
+
         name, _, kind = value.partition(" as ")
         spelled = self.progress_token
         if name == "id":
             spelled = self.id
+
         if spelled is None or not kind:
             return spelled
+
         plain = same_name(spelled.decode("latin-1")) or ""
         if kind != "number" and not plain.startswith('"'):
             plain = f'"{plain}"'
+
         return plain.encode("latin-1")
 
 
@@ -108,10 +119,12 @@ def caller_values(message: Message | None) -> CallerValues:
     """Return the caller's values in its message."""
     if message is None:
         return CallerValues(None, None)
+
     token = None
     # A member that is no string or number, or is in params that don't count, is no token.
     if message.progress_token is not None:
         token = message.spelled(TOKEN_PATH)
+
     return CallerValues(message.spelled(ID_PATH), token)
 
 
@@ -131,6 +144,7 @@ def cut_body(body: bytes) -> tuple[bytes, CallerValues] | None:
     identity = PLAIN_ID.search(body)
     if identity is None:
         return None
+
     token = PLAIN_TOKEN.search(body)
     if token is not None:
         values = CallerValues(identity[1], token[1])
@@ -140,11 +154,13 @@ def cut_body(body: bytes) -> tuple[bytes, CallerValues] | None:
     else:
         values = CallerValues(identity[1], None)
         spans = [identity.span(1)]
+
     remaining = body
     # The last one first, so that the place of the first one stays as it is.
     for start, end in sorted(spans, reverse=True):
         # No JSON has this byte.
         remaining = b"%b\0%b" % (remaining[:start], remaining[end:])
+
     digest = blake2b(remaining, digest_size=16).digest()
     return digest, values
 
@@ -157,9 +173,11 @@ def digest_of(message: Message) -> bytes | None:
     raw = message.raw
     if message.kind is not Kind.REQUEST or b"\\u" in raw:
         return None
+
     # A key that is there once, in its one spelling, is the one that the message has.
     tokens = 0 if message.progress_token is None else 1
     if raw.count(ID_KEY) != 1 or raw.count(TOKEN_KEY) != tokens:
         return None
+
     cut = cut_body(raw)
     return None if cut is None else cut[0]

@@ -21,6 +21,7 @@ HeaderValue = Annotated[str, Field(pattern=r"^[^\x00-\x08\x0a-\x1f\x7f]*$")]
 _FORMS = ("body", "text", "base64", "events", "lines")
 _WITHHELD = re.compile("mrtr-withheld:[0-9]+:[0-9a-f]{64}")
 """Stands for a body of which an earlier version kept only the size and the SHA-256."""
+
 _SESSION = "over stdio: which further start of the server; absent for the first one"
 HeaderMap = dict[HeaderName, HeaderValue | list[HeaderValue]]
 Number = Annotated[int, Field(ge=1)]
@@ -91,6 +92,7 @@ class BodyModel(_Model):
             return _raws_of(self.events, end="")
         if self.lines is not None:
             return _raws_of(self.lines, end="\n")
+
         raw = _bytes_of(self.body, text=self.text, base64=self.base64)
         return [raw] if raw else []
 
@@ -107,6 +109,7 @@ def _raws_of(pieces: Iterable[PieceModel], end: str) -> list[bytes]:
             after=piece.after or end,
         )
         raws.append(raw)
+
     return raws
 
 
@@ -122,10 +125,12 @@ def _bytes_of(
         return b64decode(base64, validate=True)
     if data is None:
         return (text or "").encode()
+
     try:
         json = orjson.dumps(data)
     except TypeError as error:
         raise ValueError(str(error)) from None
+
     return b"".join([before.encode(), json, after.encode()])
 
 
@@ -260,6 +265,7 @@ def _via(turn: Any) -> str:
         via = turn.get("via", "result")
     else:
         via = getattr(turn, "via", "result")
+
     return via if isinstance(via, str) else ""
 
 

@@ -38,6 +38,7 @@ def begins_old_stream(exchange: RecordedExchange) -> bool:
     response = exchange.response
     if response is None or not response.is_event_stream:
         return False
+
     _, endpoint = endpoint_piece(response)
     return endpoint is not None
 
@@ -57,6 +58,7 @@ def over_lines(cassette: Cassette) -> Cassette:
             streams[opened_session(exchange.response)] = exchange
         elif exchange.request.method == "POST":
             posts[session_of(exchange.request)].append(exchange)
+
     changed: dict[RecordedExchange, RecordedExchange] = {}
     for session, stream in streams.items():
         lines = _assigned(stream, posts[session])
@@ -65,7 +67,9 @@ def over_lines(cassette: Cassette) -> Cassette:
             request = line_request(on_one_line(exchange.request.body), session)
             if exchange is stream:
                 request = channel_request(session)
+
             changed[exchange] = replace(exchange, request=request, response=response)
+
     return replace(cassette.with_exchanges(changed), transport="stdio")
 
 
@@ -78,8 +82,10 @@ def _assigned(stream: RecordedExchange, posts: Sequence[RecordedExchange]) -> _L
     lines: _Lines = {stream: []}
     for post in posts:
         lines[post] = []
+
     if stream.response is None:
         return lines
+
     for index, piece in enumerate(stream.response.pieces):
         left = piece._replace(raw=b"")
         data = read_event(piece.raw, first=index == 0).data
@@ -91,7 +97,9 @@ def _assigned(stream: RecordedExchange, posts: Sequence[RecordedExchange]) -> _L
                 left = line
             else:
                 lines[owner].append(line)
+
         lines[stream].append(left)
+
     return lines
 
 
@@ -103,19 +111,24 @@ def _owner(
     name = same_name(repeated_token(message))
     if is_response:
         name = message.same_id
+
     if name is None or message.kind is Kind.REQUEST:
         return None
+
     for post in reversed(posts):
         asked = post.call.message
         if asked is None or asked.kind is not Kind.REQUEST:
             continue
         if (post.number or 0) > after:
             continue
+
         asked_name = same_name(asked.progress_token)
         if is_response:
             asked_name = asked.same_id
+
         if name == asked_name:
             return post
+
     return None
 
 
@@ -123,9 +136,11 @@ def _response(exchange: RecordedExchange, pieces: Sequence[Piece]) -> Response |
     asked = exchange.call.message
     if asked is not None and asked.kind is not Kind.REQUEST:
         return None
+
     end = End.OPEN
     if asked is not None and _has_response(pieces):
         end = End.COMPLETE
+
     return Response(NO_STATUS, (), tuple(pieces), end)
 
 
@@ -134,4 +149,5 @@ def _has_response(pieces: Iterable[Piece]) -> bool:
         message = server_message(piece.raw)
         if message is not None and message.kind is Kind.RESPONSE:
             return True
+
     return False

@@ -25,6 +25,7 @@ def needed_by_others(cassette: Cassette, numbers: Collection[int]) -> set[int]:
             if number in numbers and number not in needed:
                 needed.add(number)
                 waiting.append(by_number[number])
+
     return needed
 
 
@@ -32,6 +33,7 @@ def needs_of(interaction: RecordedInteraction) -> Iterator[int]:
     """Yield the interactions that have the asks of an interaction."""
     if interaction.branch is not None:
         yield interaction.branch.of
+
     for turn in interaction.pushed_turns:
         for request in turn.asked:
             if request.interaction is not None:
@@ -44,6 +46,7 @@ def without_interactions(cassette: Cassette, numbers: Collection[int]) -> Casset
     renumbered: dict[int, int] = {}
     for number, interaction in enumerate(kept, start=1):
         renumbered[interaction.number] = number
+
     interactions = [_renumbered(interaction, renumbered) for interaction in kept]
     return replace(cassette, interactions=tuple(interactions))
 

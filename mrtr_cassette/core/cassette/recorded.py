@@ -29,6 +29,7 @@ from mrtr_cassette.core.wire.http import Request, Response
 
 VERSION: Final = 1
 """The version of the format of cassettes."""
+
 SCHEMA_ID: Final = "urn:mrtr-cassette:cassette:1"
 RequestState = Literal["sealed", "verbatim"]
 Transport = Literal["http", "stdio"]
@@ -47,6 +48,7 @@ class RecorderFacts(NamedTuple):
     id: str
     wall_ms: float
     """Its wall clock when it began, in milliseconds since 1970."""
+
     offset_ms: float = 0
     """When it began, on the common time of the exchanges of all recorders."""
 
@@ -115,9 +117,11 @@ class RecordedExchange:
         result = self.rpc_members.get("result")
         if not isinstance(result, dict):
             return None
+
         cursor = result.get("nextCursor")
         if not isinstance(cursor, str):
             return None
+
         return cursor
 
 
@@ -128,8 +132,10 @@ class PushedRequest:
     key: str
     exchange: RecordedExchange
     """The exchange whose response contains it."""
+
     piece: int
     """The index of the piece that completes it."""
+
     interaction: int | None = None
     """The interaction that the exchange ends; None for the pending call's own."""
 
@@ -140,10 +146,12 @@ class PushedRequest:
         message = None
         if response is not None:
             message = completed_by(response, self.piece)
+
         if message is None:
             raise AssertionError(
                 "unreachable because a pushed request is a message of a response"
             )
+
         return message
 
     @property
@@ -197,6 +205,7 @@ class PushedTurn:
         given: dict[str, Any] = {}
         for answer in self.answers:
             given[answer.key] = posted_answer(answer.exchange.call.message)
+
         return given or None
 
 
@@ -330,6 +339,7 @@ class RecordedInteraction:
         """How many of `exchanges` it shares with the interaction that it parts from."""
         if self.branch is None:
             return 0
+
         turn = self.branch.turn
         return turn - sum(number < turn for number in self.numbered_turns)
 
@@ -342,14 +352,19 @@ class RecordedInteraction:
             answered = 0
             if position:
                 answered = self.asking_turn(position - 1)
+
             placed.append((self.exchanges[position], TurnPlace(answered)))
+
         for number, turn in self.numbered_turns.items():
             if turn.position < shared:
                 continue
+
             for index, answer in enumerate(turn.answers):
                 placed.append((answer.exchange, TurnPlace(number, answer=index)))
+
         for index, step in enumerate(self.steps):
             placed.append((step.exchange, TurnPlace(0, step=index)))
+
         return tuple(placed)
 
     @property
@@ -367,10 +382,12 @@ class RecordedInteraction:
                 if pushed.position == position:
                     number += 1
                     yield _pushed_turn(number, pushed)
+
             ask = self.exchanges[position].ask
             if ask is not None:
                 number += 1
                 yield self._result_turn(number, position, ask)
+
         for turn in task_turns(self.steps):
             number += 1
             yield self._task_turn(number, turn)
@@ -382,6 +399,7 @@ class RecordedInteraction:
         given: Mapping[str, Any] | None = None
         if answering and answering[0].call.answers is not None:
             given = answering[0].call.answers.input_responses or {}
+
         return RecordedTurn(
             number,
             "result",
@@ -419,6 +437,7 @@ class RecordedInteraction:
         for step in reversed(self.steps):
             if step.exchange.call.method == GET_TASK:
                 return step.exchange
+
         return self.exchanges[-1]
 
     @property
@@ -427,6 +446,7 @@ class RecordedInteraction:
         if not self.steps:
             is_question = self.exchanges[-1].ask is not None
             return is_question or bool(self.task_id)
+
         state = polled_state(self.ending.rpc_response)
         return state is not None and not state.is_over
 
@@ -457,6 +477,7 @@ class Cassette:
     client: str | None = None
     command: str | None = None
     """Starts the server, if the recorder of a URL did that; a server on pipes is `upstream`."""
+
     recorders: tuple[RecorderFacts, ...] = ()
     values: tuple[str, ...] = ()
     """The names of the values to which its texts refer."""
@@ -484,9 +505,11 @@ class Cassette:
         """Return the same with other exchanges in the place of some, wherever they are."""
         if not changed:
             return self
+
         interactions = []
         for interaction in self.interactions:
             interactions.append(_interaction_with(interaction, changed))
+
         return replace(self, interactions=tuple(interactions))
 
 
@@ -500,6 +523,7 @@ def _interaction_with(
         asked = _parts_with(turn.asked, changed)
         answers = _parts_with(turn.answers, changed)
         turns.append(PushedTurn(turn.position, asked, answers))
+
     return replace(
         interaction,
         exchanges=tuple(exchanges),
@@ -519,6 +543,7 @@ def _parts_with(
     for part in parts:
         exchange = changed.get(part.exchange, part.exchange)
         renewed.append(replace(part, exchange=exchange))
+
     return tuple(renewed)
 
 
@@ -531,10 +556,12 @@ def task_turns(steps: Sequence[TaskStep]) -> list[TaskTurn]:
             new = _newly_asked(state, turns)
             if new:
                 turns.append(TaskTurn(index, new))
+
         answers = step.exchange.call.answers
         if answers is not None and answers.input_responses:
             for key, answer in answers.input_responses.items():
                 _add_answer(turns, key, answer, index)
+
     return turns
 
 
@@ -545,6 +572,7 @@ def _newly_asked(
     asked: set[str] = set()
     for turn in turns:
         asked.update(turn.requests)
+
     requests = state.input_requests.items()
     return {key: request for key, request in requests if key not in asked}
 
@@ -555,9 +583,11 @@ def _add_answer(turns: list[TaskTurn], key: str, answer: Any, step: int) -> None
         turn = turns[place]
         if key not in turn.requests:
             continue
+
         answered = turn.answered
         if step not in answered:
             answered = (*answered, step)
+
         given = {**(turn.given or {}), key: answer}
         turns[place] = turn._replace(answered=answered, given=given)
         return
@@ -581,10 +611,12 @@ def pushed_asks(
         for number, turn in interaction.numbered_turns.items():
             if turn.position < interaction.shared:
                 continue
+
             call = interaction.exchanges[turn.position].call
             for request in turn.asked:
                 ask = PushedAsk(interaction.number, number, call, request)
                 asks.setdefault(request.exchange, []).append(ask)
+
     return asks
 
 
@@ -604,6 +636,7 @@ def _first_number(interaction: RecordedInteraction) -> float:
     for exchange in interaction.own:
         if exchange.number is not None:
             first = min(first, exchange.number)
+
     return first
 
 
@@ -626,6 +659,9 @@ def runs_of(
             is_after_all_else = number > ended > 0
             if is_after_all_else and by.recorder in appended:
                 run += 1
+
             runs[by.recorder] = run
+
         ended = max(ended, number, exchange.ended_after or 0)
+
     return runs

@@ -40,6 +40,7 @@ E = TypeVar("E")
 _ENDPOINT = b"endpoint"
 _MESSAGE = re.compile(rb"(?:\A|[\r\n])data: ?[{\[]")
 """Matches where the data of an event is JSON."""
+
 _LONGEST_LEAD = 64 * 1024
 """Bytes of an event that are held back while they may say where to post."""
 
@@ -48,9 +49,11 @@ def opened_session(response: Response | None) -> str:
     """Return the session that a response opens, by a header or in the URL to post to."""
     if response is None:
         return NO_SESSION
+
     session = header_value(response.headers, SESSION_HEADER)
     if session or not response.is_event_stream:
         return session
+
     _, endpoint = endpoint_piece(response)
     return NO_SESSION if endpoint is None else session_in(endpoint.decode("latin-1"))
 
@@ -60,6 +63,7 @@ def issued_session(exchange: RecordedExchange) -> str:
     response = exchange.response
     if response is None or response.status >= REFUSED:
         return NO_SESSION
+
     opened = opened_session(response)
     return NO_SESSION if opened == session_of(exchange.request) else opened
 
@@ -72,6 +76,7 @@ def endpoint_piece(response: Response) -> tuple[int, bytes | None]:
             return index, data
         if not may_lead(piece.raw, data):
             break
+
     return 0, None
 
 
@@ -82,9 +87,11 @@ def posted_to(listening: str, url: str) -> str:
         return path
     if origin_in(url):
         return f"/{path}"
+
     here, _, _ = listening.partition("?")
     if not path.startswith("?"):
         here = here[: here.rfind("/") + 1]
+
     return here + path
 
 
@@ -108,12 +115,15 @@ def redirected_elsewhere(
     location = ""
     if 300 <= status < 400:
         location = header_value(headers, "location")
+
     if origin.path_of(location) is not None:
         return None
+
     accepted = request.header("accept")
     is_of_browser = request.method == "GET" and EVENT_STREAM not in accepted
     if is_of_browser and not origin.is_document(request):
         return None
+
     return shown_origin(location)
 
 
@@ -123,6 +133,7 @@ def endpoint_elsewhere(response: Response, origin: ServerOrigin) -> str | None:
     url = "" if endpoint is None else endpoint.decode("latin-1")
     if origin.path_of(url) is not None:
         return None
+
     return shown_origin(url)
 
 
@@ -131,8 +142,10 @@ def listens(call: Call, response: Response | None) -> bool:
     if call.message is not None:
         is_request = call.message.kind is Kind.REQUEST
         return is_request and method_of(call.method).listens
+
     if opens_channel(call.request):
         return True
+
     is_stream = response is not None and response.is_event_stream
     return is_stream and call.request.method == "GET"
 
@@ -141,6 +154,7 @@ def event_ids(response: Response | None) -> Iterator[tuple[int, str]]:
     """Yield the ids of a stream's events, each with the index of its piece."""
     if response is None or not response.is_event_stream:
         return
+
     for index, piece in enumerate(response.pieces):
         identity = event_id(piece.raw)
         if identity:
@@ -162,6 +176,7 @@ def rejoined(cassette: Cassette) -> Cassette:
     exchanges: list[RecordedExchange] = []
     for interaction in cassette.interactions:
         exchanges += interaction.own
+
     exchanges.sort(key=lambda exchange: exchange.number or 0)
     streams = Streams[RecordedExchange]()
     whole: dict[RecordedExchange, Response] = {}
@@ -170,12 +185,15 @@ def rejoined(cassette: Cassette) -> Cassette:
         rest = exchange.response
         if begun is None or begun.response is None or begun.call.message is None:
             continue
+
         if rest is not None and rest.is_event_stream:
             before = whole.get(begun, begun.response)
             whole[begun] = _continued(before, rest)
+
     changed: dict[RecordedExchange, RecordedExchange] = {}
     for exchange, response in whole.items():
         changed[exchange] = replace(exchange, response=response)
+
     return cassette.with_exchanges(changed)
 
 
@@ -187,6 +205,7 @@ def _continued(before: Response, rest: Response) -> Response:
     for index, piece in enumerate(rest.pieces):
         if index not in repeated:
             pieces.append(piece)
+
     return replace(before, pieces=tuple(pieces), end=rest.end)
 
 
@@ -214,6 +233,7 @@ class Streams(Generic[E]):
         session = _session_of(exchange)
         for _, identity in event_ids(exchange.response):
             self._begun.setdefault((session, identity), name)
+
         return begun
 
 
@@ -240,6 +260,7 @@ class EndpointPassing:
         """Take the next bytes, and return those that pass."""
         if self.is_over:
             return chunk
+
         self._held += chunk
         passed = b""
         for event in self._framer.feed(chunk):
@@ -248,10 +269,13 @@ class EndpointPassing:
                 passed += event
             else:
                 passed += self._passed(event)
+
         if _MESSAGE.search(self._held) or len(self._held) > _LONGEST_LEAD:
             self.is_over = True
+
         if self.is_over:
             passed += self.finish()
+
         return passed
 
     def finish(self) -> bytes:
@@ -267,17 +291,21 @@ class EndpointPassing:
         if not is_endpoint(raw):
             self.is_over = not may_lead(raw, event.data)
             return raw
+
         self.is_over = True
         url = (event.data or b"").decode("latin-1")
         path = self._origin.path_of(url)
         if path is None:
             self.elsewhere = shown_origin(url)
             return raw
+
         span = event.raw_span(Span(0, len(url)))
         if span is None:
             return raw
+
         if path.startswith("/"):
             path = self._prefix + path
+
         return splice(raw, [(span, path.encode("latin-1"))])
 
 
@@ -294,12 +322,14 @@ def ping_ids(exchanges: Iterable[RecordedExchange]) -> PingIds:
         response = exchange.response
         if response is None or b'"ping"' not in response.body:
             continue
+
         session = session_of(exchange.request) or opened_session(response)
         for located in messages_in(response):
             message = located.message
             is_ping = message.kind is Kind.REQUEST and message.method == PING
             if is_ping and message.id is not None:
                 ids.add((session, message.id))
+
     return frozenset(ids)
 
 
@@ -316,6 +346,8 @@ def without_pongs(
         answered = None
         if message is not None and message.kind is Kind.RESPONSE:
             answered = message.id
+
         if (session_of(exchange.request), answered) not in ids:
             kept.append(interaction)
+
     return kept

@@ -45,10 +45,13 @@ def renumbered(
         pieces = []
         for raw, at_ms, count in response.pieces:
             pieces.append(Piece(raw, time(at_ms), after(count, at_ms)))
+
         response = replace(response, pieces=tuple(pieces))
+
     ended_after = exchange.ended_after
     if ended_after is not None:
         ended_after = after(ended_after, exchange.ended_ms)
+
     return replace(
         exchange,
         number=number,
@@ -70,8 +73,10 @@ def with_texts(exchange: RecordedExchange, change: TextChange) -> RecordedExchan
     response = exchange.response
     if response is not None:
         response = response_with(response, change)
+
     if request == exchange.request and response == exchange.response:
         return exchange
+
     return replace(exchange, request=request, response=response)
 
 
@@ -88,6 +93,7 @@ def response_with(response: Response, change: TextChange) -> Response:
     pieces = []
     for raw, at_ms, after in response.pieces:
         pieces.append(Piece(change(raw, ""), at_ms, after))
+
     return Response(response.status, headers, tuple(pieces), response.end)
 
 
@@ -96,6 +102,7 @@ def headers_with(headers: Headers, change: TextChange) -> Headers:
     changed = []
     for name, value in headers:
         changed.append((name, _changed_text(value, change, name.lower())))
+
     return tuple(changed)
 
 
@@ -117,6 +124,7 @@ def with_examples(cassette: Cassette) -> Cassette:
         request = request_with(exchange.request, with_example)
         if request != exchange.request:
             changed[exchange] = replace(exchange, request=request)
+
     return cassette.with_exchanges(changed)
 
 
@@ -125,12 +133,14 @@ def with_references(cassette: Cassette, texts: Mapping[str, str]) -> Cassette:
     new = {name: text for name, text in texts.items() if name not in cassette.values}
     if not new:
         return cassette
+
     values = Values((), new)
     changed: dict[RecordedExchange, RecordedExchange] = {}
     for exchange in cassette.exchanges:
         sealed = with_texts(exchange, lambda raw, _name: values.seal(raw))
         if sealed is not exchange:
             changed[exchange] = sealed
+
     return cassette.with_exchanges(changed)
 
 
@@ -153,6 +163,7 @@ def combine_cassettes(cassettes: Sequence[Cassette]) -> Cassette:
     first = cassettes[0]
     if len(cassettes) == 1:
         return first
+
     interactions: list[RecordedInteraction] = []
     recorders = []
     arrived = 0
@@ -165,10 +176,13 @@ def combine_cassettes(cassettes: Sequence[Cassette]) -> Cassette:
             branch = interaction.branch
             if branch is not None:
                 branch = branch._replace(of=before + branch.of)
+
             number = before + interaction.number
             interactions.append(replace(interaction, number=number, branch=branch))
+
         for recorder in cassette.recorders or [RecorderFacts("", 0)]:
             recorders.append(recorder._replace(id=f"{index}:{recorder.id}"))
+
     path = ", ".join([cassette.path for cassette in cassettes])
     return replace(
         first, path=path, interactions=tuple(interactions), recorders=tuple(recorders)
@@ -197,8 +211,10 @@ def _moved(
         is_numbered = ref.kind in (SESSION, TASK)
         if ref.is_secret:
             is_numbered = ref.token.isdigit()
+
         if not is_numbered:
             return None
+
         return ref.with_last(first + int(ref.token))
 
     def with_new_names(raw: bytes, _name: str) -> bytes:
@@ -212,6 +228,7 @@ def _moved(
     exchanges: list[RecordedExchange] = []
     for interaction in cassette.interactions:
         exchanges += interaction.own
+
     exchanges.sort(key=lambda exchange: exchange.number or 0)
     changed: dict[RecordedExchange, RecordedExchange] = {}
     for place, exchange in enumerate(exchanges, start=1):
@@ -222,4 +239,5 @@ def _moved(
         follows = [before + write for write in exchange.follows]
         moved = replace(moved, follows=tuple(follows))
         changed[exchange] = with_texts(moved, with_new_names)
+
     return changed

@@ -42,11 +42,14 @@ from mrtr_cassette.errors import CassetteError, printable
 
 TRANSPORTS: Final = {"http": "HTTP", "stdio": "pipes"}
 """What messages call each transport."""
+
 ENDPOINT: Final = "/mcp"
 """The path of a server on pipes that is served over HTTP: the default of the official SDKs."""
+
 _HERE = "http://localhost"
 STARTED_HERE: Final = f"{_HERE}{ENDPOINT}"
 """Named as the upstream in a cassette of a server on pipes, or of an application."""
+
 FIRST_SESSION: Final = "mrtr-session:0"
 """The session of everything that was recorded with the first start of a server on pipes."""
 
@@ -54,6 +57,7 @@ _STREAM = (("Content-Type", EVENT_STREAM),)
 _HEADER_MISMATCH = -32020
 _ABOUT_BODIES = frozenset({"accept", "content-type"})
 """Headers that say how a body is encoded, and not what it says."""
+
 _OF_MCP = "io.modelcontextprotocol/"
 """Begins the metadata of a request that a server may answer to."""
 
@@ -82,6 +86,7 @@ def recorded_path(cassette: Cassette) -> str:
     path = f"/{place.partition('/')[2]}"
     if not is_url or has_secrets(path):
         return ENDPOINT
+
     return path
 
 
@@ -93,10 +98,12 @@ def over_pipes(cassette: Cassette) -> Cassette:
     """
     if cassette.transport == "stdio":
         return _changed(cassette, _with_session)
+
     _check_headers_decide_nothing(cassette)
     is_session = _is_one_session(cassette)
     if is_session:
         cassette = _without_ends(cassette)
+
     return _changed(cassette, partial(_as_lines, is_session=is_session))
 
 
@@ -108,7 +115,9 @@ def _is_one_session(cassette: Cassette) -> bool:
         session = session_of(exchange.request) or opened_session(exchange.response)
         if session or exchange.call.method != DISCOVER:
             sessions.add(session)
+
         streams += _is_stream(exchange)
+
     return len(sessions) == 1 and NO_SESSION not in sessions and streams <= 1
 
 
@@ -125,6 +134,7 @@ def _without_ends(cassette: Cassette) -> Cassette:
         exchange = interaction.exchanges[0]
         if exchange.request.method != "POST" and not _is_stream(exchange):
             ends.add(interaction.number)
+
     return without_interactions(cassette, ends)
 
 
@@ -140,10 +150,12 @@ def _check_headers_decide_nothing(cassette: Cassette) -> None:
         response = exchange.rpc_members
         if message is None or message.kind is not Kind.REQUEST or not response:
             continue
+
         by_headers = found.setdefault(_asked(message), {})
         by_headers.setdefault(_deciding(exchange.request), set()).add(
             _answered(response)
         )
+
     for by_headers in found.values():
         for first, second in combinations(by_headers, 2):
             if by_headers[first].isdisjoint(by_headers[second]):
@@ -160,6 +172,7 @@ def _asked(message: Message) -> str:
     for name, value in message.meta.items():
         if name.startswith(_OF_MCP):
             meta[name] = value
+
     return canonical([message.method, {**message.params, "_meta": meta}])
 
 
@@ -169,6 +182,7 @@ def _deciding(request: Request) -> Headers:
     for name, value in request.headers:
         if name.lower() not in _ABOUT_BODIES:
             headers.append((name, value))
+
     return tuple(headers)
 
 
@@ -177,6 +191,7 @@ def _answered(response: Mapping[str, Any]) -> str:
     result = response.get("result")
     if isinstance(result, dict):
         result = {**result, "requestState": None, "_meta": None}
+
     return canonical([result, response.get("error")])
 
 
@@ -196,6 +211,7 @@ def response_over_http(exchange: RecordedExchange) -> RecordedExchange:
     response = exchange.response
     if response is None or not response.is_lines:
         return exchange
+
     _, response = _as_post(exchange)
     return replace(exchange, response=response)
 
@@ -206,6 +222,7 @@ def _unsayable(cassette: Cassette, reason: str) -> CassetteError:
     if cassette.transport == "stdio":
         transport = "HTTP"
         recorder = "record_started_again"
+
     return CassetteError(
         cassette.path,
         printable(f"it can't be played over {transport}: {reason}"),
@@ -225,7 +242,9 @@ def _changed(
                 raise _unsayable(
                     cassette, f"interaction {interaction.number}: {error}"
                 ) from None
+
             changed[exchange] = replace(exchange, request=request, response=response)
+
     return cassette.with_exchanges(changed)
 
 
@@ -233,6 +252,7 @@ def _with_session(exchange: RecordedExchange) -> _Changed:
     request = exchange.request
     if not request.header(SESSION_HEADER):
         request = line_request(request.body, FIRST_SESSION)
+
     return request, exchange.response
 
 
@@ -246,15 +266,18 @@ def _as_lines(exchange: RecordedExchange, *, is_session: bool) -> _Changed:
         raise ValueError(
             "it is part of an HTTP session (protocol versions before 2026-07-28)"
         )
+
     line = line_request(on_one_line(request.body), FIRST_SESSION)
     if response is None:
         return line, None
+
     texts = _message_texts(response)
     has_message = _check_messages_can_be_lines(response, texts)
     asked = exchange.call.message
     expects_response = asked is None or asked.kind is Kind.REQUEST
     if not expects_response and not has_message:
         return line, None
+
     # A stream ends with its session, and a pipe with its server.
     end = End.OPEN if is_channel else response.end
     return line, Response(NO_STATUS, (), _line_pieces(response, texts), end)
@@ -266,7 +289,9 @@ def _line_pieces(response: Response, texts: Iterable[bytes]) -> tuple[Piece, ...
         line = b""
         if text:
             line = on_one_line(text) + b"\n"
+
         pieces.append(piece._replace(raw=line))
+
     return tuple(pieces)
 
 
@@ -275,11 +300,13 @@ def _message_texts(response: Response) -> list[bytes]:
     if not response.is_event_stream:
         earlier = len(response.pieces) - 1
         return [b""] * earlier + [response.body]
+
     texts = []
     for index, piece in enumerate(response.pieces):
         data = read_event(piece.raw, first=index == 0).data
         has_messages = bool(data and server_messages(data))
         texts.append(data if data and has_messages else b"")
+
     return texts
 
 
@@ -290,14 +317,17 @@ def _check_messages_can_be_lines(response: Response, texts: Iterable[bytes]) -> 
         message = server_message(text) if text else None
         if message is None:
             continue
+
         has_message = True
         error = message.tree.get("error")
         if isinstance(error, dict) and error.get("code") == _HEADER_MISMATCH:
             raise ValueError("its headers decided the response, and pipes have none")
+
     if response.status >= 300 and not has_message:
         raise ValueError(
             f"its response is HTTP {response.status}, which is not a message"
         )
+
     return has_message
 
 
@@ -313,9 +343,12 @@ def _as_post(exchange: RecordedExchange) -> _Changed:
     if not is_channel:
         if exchange.call.message is None:
             raise ValueError("a line of the client is not a message")
+
         request = Request("POST", ENDPOINT, POST_HEADERS, request.body)
+
     if response is None:
         return request, Response(ACCEPTED, (), (), End.COMPLETE)
+
     messages = []
     kinds = []
     for piece in response.pieces:
@@ -326,16 +359,20 @@ def _as_post(exchange: RecordedExchange) -> _Changed:
         else:
             messages.append(piece.raw.strip(b"\r\n"))
             kinds.append(message.kind)
+
     if is_channel and kinds:
         raise ValueError("the server speaks of its own accord")
+
     is_one_body = kinds == [Kind.RESPONSE] and response.end is End.COMPLETE
     headers: Headers = JSON_HEADERS
     if not is_one_body:
         headers = _STREAM
         messages = [_event_of(message) for message in messages]
+
     pieces = []
     for piece, raw in zip(response.pieces, messages, strict=True):
         pieces.append(piece._replace(raw=raw))
+
     return request, Response(200, headers, tuple(pieces), response.end)
 
 

@@ -60,6 +60,7 @@ from mrtr_cassette.core.wire.pointers import (
 
 Mark = Literal["=", "~", "-", "+"]
 """Both have it and it is the same, both have it and it differs, only the first, only the second."""
+
 StageKind = Literal["ask", "answer", "result"]
 IgnoredFor = Callable[[Call], Collection[str]]
 """Returns the JSON Pointers that don't count in a call: in its request, and in its response."""
@@ -118,6 +119,7 @@ class InteractionComparison:
             return "-"
         if self.verdict == "same":
             return "="
+
         return "~"
 
     @property
@@ -127,6 +129,7 @@ class InteractionComparison:
         is_whole = self.recorded is not None and self.received is not None
         if verdict == "same" and not is_whole:
             return "shape-changed"
+
         return verdict
 
 
@@ -144,6 +147,7 @@ class CassetteComparison:
         changes: list[Change] = []
         for interaction in self.interactions:
             changes += _changes_in(interaction.stages)
+
         return changes
 
     @property
@@ -180,6 +184,7 @@ def compared(
     """
     if handles is None:
         handles = handles_between(recorded, received, ignored_for)
+
     return _compared(recorded, _as_recorded(received, handles), ignored_for)
 
 
@@ -195,6 +200,7 @@ def _compared(
     for pair in _aligned(partners, old, new):
         if not pair.only_logs:
             interactions.append(_interaction_of(pair, namesakes))
+
     return CassetteComparison(recorded.path, received.path, tuple(interactions))
 
 
@@ -206,9 +212,11 @@ def handles_between(
     handles = Handles(handles_in(recorded) if live_names else (), live_names)
     if not handles.has_names:
         return handles
+
     waiting: dict[object, deque[RecordedInteraction]] = defaultdict(deque)
     for side in _sides_of(recorded, ignored_for):
         waiting[side.keys[-1]].append(side.interaction)
+
     for interaction in in_conversation_order(received.interactions):
         # Calls that send handles back are equal to recorded ones once these are known.
         alone = _as_recorded(replace(received, interactions=(interaction,)), handles)
@@ -216,6 +224,7 @@ def handles_between(
             partners = waiting[side.keys[-1]]
             if partners:
                 _take_handles(handles, partners.popleft(), side.interaction)
+
     return handles
 
 
@@ -225,6 +234,7 @@ def _take_handles(
     """Take what the second interaction has in the places of the first one's handles."""
     for before, now in zip(old.exchanges, new.exchanges, strict=False):
         handles.took(before.rpc_response, now.rpc_response)
+
     handles.took(old.ending.rpc_response, new.ending.rpc_response)
 
 
@@ -236,6 +246,7 @@ def _as_recorded(received: Cassette, handles: Handles) -> Cassette:
             renamed = handles.as_recorded(exchange)
             if renamed is not exchange:
                 changed[exchange] = renamed
+
     return received.with_exchanges(changed)
 
 
@@ -247,10 +258,12 @@ def _interaction_of(
     new = pair.new
     if new is not None and new.interaction.number in namesakes:
         request = _request_differences(namesakes[new.interaction.number], new)
+
     side = pair.shown
     stages = []
     for stage in _stages_of(pair.old, pair.new):
         stages.append(_without_ignored(stage, side.pointers))
+
     return InteractionComparison(
         recorded=_number_of(pair.old),
         received=_number_of(new),
@@ -283,11 +296,13 @@ def held_to(
     for pair in comparison.interactions:
         if pair.mark == "=":
             same.add(pair.recorded)
+
     made = {interaction.number: interaction for interaction in repeated.interactions}
     found = []
     for pair in comparison.interactions:
         if pair.mark == "-" and is_part:
             continue
+
         told = pair
         candidates = _candidates(pair, recorded, same, is_part=is_part)
         if candidates and pair.received is not None:
@@ -296,7 +311,9 @@ def held_to(
             if equal is not None:
                 same.add(equal.recorded)
                 told = equal
+
         found.append(told)
+
     return replace(comparison, interactions=tuple(found))
 
 
@@ -327,6 +344,7 @@ def _equal_pair(
         comparison = _compared(alone, made, ignored_for)
         if comparison.is_same:
             return comparison.interactions[0]
+
     return None
 
 
@@ -375,14 +393,17 @@ def _sides_of(cassette: Cassette, ignored_for: IgnoredFor) -> Iterator[_Side]:
         page = pages.get((call.endpoint, call.method, call.cursor), 0)
         if issued is not None:
             pages[call.endpoint, call.method, issued] = page + 1
+
         pointers = ignored_for(call)
         ignored = _paths_of(pointers)
         turns = list(_turns_of(interaction, ignored))
         answers = [_given(interaction.exchanges[0], ignored)]
         for turn in turns:
             answers.append(turn.answers)
+
         if page:
             ignored.append(("cursor",))
+
         key = call.key(tuple(ignored))
         keys = _keys_of(key, page, answers, masks_in(pointers))
         yield _Side(interaction, turns, key, keys, pointers)
@@ -401,6 +422,7 @@ def _keys_of(
     endpoint = ""
     if not key.method:
         endpoint = comparable_text(key.endpoint)
+
     name = comparable_text(key.name)
     arguments = comparable_text(key.arguments)
     equal_call = (endpoint, key.method, name, arguments, page)
@@ -416,7 +438,9 @@ def _texts_of(answers: Iterable[Any], masks: Sequence[str]) -> tuple[str, ...]:
         text = ""
         if value is not ABSENT:
             text = canonical(masked(value, masks))
+
         texts.append(text)
+
     return tuple(texts)
 
 
@@ -429,15 +453,20 @@ def _turns_of(
             pushed = _pushed_turn(turn.pushed, ignored)
             if pushed.question:
                 yield pushed
+
             continue
+
         answers: Any = ABSENT
         if turn.ask is not None:
             if turn.answering:
                 answers = _given(turn.answering[0], ignored)
+
             yield _Turn(asked_question(turn.asking), answers, turn.asking)
             continue
+
         if turn.given:
             answers = _without_null(comparable_by_key(turn.given, turn.names))
+
         question = task_question(turn.requests, interaction.task_id)
         yield _Turn(question, answers or ABSENT, None)
 
@@ -448,10 +477,12 @@ def _pushed_turn(turn: PushedTurn, ignored: Collection[MemberPath]) -> _Turn:
     for request in turn.asked:
         if request.message.method != PING:
             asked[request.key] = pushed_value(request.message.raw)
+
     posted = {}
     for answer in turn.answers:
         if answer.key in asked:
             posted[answer.key] = _posted(answer.exchange, ignored)
+
     return _Turn(asked, posted or ABSENT, None)
 
 
@@ -459,10 +490,12 @@ def _given(retry: RecordedExchange, ignored: Collection[MemberPath]) -> Any:
     """Return the answers of a retry; `ABSENT` if it has none."""
     if retry.call.answers is None:
         return ABSENT
+
     answers = {}
     text = answers_text(retry.request.body)
     if text is not None:
         answers = _without_null(comparable_tree(text))
+
     return without_paths({INPUT_RESPONSES: answers}, ignored).get(INPUT_RESPONSES, {})
 
 
@@ -472,9 +505,11 @@ def _posted(exchange: RecordedExchange, ignored: Collection[MemberPath]) -> Any:
     tree: dict[str, Any] = {}
     if message is not None:
         tree = comparable_tree(message.raw)
+
     drop_null_outcome(tree)
     if "result" in tree:
         return without_paths(_without_null(tree["result"]), ignored)
+
     return _without_null({"error": tree.get("error")})
 
 
@@ -491,6 +526,7 @@ def _partners(old: Sequence[_Side], new: Sequence[_Side]) -> dict[int, int]:
         new_left = _keys_left(new, partners, level)
         for old_index, new_index in matches(old_left, new_left):
             partners[new_index] = old_index
+
     return partners
 
 
@@ -502,6 +538,7 @@ def _keys_left(
     for index, side in enumerate(sides):
         if index not in taken:
             keys.append((index, side.keys[level]))
+
     return keys
 
 
@@ -514,11 +551,13 @@ def _namesakes(
     for index, side in enumerate(old):
         if index not in taken:
             unpaired[side.call.method, side.call.name].append(side)
+
     found: dict[int, _Side] = {}
     for index, side in enumerate(new):
         namesakes = unpaired[side.call.method, side.call.name]
         if index not in partners and namesakes:
             found[side.interaction.number] = namesakes.pop(0)
+
     return found
 
 
@@ -529,6 +568,7 @@ def _request_differences(old: _Side, new: _Side) -> tuple[Difference, ...]:
     after = without_paths(new.interaction.exchanges[0].call.arguments, ignored)
     if isinstance(before, bytes) or isinstance(after, bytes):
         return ()
+
     return tuple(differences(before, after))
 
 
@@ -545,13 +585,16 @@ def _aligned(
         for index in range(next_old, at_old):
             if index not in with_partner:
                 yield _SidePair(old[index], old[index], None)
+
         for index in range(next_new, at_new):
             partner = partners.get(index)
             moved = None if partner is None else old[partner]
             is_moved = moved is not None
             yield _SidePair(new[index], moved, new[index], is_moved)
+
         if at_new < len(new):
             yield _SidePair(new[at_new], old[at_old], new[at_new])
+
         next_old = at_old + 1
         next_new = at_new + 1
 
@@ -562,6 +605,7 @@ def _without_ignored(stage: Stage, ignored: Collection[str]) -> Stage:
     mark = stage.mark
     if mark == "~" and heaviest(changes) == "same":
         mark = "="
+
     return replace(stage, changes=changes, mark=mark)
 
 
@@ -570,6 +614,7 @@ def _stages_of(old: _Side | None, new: _Side | None) -> Iterator[Stage]:
     verdict: Verdict = "rounds-changed"
     if old is None or new is None:
         verdict = "shape-changed"
+
     old_questions = _question_texts(old)
     new_questions = _question_texts(new)
     for old_index, new_index in paired(old_questions, new_questions):
@@ -582,6 +627,7 @@ def _stages_of(old: _Side | None, new: _Side | None) -> Iterator[Stage]:
         yield Stage("ask", number, mark, tuple(asked))
         if before.answers is not ABSENT or after.answers is not ABSENT:
             yield Stage("answer", number, mark, tuple(answered))
+
     last = _last_of(old)
     live = _last_of(new)
     if last is not None or live is not None:
@@ -595,6 +641,7 @@ def _outcome_changes(
     """Return the differences of two outcomes, of which one may be missing."""
     if last is not None and live is not None:
         return response_changes(last, live)
+
     before = ABSENT if last is None else outcome_value(last)
     after = ABSENT if live is None else outcome_value(live)
     return [change_of("shape-changed", "", before, after)]
@@ -638,10 +685,12 @@ def _turn_changes(
         asked = change_of(verdict, ASKS, old.question, new.question)
         answered = change_of(verdict, _ANSWERS, old.answers, new.answers)
         return [asked], [answered]
+
     if old.exchange is not None and new.exchange is not None:
         changes = response_changes(old.exchange, new.exchange)
     else:
         changes = question_changes(old.question, new.question)
+
     names = renamed_keys(old.question, new.question)
     received = with_recorded_keys(new.answers, names)
     return changes, value_changes(old.answers, received, _ANSWERS)

@@ -24,6 +24,7 @@ _SPELLED_TOKEN: Final = re.compile(
     rb"\\+(?:u[0-9A-Fa-f]{4}|.)|[A-Za-z0-9_-]+", re.DOTALL
 )
 """A token, or an escape of JSON, which is none."""
+
 _TEXT_OR_NUMBER: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[0-9]+')
 _DIGIT: Final = re.compile("[0-9]")
 _SENT_BACK: Final[tuple[MemberPath, ...]] = (
@@ -34,11 +35,14 @@ _SENT_BACK: Final[tuple[MemberPath, ...]] = (
     ("result",),
 )
 """Where a client may send a handle back: in a call, or in an answer to a question."""
+
 _SHA: Final = re.compile("[0-9a-f]{40}")
 _SHORTEST_SHA: Final = 7
 """The digits of a commit's sha that clients send at least."""
+
 _HEADERS: Final = ("mcp-name", "mcp-param-")
 """Begin the names of headers that repeat what the body has."""
+
 _ENCODED: Final = "=?base64?"
 
 
@@ -66,6 +70,7 @@ def handles_in(cassette: Cassette) -> frozenset[str]:
     found: set[str] = set()
     for repeated in sent_back_in(cassette):
         found |= {repeated.handle, repeated.issued}
+
     return frozenset(found)
 
 
@@ -75,6 +80,7 @@ def sent_back_in(cassette: Cassette) -> Iterator[SentBack]:
     for interaction in cassette.interactions:
         for exchange in interaction.own:
             exchanges.append((interaction.number, exchange))
+
     exchanges.sort(key=lambda numbered: numbered[1].number or 0)
     issued = _Issued()
     of_client: set[str] = set()
@@ -83,8 +89,10 @@ def sent_back_in(cassette: Cassette) -> Iterator[SentBack]:
             texts = issued.texts_of(token)
             if not texts:
                 of_client.add(token)
+
             for text in texts:
                 yield SentBack(token, text, issued.by[text], number)
+
         for text in issued_in(exchange):
             issued.add(text, number)
 
@@ -108,9 +116,11 @@ class _Issued:
         texts = []
         if token in self.by:
             texts.append(token)
+
         sha = self._shas.get(token[:_SHORTEST_SHA], "")
         if sha != token and _is_beginning(token, sha):
             texts.append(sha)
+
         return texts
 
 
@@ -123,10 +133,12 @@ def sent_in(request: Request) -> set[str]:
     """Return the texts in a request that may be handles."""
     if read_call(request).message is None:
         return set()
+
     tokens: set[str] = set()
     for spans in find_spans(request.body, _SENT_BACK).values():
         for span in spans:
             tokens.update(_tokens(request.body[span.start : span.end]))
+
     return set(filter(_is_handle, tokens))
 
 
@@ -137,6 +149,7 @@ def issued_in(exchange: RecordedExchange) -> set[str]:
     is_surface = method_of(method).describes_server and not is_of_resources
     if exchange.response is None or is_surface:
         return set()
+
     return set(filter(_is_handle, _tokens(exchange.response.body)))
 
 
@@ -177,6 +190,7 @@ class Handles:
         """Take the live response to a call, which may have others in the recorded places."""
         if not self._names or recorded is None or live is None:
             return
+
         changes = value_changes(recorded.tree.get("result"), live.tree.get("result"))
         for change in changes:
             for old, new in _token_pairs(change):
@@ -193,6 +207,7 @@ class Handles:
             shown = live
             if name != recorded:
                 shown = live[: len(name)]
+
             self._live[name] = shown
             if _is_handle(shown):
                 self._recorded[shown] = name
@@ -216,12 +231,15 @@ class Handles:
         names = self._recorded
         if not names:
             return exchange
+
         request = _with_handles(exchange.request, names)
         response = exchange.response
         if response is not None:
             response = response_with(response, lambda raw, _: _replaced(raw, names))
+
         if request == exchange.request and response == exchange.response:
             return exchange
+
         return replace(exchange, request=request, response=response)
 
 
@@ -229,16 +247,19 @@ def _with_handles(request: Request, new: Mapping[str, str]) -> Request:
     """Return a request with other handles where a client sends them back."""
     if not new or read_call(request).message is None:
         return request
+
     replacements = []
     for spans in find_spans(request.body, _SENT_BACK).values():
         for span in spans:
             part = request.body[span.start : span.end]
             replacements.append((span, _replaced(part, new)))
+
     headers = []
     for name, value in request.headers:
         # The body may have another length.
         if name.lower() != "content-length":
             headers.append((name, _header_with_handles(name, value, new)))
+
     body = splice(request.body, replacements)
     return replace(request, headers=tuple(headers), body=body)
 
@@ -247,9 +268,11 @@ def _header_with_handles(name: str, value: str, new: Mapping[str, str]) -> str:
     """Return the value of a header with other handles, if it repeats what the body has."""
     if not name.lower().startswith(_HEADERS) or value.startswith(_ENCODED):
         return value
+
     replaced = _TOKEN.sub(lambda match: new.get(match[0], match[0]), value)
     if replaced == value:
         return value
+
     return header_text(replaced)
 
 
@@ -266,6 +289,7 @@ def _replaced(raw: bytes, new: Mapping[str, str]) -> bytes:
         is_text = recorded.startswith(b'"')
         if is_text or replaced.isdigit():
             return replaced
+
         return recorded
 
     return _TEXT_OR_NUMBER.sub(value, raw)
@@ -277,6 +301,7 @@ def _token_pairs(change: Change) -> Iterator[tuple[str, str]]:
     received = _text_of(change.received)
     if recorded is None or received is None:
         return
+
     old = _TOKEN.findall(recorded)
     new = _TOKEN.findall(received)
     for old_index, new_index in paired(old, new):

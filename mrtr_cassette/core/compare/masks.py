@@ -12,6 +12,7 @@ from mrtr_cassette.errors import NotJsonError
 
 MASK: Final = "mask:"
 """Begins, among the places that don't count, a pattern: what matches it counts in no text."""
+
 _MASKED: Final = "\U0010fffd"
 """Stands for what a mask matches; texts don't have it."""
 
@@ -22,6 +23,7 @@ def masks_in(pointers: Collection[str]) -> list[str]:
     for pointer in pointers:
         if pointer.startswith(MASK):
             found.append(pointer.removeprefix(MASK))
+
     return found
 
 
@@ -32,15 +34,18 @@ def masked(value: Any, masks: Sequence[str], *, in_text: bool = False) -> Any:
     """
     if isinstance(value, str):
         return _masked_text(value, masks)
+
     mask_within = partial(masked, masks=masks, in_text=in_text)
     if isinstance(value, list):
         return list(map(mask_within, value))
     if isinstance(value, dict):
         return {name: mask_within(member) for name, member in value.items()}
+
     if in_text and (type(value) is int or isinstance(value, Number)):
         spelled = canonical(value)
         text = _masked_text(spelled, masks)
         return value if text == spelled else text
+
     return value
 
 
@@ -49,6 +54,7 @@ def _masked_text(text: str, masks: Sequence[str]) -> str:
     raw = text.encode("utf-8", "surrogatepass")
     for mask in masks:
         raw = user_pattern(mask).sub(_MASKED.encode(), raw)
+
     return raw.decode("utf-8", "backslashreplace")
 
 
@@ -56,10 +62,12 @@ def masked_json(text: str, masks: Sequence[str], *, in_text: bool = False) -> st
     """Return JSON with its texts masked; other text, such as a header, is masked as it is."""
     if not masks:
         return text
+
     try:
         value = parse(text.encode(errors="surrogatepass"))
     except NotJsonError:
         value = text
+
     return canonical(masked(value, masks, in_text=in_text))
 
 

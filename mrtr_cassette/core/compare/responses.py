@@ -81,11 +81,14 @@ from mrtr_cassette.errors import NotJsonError
 
 ASKS: Final = f"/{INPUT_REQUESTS}"
 """Pointer to what a server asks."""
+
 States = Mapping[str, str]
 """The recorded request states and session ids by the SHA-256 of the live ones."""
+
 NO_STATES: Final[States] = {}
 Members = dict[str, Any]
 """The members of a JSON object; of a response that was read, with all else under `#` names."""
+
 TRACE_MEMBERS: Final = ("baggage", "traceparent", "tracestate")
 """Members of `_meta` that name a trace, which differs in every run."""
 
@@ -101,6 +104,7 @@ _VOLATILE: Final = frozenset(
     | _members(("_meta",), SUBSCRIPTION_ID, *TRACE_MEMBERS)
 )
 """Places in any result whose values vary from run to run."""
+
 _VOLATILE_OF_MESSAGES: Final = frozenset(
     _members(("params",), "elicitationId", "requestId", *TASK_VALUES)
     | _members(("params", "_meta"), SUBSCRIPTION_ID, "progressToken", *TRACE_MEMBERS)
@@ -117,12 +121,16 @@ _NOT_COMPARED: Final = VALIDATING_HEADERS | {
     "x-accel-buffering",
 }
 """Headers that vary from run to run, depend on the client, or name the server's software."""
+
 _TASK: Final = "#task"
 """Beside a result: how the task ended that has it."""
+
 OF_TASK: Final = f"/{_TASK}"
 """Pointer to that."""
+
 _ENDINGS: Final = frozenset({"/#error", "/#error/code", "/isError", f"/{_TASK}/status"})
 """Places that say that a call failed."""
+
 _OF_SHAPE: Final = frozenset({"/#status", "/#end", f"/{RESULT_TYPE}"})
 _QUESTION_IDS: Final = re.compile(rb'"elicitationId"\s*:\s*"([^"\\]{16,})"')
 
@@ -133,6 +141,7 @@ def question_ids(raw: bytes) -> list[bytes]:
     for identity in _QUESTION_IDS.findall(raw):
         if not reads_as_words(identity.decode("latin-1")):
             found.append(identity)
+
     return found
 
 
@@ -162,6 +171,7 @@ def response_changes(
         return []
     if (recorded.ask is None) != (live.ask is None):
         return [_ask_change(recorded, live)]
+
     before = _read(recorded, old, states)
     after = _read(live, new, states)
     if old.is_lines or new.is_lines:
@@ -171,10 +181,12 @@ def response_changes(
             after["#messages"],
             is_at_start=is_at_start,
         )
+
     _drop_incomparable(old, new, before, after)
     changes = _judged_changes(recorded, before, after)
     if is_failure(live) and not is_failure(recorded):
         return list(_refusals(changes, recorded, live))
+
     return changes
 
 
@@ -189,6 +201,7 @@ def _missing_response(old: Response | None, new: Response | None) -> list[Change
     """Return the change that only one of two responses is there."""
     if old is None and new is None:
         return []
+
     before = ABSENT if old is None else old.status
     after = ABSENT if new is None else new.status
     return [change_of("shape-changed", "/#status", before, after)]
@@ -207,19 +220,23 @@ def _drop_incomparable(
     left_out = set()
     if old.is_lines or new.is_lines:
         left_out |= {"#status", "#headers"}
+
     if _ending_of(before) != _ending_of(after):
         # A result and an error have no other members to compare.
         members = {*before, *after}
         told = {"#error", "#status", "#headers", "#end", "#messages", "#result", _TASK}
         if "#error" not in members:
             told.add(RESULT_TYPE)
+
         left_out |= members - told
+
     if End.OPEN in (old.end, new.end):
         left_out.add("#end")
         # One of two responses without an end may have fewer messages.
         common = min(len(before["#messages"]), len(after["#messages"]))
         del before["#messages"][common:]
         del after["#messages"][common:]
+
     for name in left_out:
         before.pop(name, None)
         after.pop(name, None)
@@ -233,11 +250,13 @@ def _judged_changes(
     if recorded.ask is not None:
         names = renamed_keys(before[INPUT_REQUESTS], after[INPUT_REQUESTS])
         after[INPUT_REQUESTS] = with_recorded_keys(after[INPUT_REQUESTS], names)
+
     is_surface = method_of(recorded.call.method).describes_server
     pair_items = by_name if is_surface else by_place
     changes = _key_changes(names)
     for change in value_changes(before, after, "", pair_items):
         changes.append(_judged(change, is_surface=is_surface))
+
     return changes
 
 
@@ -276,6 +295,7 @@ def question_changes(recorded: Any, received: Any) -> list[Change]:
     changes = _key_changes(names)
     for change in value_changes(pinned_question(recorded), same_keys, ASKS):
         changes.append(change._replace(verdict="question-changed"))
+
     return changes
 
 
@@ -285,6 +305,7 @@ def _key_changes(names: Mapping[str, str]) -> list[Change]:
     for key, name in names.items():
         pointer = f"{ASKS}/{escape_pointer(key)}"
         changes.append(change_of("key-changed", pointer, key, name))
+
     return changes
 
 
@@ -298,6 +319,7 @@ def renamed_keys(recorded: Any, received: Any) -> dict[str, str]:
     for key in old.keys() & new.keys():
         del old[key]
         del new[key]
+
     return dict(matches(sorted(old.items()), sorted(new.items())))
 
 
@@ -305,9 +327,11 @@ def _by_key(question: Any) -> dict[str, str]:
     """Return the JSON of each question by its key."""
     if isinstance(question, dict):
         return {key: canonical(request) for key, request in question.items()}
+
     found = {}
     for item in question:
         found[item["id"]] = canonical({**item, "id": ""})
+
     return found
 
 
@@ -318,6 +342,7 @@ def changed_keys(changes: Iterable[Change]) -> dict[str, str]:
         if change.verdict == "key-changed":
             recorded = json.loads(change.recorded or "")
             keys[recorded] = json.loads(change.received or "")
+
     return keys
 
 
@@ -328,13 +353,16 @@ def with_recorded_keys(value: Any, names: Mapping[str, str]) -> Any:
     """
     if not names or not isinstance(value, dict | list):
         return value
+
     recorded = {new: old for old, new in names.items()}
     if isinstance(value, dict):
         return _with_keys(value, recorded)
+
     items = []
     for item in value:
         key = item["id"]
         items.append({**item, "id": recorded.get(key, key)})
+
     return items
 
 
@@ -361,10 +389,12 @@ def is_failure(exchange: RecordedExchange) -> bool:
     response = exchange.response
     if response is None or exchange.ask is not None:
         return False
+
     value = outcome_value(exchange)
     if isinstance(value, dict):
         if "error" in value or value.get("isError") is True:
             return True
+
     return not response.is_lines and response.status >= 400
 
 
@@ -372,6 +402,7 @@ def asked_question(exchange: RecordedExchange) -> Any:
     """Return the question of a response for `question_changes`; `ABSENT` if it asks nothing."""
     if exchange.ask is None:
         return ABSENT
+
     tree = comparable_tree(exchange.ask.message.raw)
     return tree["result"].get(INPUT_REQUESTS, {})
 
@@ -383,6 +414,7 @@ def pushed_value(raw: bytes, states: States = NO_STATES) -> Members:
     for name in ("method", "params"):
         if name in tree:
             found[name] = tree[name]
+
     return found
 
 
@@ -408,13 +440,16 @@ def outcome_value(exchange: RecordedExchange) -> Any:
     """Return the outcome of a last response: its result or error, or else its body or messages."""
     if exchange.response is None:
         return None
+
     members = _read(exchange, exchange.response, NO_STATES)
     if "#error" in members:
         return {"error": members["#error"]}
+
     result = {}
     for name, value in members.items():
         if not name.startswith("#"):
             result[name] = value
+
     return result or members.get("#body") or members["#messages"] or members["#status"]
 
 
@@ -440,6 +475,7 @@ def _comparable(raw: bytes, states: States) -> bytes:
     """Return bytes in which all stand-ins for secrets, and ids of questions, are the same."""
     for identity in question_ids(raw):
         raw = raw.replace(identity, b"mrtr-elicitation")
+
     return with_refs(reveal(raw, states.get), _alike)
 
 
@@ -451,6 +487,7 @@ def _alike(ref: Ref) -> Ref | bytes | None:
         return None
     if ref.kind == STATE:
         return ref._replace(parts=ref.parts[2:])
+
     return ref._replace(parts=())
 
 
@@ -470,23 +507,29 @@ def _read(exchange: RecordedExchange, response: Response, states: States) -> Mem
     if located is not None:
         message = located.message
         tree = comparable_tree(message.raw, states)
+
     drop_null_outcome(tree)
     if created_task(request, message) is not None:
         # Of its state only the one in which it ends counts.
         return {**members, RESULT_TYPE: TASK}
+
     method = method_of(exchange.call.method)
     state = None
     if method.name == GET_TASK:
         state = polled_state(message)
+
     if state is not None:
         method = method_of(CALL_TOOL)
         members |= _task_members(state)
         tree = {name: tree["result"][name] for name in state.response}
+
     if "error" in tree:
         return {**members, "#error": tree["error"]}
+
     has_messages = messages or response.is_framed
     if "result" not in tree and response.body and not has_messages:
         members["#body"] = _body_of(response, states)
+
     return {**members, **_result_members(exchange, tree, method.volatile)}
 
 
@@ -497,12 +540,15 @@ def _result_members(
     result = tree.get("result", {})
     if not isinstance(result, dict):
         return {"#result": result}
+
     if "result" in tree:
         # Members whose absence means a value.
         result = {"isError": False, RESULT_TYPE: "complete", **result}
+
     result = pinned(result, _VOLATILE.union(volatile))
     if exchange.ask is not None:
         result[INPUT_REQUESTS] = pinned_question(result.get(INPUT_REQUESTS))
+
     return dict(result)
 
 
@@ -512,6 +558,7 @@ def _response_to(
     """Return the response to a request; a server that could not read it responds without its id."""
     if request is None or request.kind is not Kind.REQUEST:
         return None
+
     response = None
     for located in messages:
         message = located.message
@@ -519,8 +566,10 @@ def _response_to(
             continue
         if message.same_id == request.same_id:
             return located
+
         if message.same_id is None and response is None:
             response = located
+
     return response
 
 
@@ -534,11 +583,13 @@ def _messages_beside(
     token = None
     if request is not None:
         token = request.progress_token
+
     found = []
     for located in messages:
         message = located.message
         if located is not response and message.kind is not Kind.REQUEST:
             found.append(_message(comparable_tree(message.raw, states), token, message))
+
     return found
 
 
@@ -547,13 +598,16 @@ def _task_members(state: TaskState) -> Members:
     told = ["status"]
     if state.is_over:
         told.append("statusMessage")
+
     task = {}
     for name in told:
         if name in state.tree:
             task[name] = state.tree[name]
+
     members: Members = {_TASK: task}
     if state.input_requests:
         members[INPUT_REQUESTS] = task_question(state.input_requests, state.id)
+
     return members
 
 
@@ -574,9 +628,11 @@ def _headers(response: Response) -> dict[str, str]:
             values[key].append("")
         elif key not in _NOT_COMPARED:
             values[key].append(value)
+
     joined = {}
     for key, parts in values.items():
         joined[key] = ", ".join(parts)
+
     return joined
 
 
@@ -591,11 +647,14 @@ def _message(tree: Members, token: str | None, message: Message) -> Members:
         params["progressToken"] = "another request's"
         if token is None or received == token:
             params["progressToken"] = "the request's"
+
     task = notified_state(message)
     if task is not None and task.input_requests:
         params[INPUT_REQUESTS] = task_question(task.input_requests, task.id)
+
     if "result" in kept:
         kept["result"] = pinned(kept["result"], _VOLATILE)
+
     return {key: value for key, value in kept.items() if value is not None}
 
 
@@ -604,12 +663,14 @@ def _judged(change: Change, *, is_surface: bool) -> Change:
     verdict = _verdict_of_place(change)
     if verdict is not None:
         return change._replace(verdict=verdict)
+
     steps = pointer_path(change.pointer)
     is_in_surface = is_surface and not change.pointer.startswith("/#")
     if is_in_surface or not SERVER_INFO.isdisjoint(steps):
         return change._replace(
             verdict="surface-changed", is_information=is_offer(change, steps)
         )
+
     return change
 
 
@@ -624,6 +685,7 @@ def _verdict_of_place(change: Change) -> Verdict | None:
         return "error-changed"
     if change.pointer in _OF_SHAPE:
         return "shape-changed"
+
     return None
 
 
@@ -639,6 +701,7 @@ def _verdict_of_values(change: Change) -> Verdict | None:
         return "error-changed"
     if pointer == "/#headers/content-type" and EVENT_STREAM in old + new:
         return "shape-changed"
+
     return None
 
 
@@ -658,14 +721,18 @@ def drop_strays(
     """
     if method_of(method).listens:
         return
+
     if not method or method_of(method).describes_server or is_at_start:
         _drop(recorded, _is_log)
         _drop(live, _is_log)
+
     if not method:
         return
+
     if sum(map(_is_stray, recorded)) == sum(map(_is_stray, live)):
         live[:] = _at_recorded_places(recorded, live)
         return
+
     _drop(recorded, _is_stray)
     _drop(live, _is_stray)
 
@@ -679,17 +746,22 @@ def _at_recorded_places(recorded: Sequence[Any], live: Sequence[Any]) -> list[An
         partner = None
         if message in waiting:
             partner = waiting.pop(waiting.index(message))
+
         equal.append(partner)
+
     placed = []
     for message in recorded:
         if not _is_stray(message):
             placed += others[:1]
             del others[:1]
             continue
+
         partner = equal.pop(0)
         if partner is None:
             partner = waiting.pop(0)
+
         placed.append(partner)
+
     return placed + others
 
 
@@ -701,6 +773,7 @@ def calls_at_start(interactions: Sequence[RecordedInteraction]) -> set[int]:
         is_call = first.request.is_line and first.call.depends_on_writes
         if is_call and not method_of(first.call.method).describes_server:
             found.setdefault(session_of(first.request), interaction.number)
+
     return set(found.values())
 
 
@@ -725,8 +798,10 @@ def only_logs(exchange: RecordedExchange) -> bool:
     is_beginning = exchange.request.is_line and opens_channel(exchange.request)
     if response is None or not is_beginning:
         return False
+
     for piece in response.pieces:
         message = server_message(piece.raw)
         if message is None or message.method != LOG:
             return False
+
     return True

@@ -14,6 +14,7 @@ from mrtr_cassette.core.wire.jsonbytes import canonical
 
 _NAMES: Final = ("uri", "uriTemplate", "name")
 """Members that identify an item in two lists; the first one found counts."""
+
 SERVER_INFO: Final = frozenset({"serverInfo", "io.modelcontextprotocol/serverInfo"})
 _INPUT: Final = "inputSchema"
 _REQUIRED: Final = "required"
@@ -21,6 +22,7 @@ _ONLY_DESCRIBES: Final = frozenset(
     {"$comment", "$schema", "default", "deprecated", "description", "examples", "title"}
 )
 """Keywords of JSON Schema that refuse no value."""
+
 _ALTERNATIVES: Final = frozenset(
     {"$defs", "anyOf", "definitions", "enum", "oneOf", "properties", "type"}
 )
@@ -33,17 +35,21 @@ def by_name(recorded: list[Any], received: list[Any]) -> list[Pair]:
     new = list(map(_name_of, received))
     if None in old or None in new:
         return by_place(recorded, received)
+
     partners = dict(matches(enumerate(old), enumerate(new)))
     pairs: list[Pair] = [(index, partners.get(index)) for index in range(len(old))]
     taken = set(partners.values())
     for index, name in enumerate(new):
         if index in taken:
             continue
+
         # A second one under a recorded name may be called in the place of the first.
         namesake = None
         if name in old:
             namesake = old.index(name)
+
         pairs.append((namesake, index))
+
     return pairs
 
 
@@ -53,10 +59,12 @@ def _name_of(item: Any) -> str | None:
         return None
     if not isinstance(item, dict):
         return canonical(item)
+
     for member in _NAMES:
         if member in item:
             name = item[member]
             return name if isinstance(name, str) else None
+
     return None
 
 
@@ -68,15 +76,19 @@ def is_offer(change: Change, steps: tuple[str, ...]) -> bool:
         return _INPUT in steps and _REQUIRED in steps[-2:]
     if change.recorded is not None:
         return steps[-1] == _REQUIRED and change.received == "false"
+
     if "arguments" in steps:
         # An argument of a prompt, or a member of one.
         demand = '"required":true'
         if steps[-1] == _REQUIRED:
             demand = "true"
+
         return demand not in change.received
+
     if steps[2:3] == ("execution",):
         # A tool that can be called as a task only (MCP 2025-11-25, "Tasks").
         return f'"{_REQUIRED}"' not in change.received
+
     return _allows_more(steps)
 
 
@@ -84,7 +96,9 @@ def _allows_more(steps: tuple[str, ...]) -> bool:
     """Tell whether an addition refuses nothing: outside an input's schema, or as a choice in it."""
     if _INPUT not in steps:
         return True
+
     schema = steps[steps.index(_INPUT) + 1 :]
     if not schema or schema[-1] in _ONLY_DESCRIBES:
         return True
+
     return len(schema) > 1 and schema[-2] in _ALTERNATIVES

@@ -57,8 +57,10 @@ VERDICTS: Final[tuple[Verdict, ...]] = get_args(Verdict)
 
 TEXT_STEP: Final = "#json"
 """In a pointer, the step from a text to the JSON that it is: `/content/0/text#json/total`."""
+
 ORDER: Final = "#order"
 """At the end of a pointer to a list: the order of its items."""
+
 WORD: Final = "#word/"
 """After a pointer to a text, before the place of one of its words, from 0."""
 
@@ -72,9 +74,11 @@ _KINDS: Final = {
     "n": "null",
 }
 """The type of a value by the first character of its JSON."""
+
 _BELOW = re.compile(rf"({TEXT_STEP})?($|/|{ORDER}$)")
 _MADE_UP = re.compile(r"[\w.:+-]*[0-9][\w.:+-]*")
 """A number, or a word with a digit, such as an id or a time."""
+
 _TIME: Final = (
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?"
     r"|\d{10,}(?:\.\d+)?"
@@ -85,6 +89,7 @@ _TIME_OR_ID: Final = re.compile(
 )
 TIME_OR_ID: Final = "<time or id>"
 """Stands for a time or a random id, whichever it is."""
+
 _INDEX = re.compile(r"(?<=/)[0-9]+(?=$|[/#])")
 _ANY_STEP = re.compile(r"(?<=/)\\\*(?=$|/|\\#)")
 """A step that is `*`, in a pointer with escapes for a regular expression."""
@@ -114,6 +119,7 @@ def heaviest(changes: Iterable[Change]) -> Verdict:
     for change in changes:
         if not change.is_information:
             verdict = max(verdict, change.verdict, key=VERDICTS.index)
+
     return verdict
 
 
@@ -131,7 +137,9 @@ def without_ignored(
             continue
         if _only_words_differ(change, ignored) or _only_masked_differs(change, masks):
             continue
+
         kept.append(change)
+
     return kept
 
 
@@ -140,6 +148,7 @@ def _is_below_any(pointer: str, outer: Iterable[str]) -> bool:
     for place in outer:
         if is_below(pointer, place):
             return True
+
     return False
 
 
@@ -149,6 +158,7 @@ def _only_masked_differs(change: Change, masks: Sequence[str]) -> bool:
         return False
     if change.recorded is None or change.received is None:
         return False
+
     recorded = _masked(change, change.recorded, masks)
     return recorded == _masked(change, change.received, masks)
 
@@ -169,6 +179,7 @@ def _is_masked(mask: str, changes: Iterable[Change]) -> bool:
         for value in (change.recorded, change.received):
             if value is not None and has_masked(_masked(change, value, [mask])):
                 return True
+
     return False
 
 
@@ -185,11 +196,13 @@ def masks_as_places(masks: Collection[str]) -> tuple[str, ...]:
             raise UsageError(
                 f"<<masks>> {mask!r} is not a regular expression: {error}"
             ) from None
+
         if searched.fullmatch(b""):
             raise UsageError(
                 f"<<masks>> {mask!r} matches an empty text",
                 hint="let it need a character, such as \\d+ in place of \\d*",
             )
+
     return tuple([f"{MASK}{mask}" for mask in masks])
 
 
@@ -205,8 +218,10 @@ def _only_words_differ(change: Change, ignored: Collection[str]) -> bool:
         text, _, place = pointer.partition(WORD)
         if place.isdigit() and is_below(change.pointer, text):
             places.add(int(place))
+
     if not places:
         return False
+
     differing = changed_words(change)
     return bool(differing) and places.issuperset(differing)
 
@@ -216,16 +231,20 @@ def changed_words(change: Change) -> list[int]:
     texts = changed_texts(change)
     if texts is None:
         return []
+
     old = texts[0].split()
     new = texts[1].split()
     if len(old) != len(new):
         return []
+
     differing = []
     for place, word in enumerate(old):
         if word != new[place]:
             differing.append(place)
+
     if len(differing) == len(old):
         return []
+
     return differing
 
 
@@ -238,6 +257,7 @@ def without_times_and_ids(value: str) -> str:
         parsed = parse(value.encode(errors="surrogatepass"))
     except NotJsonError:
         parsed = value
+
     text = parsed if isinstance(parsed, str) else value
     return _TIME_OR_ID.sub(TIME_OR_ID, text)
 
@@ -248,6 +268,7 @@ def changed_texts(change: Change) -> tuple[str, str] | None:
     new = parse((change.received or "null").encode())
     if isinstance(old, str) and isinstance(new, str):
         return old, new
+
     return None
 
 
@@ -259,6 +280,7 @@ def unused_pointers(pointers: Iterable[str], left_out: Iterable[Change]) -> list
         outer, _, _ = without_side(pointer, "params", "result").partition(WORD)
         if not any(is_below(place, outer) for place in places):
             unused.append(pointer)
+
     return unused
 
 
@@ -282,10 +304,12 @@ def is_below(pointer: str, outer: str) -> bool:
         if not pointer.startswith(outer):
             return False
         return _BELOW.match(pointer, len(outer)) is not None
+
     pattern = _ANY_STEP.sub("[^/#]+", re.escape(outer))
     start = re.match(pattern, pointer)
     if start is None:
         return False
+
     return _BELOW.match(pointer, start.end()) is not None
 
 
@@ -302,7 +326,9 @@ def common_pointer(pointers: Sequence[str]) -> str:
         step = steps[0]
         if len(set(steps)) > 1:
             step = without_indices(f"/{step}")[1:]
+
         common.append(step)
+
     return "/".join(common)
 
 
@@ -322,6 +348,7 @@ def paired(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Pair]:
         pairs.append((at_old, at_new))
         next_old = at_old + 1
         next_new = at_new + 1
+
     return pairs[:-1]
 
 
@@ -336,10 +363,12 @@ def matches(
     waiting: dict[Hashable, deque[NewPlace]] = defaultdict(deque)
     for new_place, item in new:
         waiting[item].append(new_place)
+
     pairs = []
     for old_place, item in old:
         if waiting[item]:
             pairs.append((old_place, waiting[item].popleft()))
+
     return pairs
 
 
@@ -354,11 +383,13 @@ def in_order(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         before.append(previous)
         lowest[at : at + 1] = [value]
         ends[at : at + 1] = [position]
+
     chosen: list[tuple[int, int]] = []
     last = ends[-1] if ends else None
     while last is not None:
         chosen.append(pairs[last])
         last = before[last]
+
     return chosen[::-1]
 
 
@@ -371,6 +402,7 @@ def by_place(recorded: list[Any], received: list[Any]) -> list[Pair]:
     if len(recorded) == len(received):
         places = range(len(recorded))
         return list(zip(places, places, strict=True))
+
     old = list(map(canonical, recorded))
     new = list(map(canonical, received))
     return paired(old, new)
@@ -393,8 +425,10 @@ def _change(difference: Difference) -> Change:
     kind = _kind_of(recorded)
     if kind != _kind_of(received):
         return Change("shape-changed", pointer, recorded, received)
+
     if kind == "array":
         pointer = f"{pointer.removesuffix(ORDER)}{ORDER}"
+
     return Change("text-changed", pointer, recorded, received)
 
 
@@ -422,12 +456,14 @@ def _places_in(pair_items: PairItems, place: ValuesAt) -> list[ValuesAt] | None:
     pointer, old, new = place
     if isinstance(old, list) and isinstance(new, list):
         return _places_in_lists(pair_items, place)
+
     if isinstance(old, str) and isinstance(new, str) and old != new:
         old_tree = json_in(old)
         new_tree = json_in(new)
         if old_tree is None or new_tree is None:
             return None
         return [ValuesAt(f"{pointer}{TEXT_STEP}", old_tree, new_tree)]
+
     return members_and_items(place)
 
 
@@ -436,14 +472,17 @@ def _places_in_lists(pair_items: PairItems, place: ValuesAt) -> list[ValuesAt] |
     pointer, old, new = place
     if pointer.endswith(ORDER):
         return None
+
     if pair_items is by_place:
         before = list(map(canonical, old))
         after = list(map(canonical, new))
         if before != after and sorted(before) == sorted(after):
             return None
+
         shuffled = _shuffled(pointer, old, new)
         if shuffled:
             return shuffled
+
     places = []
     for at_old, at_new in pair_items(old, new):
         index = at_new if at_old is None else at_old
@@ -451,6 +490,7 @@ def _places_in_lists(pair_items: PairItems, place: ValuesAt) -> list[ValuesAt] |
             f"{pointer}/{index}", _item_at(old, at_old), _item_at(new, at_new)
         )
         places.append(inner)
+
     return places
 
 
@@ -467,9 +507,11 @@ def _shuffled(pointer: str, old: list[Any], new: list[Any]) -> list[ValuesAt]:
     after = list(map(_without_numbers, new))
     if before == after or sorted(before) != sorted(after):
         return []
+
     places = [ValuesAt(f"{pointer}{ORDER}", old, new)]
     for at_old, at_new in matches(enumerate(before), enumerate(after)):
         places.append(ValuesAt(f"{pointer}/{at_old}", old[at_old], new[at_new]))
+
     return places
 
 
@@ -482,6 +524,7 @@ def json_in(text: str) -> Any:
     """Return the object or array that a text is, or None."""
     if not text.lstrip(" \t\r\n").startswith(("{", "[")):
         return None
+
     try:
         return parse(text.encode())
     except (NotJsonError, UnicodeEncodeError):
@@ -504,8 +547,10 @@ def pinned(value: Any, places: Collection[MemberPath]) -> Any:
         for place in places:
             if place[0] in (key, ANY):
                 below.add(place[1:])
+
         return pinned(item, below)
 
     if isinstance(value, list):
         return [pinned_at(str(index), item) for index, item in enumerate(value)]
+
     return {key: pinned_at(key, item) for key, item in value.items()}

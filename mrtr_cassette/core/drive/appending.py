@@ -53,6 +53,7 @@ from mrtr_cassette.core.wire.pointers import Difference
 
 NewRecorder = Callable[..., Recorder]
 """Returns a recorder for a conversation of our own; takes its options as `Recorder` does."""
+
 Steps = Generator[Conversation, None, Miss | None]
 """Conversations to be followed one after another; returns why they lead nowhere, or None."""
 
@@ -89,6 +90,7 @@ def _differences(changes: Iterable[Change]) -> tuple[Difference, ...]:
     found = []
     for change in changes:
         found.append(Difference(change.pointer, change.recorded, change.received))
+
     return tuple(found)
 
 
@@ -122,9 +124,11 @@ class Sessions:
         opening = self.opening_for(call)
         if not isinstance(opening, SessionOpening):
             return opening
+
         yield opening
         if opening.failure is None:
             self.opened(opening)
+
         return opening.failure
 
     def opening_for(self, call: Call) -> SessionOpening | Miss | None:
@@ -132,16 +136,19 @@ class Sessions:
         session = call.request.header(SESSION_HEADER)
         if not is_of_kind(session, SESSION) or session in self._live:
             return None
+
         was_opened = session in self._opening
         opens_itself = not was_opened or call.method == INITIALIZE
         if call.request.is_line and opens_itself:
             # The request itself opens it, or it needs no opening (from 2026-07-28 on).
             self._live[session] = session
             return None
+
         if not was_opened:
             return unrecorded(call, _NOT_OPENED)
         if call.message is not None and call.message.kind is Kind.RESPONSE:
             return unrecorded(call, _ANSWERS_STREAM)
+
         live = ServerSession(self._new_recorder(seals=False))
         return SessionOpening(call, self._opening[session], live)
 
@@ -181,6 +188,7 @@ class SessionOpening(Conversation):
             detail = f"the live server opened no session: {outcome(exchange)}"
             self.failure = unrecorded(self.call, detail)
             return None
+
         if not self._unsent:
             return None
         return self._unsent.popleft()
@@ -219,40 +227,48 @@ class RecordedAsks:
             if self._issued_cursor_of(call):
                 return unrecorded(shown, _CURSOR_RECORDED)
             return None
+
         askers = self._askers_of(state)
         if not askers:
             if has_kind(state, STATE, TASK):
                 return unrecorded(shown, _NO_ASK)
             return None
+
         key = self._player.key_of(shown)
         for asker in askers:
             if asker.key == key:
                 return self._replay_to(asker, call, shown)
+
         return unrecorded(shown, _OTHER_CALL, askers[0])
 
     def _issued_cursor_of(self, call: Call) -> bool:
         """Tell whether a recorded page of the same list issued the cursor of a request."""
         if call.cursor is None:
             return False
+
         listed = (call.method, call.endpoint)
         for entry in self._player.entries:
             key = entry.key
             is_page = (key.method, key.endpoint) == listed
             if is_page and entry.exchange.next_cursor == call.cursor:
                 return True
+
         return False
 
     def _askers_of(self, state: str) -> list[ReplayEntry]:
         """Return the asks that issued a state, or the longest part of it if none issued it."""
         if state in self._askers:
             return self._askers[state]
+
         # What a client adds to a state goes to the server too, to be refused there.
         longest = ""
         for issued in self._askers:
             if issued in state and len(issued) > len(longest):
                 longest = issued
+
         if len(longest) < SHORTEST_SEARCHED:
             return []
+
         return self._askers[longest]
 
     def _replay_to(
@@ -263,6 +279,7 @@ class RecordedAsks:
         reason = why_not_repeatable(interaction)
         if reason is not None:
             return unrecorded(shown, reason, asker)
+
         recorder = self._new_recorder(seals=True)
         return ReplayToAsk(call, shown, asker, RecordedScript(interaction), recorder)
 
@@ -272,6 +289,7 @@ def _chain(asker: ReplayEntry) -> list[ReplayEntry]:
     chain = deque([asker])
     while chain[0].parent is not None:
         chain.appendleft(chain[0].parent)
+
     return list(chain)
 
 
@@ -304,6 +322,7 @@ class ReplayToAsk(Conversation):
                 differences = _differences(changes)
             case _:
                 return None
+
         asker = _chain(self.asker)[turn - 1]
         return unrecorded(self._shown, f"the live server {detail}", asker, differences)
 
@@ -349,11 +368,13 @@ class RepeatedPlay(Conversation):
                 self._recorded.finished(last)
                 if not self._recorded.findings.changes:
                     return None
+
                 detail = "gives it another result"
             case AskedOtherwise(LiveAsk(turn)):
                 detail = f"asks something else in turn {turn}"
             case _:
                 detail = "does not end it as recorded"
+
         changes = without_turns(self._recorded.findings.changes)
         detail = f"the live server {detail}"
         return Diverged(self.entry, detail, _differences(changes))
@@ -408,6 +429,7 @@ class PlayedCalls:
         self._of_client |= sent_in(play.request) - self._issuers.keys()
         for text in issued_in(play.entry.exchange) - self._of_client:
             self._issuers.setdefault(text, play)
+
         if self._player.is_write(play.entry):
             self._unmade.append(play)
 
@@ -423,6 +445,7 @@ class PlayedCalls:
             failure = yield from self._make_write(self._unmade.popleft())
             if failure is not None:
                 return failure
+
         if self._diverged is None:
             return None
         return self._diverged.refusal(shown)
@@ -432,9 +455,11 @@ class PlayedCalls:
         reason = why_not_repeatable(interaction)
         if reason is None and interaction.exchanges[-1].rpc_response is None:
             reason = "no response to it was recorded"
+
         if reason is not None:
             self._diverged = Diverged(call.entry, f"it can't be repeated: {reason}")
             return None
+
         # Unless it is followed to its end, nobody knows whether it has been made.
         no_response = "the live server gave no complete response"
         self._diverged = Diverged(call.entry, no_response)
@@ -442,11 +467,13 @@ class PlayedCalls:
         failure = yield from self._sessions.open(shown)
         if failure is not None:
             return failure
+
         write = self._repeated(call)
         yield write
         self._diverged = write.ended()
         for change in write.left_out:
             self._player.left_out(partial(is_below, change.pointer))
+
         return None
 
     def make_reads(self, texts: Iterable[str]) -> Generator[Conversation, None, None]:
@@ -455,6 +482,7 @@ class PlayedCalls:
             call = self._issuers.pop(text, None)
             if call is None or self._handles.is_known(text):
                 continue
+
             is_write = self._player.is_write(call.entry)
             reason = why_not_repeatable(self._interaction_of(call))
             if not is_write and reason is None:
@@ -486,9 +514,11 @@ def _refusal_of(miss: Miss) -> Miss | None:
         return miss
     if miss.is_refused:
         return replace(unrecorded(miss.call, _REFUSED), is_refused=True)
+
     nearest = miss.nearest
     if nearest is None or nearest.created_by is None:
         return None
+
     return unrecorded(miss.call, _PLAYED_TASK, nearest)
 
 
@@ -527,14 +557,17 @@ class Appending:
         call = self._recorder.read(self.recorded(request))
         if self._live_asks.answered_by(call) or self._recorder.has_asked(call):
             return self._player.shown(request)
+
         decision = self._player.request_received(request, now)
         if isinstance(decision, Play):
             self._played(decision)
             return decision
+
         # What the cassette lacks is no miss of a run that records it.
         self._player.misses.pop()
         if not isinstance(decision, Miss):
             return decision.call
+
         return _refusal_of(decision) or decision.call
 
     def _played(self, play: Play) -> None:
@@ -553,9 +586,11 @@ class Appending:
         """Return a client's request as it is recorded: on pipes, in the session that is played."""
         if not request.is_line:
             return request
+
         session = self._player.recorded_session(request)
         if session == FIRST_SESSION:
             return line_request(request.body)
+
         return line_request(request.body, session)
 
     def bring(
@@ -571,14 +606,18 @@ class Appending:
         failure: Miss | None = None
         if shown.depends_on_writes:
             failure = yield from self._calls.make_writes(shown)
+
         if failure is None:
             failure = yield from self._sessions.open(shown)
+
         if failure is not None:
             return failure
+
         yield from self._calls.make_reads(repeated)
         sent = yield from self._bring_to_ask(recorded, shown)
         if isinstance(sent, Miss):
             return sent
+
         self._player.goes_live(request)
         return values.revealed(self._calls.in_live(sent))
 
@@ -596,12 +635,15 @@ class Appending:
             return sent
         if isinstance(replay, Miss):
             return replay
+
         yield replay
         if replay.failure is not None:
             return replay.failure
+
         for live, recorded in replay.states:
             self._recorder.known.remember(recorded)
             self._recorder.known.remember(live, shown_as=recorded)
+
         # Something may have been played meanwhile.
         failure = yield from self._calls.make_writes(shown)
         return replay.retry() if failure is None else failure

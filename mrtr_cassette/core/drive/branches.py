@@ -37,20 +37,24 @@ class BranchRequests:
         """Return a request as the recorded client would have sent it; None leaves it out."""
         if not self._is_branch:
             return None
+
         ask = self.script.ask
         call = read_call(sent)
         is_request = call.message is not None and call.message.kind is Kind.REQUEST
         if not is_request or call.method != ask.planned.call.method:
             return self._in_recorded_session(sent)
+
         recorded = ask.planned.call.request
         body = sent.body
         state = None
         if call.answers is not None:
             state = call.answers.request_state
+
         asked = self.script.asked
         if ask.via == "result" and asked is not None and not self._is_begun:
             body = with_answer_keys(body, _recorded_keys(ask, asked))
             state = self._recorded_state(ask, state)
+
         self._is_begun = True
         answers = spelled_at(body, ANSWERS_PATH)
         identity = spelled_at(body, ID_PATH)
@@ -65,6 +69,7 @@ class BranchRequests:
         probe = self.script.probe
         if probe is not None and probe.question not in ask.requests:
             return False
+
         return ask.via != "result" or _is_fit(ask, self.script.asked)
 
     def _recorded_state(self, ask: ProbedAsk, state: str | None) -> str | None:
@@ -73,6 +78,7 @@ class BranchRequests:
         if state is not None and recorded is not None:
             self.recorder.known.remember(recorded)
             self.recorder.known.remember(state, shown_as=recorded)
+
         return recorded
 
     def _in_recorded_session(self, request: Request) -> Request:
@@ -81,9 +87,11 @@ class BranchRequests:
         if request.is_line:
             is_first = session == FIRST_SESSION
             return line_request(request.body, "" if is_first else session)
+
         request = replace(request, target=planned.call.request.target)
         if not request.header(SESSION_HEADER):
             return request
+
         return in_session(request, session)
 
 
@@ -91,6 +99,7 @@ def _is_fit(ask: ProbedAsk, asked: LiveAsk | None) -> bool:
     """Tell whether a live ask was reached, and its answer fits the recorded one."""
     if asked is None or ask.turn.ask is None:
         return False
+
     has_state = ask.turn.ask.request_state is not None
     has_keys = len(asked.live_keys) == len(ask.requests)
     return has_keys and has_state == (asked.request_state is not None)
@@ -102,4 +111,5 @@ def _recorded_keys(ask: ProbedAsk, asked: LiveAsk) -> dict[str, str | None]:
     for live, recorded in zip(asked.live_keys.values(), ask.requests, strict=False):
         if live != recorded and recorded not in asked.live_keys.values():
             names[live] = recorded
+
     return names

@@ -48,8 +48,10 @@ from mrtr_cassette.errors import shorten
 
 _MOST_PAGES: Final = 100
 """Pages of a list that are read; a server may have no last one."""
+
 _POLL_S: Final = 1.0
 """Seconds between polls if the server says nothing about it."""
+
 _CANCELLED: Final = (
     b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%b}}'
 )
@@ -66,15 +68,19 @@ def outcome(exchange: RecordedExchange) -> str:
     response = exchange.response
     if response is None:
         return "no response"
+
     text = f"HTTP {response.status}"
     if response.is_lines:
         text = "a response"
+
     error = exchange.rpc_members.get("error")
     if error is None:
         return text
+
     message = members_of(error).get("message")
     if not isinstance(message, str):
         return f"{text}, error {shorten(canonical(error))}"
+
     code = canonical(error.get("code"))
     first_line, _, _ = message.partition("\n")
     return f"{text}, error {code}: {shorten(first_line)}"
@@ -248,9 +254,11 @@ class Conversation:
         """Seconds to wait before the next request: as long as the server asks for between polls."""
         if self.task is None or self._due or self.is_over:
             return 0.0
+
         interval_ms = self.task.tree.get(POLL_INTERVAL)
         if not isinstance(interval_ms, int | float) or interval_ms < 0:
             return _POLL_S
+
         return interval_ms / 1000
 
     def next(self) -> Observation | None:
@@ -260,15 +268,19 @@ class Conversation:
         """
         if self.is_over:
             return self._leaving_request()
+
         if self.task is not None and not self._due:
             self._due = [self._about_task(GET_TASK, self.task)]
+
         if not self._due:
             return None
+
         observation = self.session.request(self._due.pop(0), self)
         if self.task is None:
             self.leaving.sends(observation)
         else:
             self.leaving.sends(None)
+
         return observation
 
     # Leaving
@@ -278,11 +290,13 @@ class Conversation:
         pending = self.leaving.pending
         if pending is None:
             return self.leave()
+
         self.leaving.pending = None
         departure = self.leaving.departure
         if departure is not None and departure.notice is None:
             # The recorded client closed the connection.
             return None
+
         return self._cancel(pending)
 
     def _cancel(self, pending: Observation) -> Observation | None:
@@ -290,6 +304,7 @@ class Conversation:
         identity = None if message is None else message.spelled(ID_PATH)
         if identity is None:
             return None
+
         cancelling = self.session.post(self.request, _CANCELLED % identity, self)
         self.leaving.cancelling = cancelling
         return cancelling
@@ -301,9 +316,11 @@ class Conversation:
         """
         if self.is_over or not self.leaving.is_due(observation):
             return None
+
         departure = self.leaving.departure
         if departure is not None and departure.waits:
             return self._cancel(observation)
+
         self.standing = Finished(self._asked + 1, observation.seal(End.OPEN, 0.0))
         return None
 
@@ -313,6 +330,7 @@ class Conversation:
         self.task = None
         if task is None or task.is_over:
             return None
+
         return self.session.request(self._about_task(CANCEL_TASK, task), self)
 
     def _about_task(self, method: str, task: TaskState) -> Request:
@@ -324,6 +342,7 @@ class Conversation:
         """Take a request that the server pushed because of this call."""
         if self.is_over or self._script is None:
             return None
+
         exchange, message = self.session.as_recorded(push)
         pending = self.leaving.pending
         so_far = None if pending is None else pending.seal(End.OPEN, 0.0)
@@ -344,6 +363,7 @@ class Conversation:
         """Tell whether a response to the call still counts."""
         if observation is not self.leaving.pending:
             return False
+
         # A server may also give its result without waiting for an answer.
         is_late = self.unanswered is not None and observation.is_answered
         return is_late or not self.is_over
@@ -358,8 +378,10 @@ class Conversation:
             self._due = [observation.call.request]
             self.leaving.sends_again()
             return
+
         if self._follows_task:
             self.task = created_task(observation.call.message, response)
+
         ask = LiveAsk(self._asked + 1, exchange, response=response, task=self.task)
         asked = observation.ask
         if self.task is not None:
@@ -404,13 +426,16 @@ class Conversation:
         if state is None or state.is_over:
             self.standing = Finished(self._asked + 1, exchange, response)
             return
+
         sealed = polled_state(exchange.rpc_response) or state
         new_keys: dict[str, str] = {}
         for name, key in zip(sealed.input_requests, state.input_requests, strict=False):
             if key not in self._seen_keys:
                 new_keys[name] = key
+
         if not new_keys:
             return
+
         self._seen_keys.update(new_keys.values())
         ask = LiveAsk(self._asked + 1, exchange, response=response, task=state)
         call = read_call(self.request)
@@ -422,6 +447,7 @@ class Conversation:
         """Let the script answer an ask; return the request that posts the answer, if any."""
         if not ask.asks_nothing:
             self._asked += 1
+
         if self._script is None:
             return None
         return self._replied(ask, self._script.answer(ask))
@@ -431,6 +457,7 @@ class Conversation:
         ask = self.unanswered
         if ask is None:
             return None
+
         self.standing = None
         return self._replied(ask, answer)
 
@@ -438,13 +465,16 @@ class Conversation:
         if not isinstance(reply, Answered):
             self.standing = reply
             return None
+
         if ask.push is not None:
             member = reply.member.encode()
             body = _POSTED % (ask.push.live_id, member, reply.value or b"{}")
             return self.session.post(self.request, body, self)
+
         if ask.task is not None:
             self._due += self._task_requests(ask.task, reply)
             return None
+
         self._due = [self.retry_of(ask, reply.value, ask.request_state)]
         return None
 
@@ -456,6 +486,7 @@ class Conversation:
         for key, live_key in ask.live_keys.items():
             if key != live_key:
                 names[key] = live_key
+
         retry = self._with_answers(answers, state)
         return with_body(retry, with_answer_keys(retry.body, names))
 
@@ -466,8 +497,10 @@ class Conversation:
             update = self._about_task(UPDATE_TASK, task)
             body = with_params(update.body, {INPUT_RESPONSES: reply.value})
             requests.append(with_body(update, body))
+
         if reply.cancels:
             requests.append(self._about_task(CANCEL_TASK, task))
+
         return requests
 
 
@@ -475,6 +508,7 @@ def _live_keys(exchange: RecordedExchange, asked: InputRequired) -> dict[str, st
     """Return the live keys of an ask by those that would be recorded."""
     if exchange.ask is None:
         return {}
+
     sealed = exchange.ask.input_requests
     return dict(zip(sealed, asked.input_requests, strict=False))
 
@@ -496,15 +530,18 @@ class ToolList(Conversation):
         page: dict[str, Any] = {}
         if response is not None:
             page = members_of(response.tree.get("result"))
+
         tools = page.get("tools")
         self._pages += 1
         self.is_whole = isinstance(tools, list)
         if not isinstance(tools, list):
             return None
+
         self.tools += tools
         cursor = page.get("nextCursor")
         if not isinstance(cursor, str) or self._pages == _MOST_PAGES:
             return None
+
         member = {"cursor": encode_basestring_ascii(cursor).encode()}
         return with_body(self.request, with_params(self.request.body, member))
 
@@ -513,6 +550,7 @@ class ToolList(Conversation):
         for tool in self.tools:
             if isinstance(tool, dict) and tool.get("name") == name:
                 return members_of(tool.get("annotations"))
+
         return {}
 
 
@@ -547,6 +585,7 @@ class AnsweredPoll(Conversation):
             self._mark(ask.live_keys, is_answered=True)
             self.task = ask.task
             super().answer(answer)
+
         return None
 
     def responded(self, observation: Observation) -> None:

@@ -34,6 +34,7 @@ _LISTS: Final = {
     READ_RESOURCE: ("resources/list", "resources/templates/list"),
 }
 """The lists that name what a method calls."""
+
 _VERSION: Final = "mcp-protocol-version"
 
 
@@ -50,12 +51,14 @@ def cut_out(
     for number in numbers:
         waiting += needs.opening_of(number)
         waiting += needs.writes_before(number)
+
     needed: set[int] = set()
     while waiting:
         number = waiting.pop()
         if number not in needed:
             needed.add(number)
             waiting += needs.of(number)
+
     known = {interaction.number for interaction in cassette.interactions}
     return without_interactions(cassette, known - needed)
 
@@ -66,6 +69,7 @@ def last_call(cassette: Cassette) -> int:
     for interaction in reversed(ordered):
         if interaction.exchanges[0].call.method in _LISTS:
             return interaction.number
+
     return ordered[-1].number
 
 
@@ -79,10 +83,12 @@ class _Needs:
         """The place of each interaction in the conversation."""
         for place, interaction in enumerate(self._ordered):
             self._places[interaction.number] = place
+
         self._issuers: dict[int, set[int]] = defaultdict(set)
         """The interactions whose handles an interaction sends back."""
         for repeated in sent_back_in(cassette):
             self._issuers[repeated.sent_by].add(repeated.issued_by)
+
         player = Player(cassette)
         self._writes: set[int] = set()
         for entry in player.entries:
@@ -96,6 +102,7 @@ class _Needs:
         call = selected.exchanges[0].call
         if self._alone or not call.depends_on_writes:
             return
+
         for earlier in self._ordered[:place]:
             is_write = earlier.number in self._writes
             if is_write and _session_in(earlier) == _session_in(selected):
@@ -107,6 +114,7 @@ class _Needs:
         yield from needs_of(interaction)
         if _is_answered_elsewhere(interaction):
             yield from self._whole_session(interaction)
+
         if not self._alone:
             yield from self._issuers[number]
 
@@ -123,9 +131,11 @@ class _Needs:
             session = _session_in(opening)
             if session not in (NO_SESSION, _session_in(selected)):
                 continue
+
             key = _opening_key(opening, wanted)
             if key is not None and (place < here or key not in found):
                 found[key] = opening.number
+
         yield from found.values()
 
     def _whole_session(self, interaction: RecordedInteraction) -> Iterator[int]:
@@ -149,13 +159,16 @@ def _opening_key(
     request = call.request
     if call.method in lists:
         return call.method, call.cursor
+
     is_opening = method_of(call.method).steady and call.method != PING
     if not is_opening and call.method != INITIALIZED:
         return None
+
     digest = request.body
     cut = cut_body(request.body)
     if cut is not None:
         digest, _ = cut
+
     return digest, request.header(_VERSION)
 
 
@@ -165,9 +178,11 @@ def _is_answered_elsewhere(interaction: RecordedInteraction) -> bool:
         for request in turn.asked:
             if request.interaction is not None:
                 return True
+
     last = interaction.exchanges[-1]
     message = last.call.message
     if message is None or message.kind is not Kind.REQUEST:
         return False
+
     has_session = _session_in(interaction) != NO_SESSION
     return has_session and last.rpc_response is None

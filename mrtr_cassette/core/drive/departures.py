@@ -43,6 +43,7 @@ def departures_in(interactions: Iterable[RecordedInteraction]) -> dict[int, Depa
         message = exchange.call.message
         if message is None:
             continue
+
         if message.method == CANCELLED:
             named = canonical(message.params.get("requestId"))
             call = calls.get((session, named))
@@ -52,6 +53,7 @@ def departures_in(interactions: Iterable[RecordedInteraction]) -> dict[int, Depa
             calls[session, message.id] = interaction
             if _was_closed(exchange):
                 found[interaction.number] = _closed(interaction)
+
     return found
 
 
@@ -59,12 +61,14 @@ def _is_pending(call: RecordedExchange, cancelling: RecordedExchange) -> bool:
     """Tell whether a call had no response when a notification came that cancels it."""
     if listens(call.call, call.response):
         return False
+
     response = call.response
     located = call.located_response
     if located is None or response is None:
         return True
     if cancelling.number is None:
         return False
+
     return response.pieces[located.piece].after >= cancelling.number
 
 
@@ -97,6 +101,7 @@ def messages_so_far(response: Response | None, before: int | None = None) -> int
     """
     if response is None:
         return 0
+
     count = 0
     for located in messages_in(response):
         message = located.message
@@ -105,6 +110,7 @@ def messages_so_far(response: Response | None, before: int | None = None) -> int
         is_about_call = message.method != PING and (is_named or not response.is_lines)
         if is_early and is_about_call and message.kind is not Kind.RESPONSE:
             count += 1
+
     return count
 
 
@@ -149,5 +155,6 @@ class Leaving:
             return False
         if not self._is_at(departure):
             return False
+
         so_far = observation.seal(End.OPEN, 0.0)
         return messages_so_far(so_far.response) >= departure.after

@@ -57,6 +57,7 @@ def ignored_in(rules: Sequence[IgnoredPlaces], call: Call) -> tuple[str, ...]:
         if any(fnmatchcase(name, rule.call) for name in names):
             for pointer in rule.pointers:
                 pointers.append(without_side(pointer, "params", "result"))
+
     return tuple(pointers)
 
 
@@ -79,9 +80,11 @@ def tables_in(text: str, name: str) -> list[tuple[str, Any]]:
     tables = tree.pop(name, [])
     if tree or not isinstance(tables, list):
         raise ValueError(f"it may have tables [[{name}]] only")
+
     found = []
     for number, table in enumerate(tables, start=1):
         found.append((f"[[{name}]] {number}", table))
+
     return found
 
 
@@ -92,6 +95,7 @@ def _read_rule(rule: Any, where: str) -> IgnoredPlaces:
     )
     if not isinstance(rule, dict) or not rule.keys() <= {"call", "pointers", "masks"}:
         raise ValueError(problem)
+
     call = rule.get("call", "*")
     masks = rule.get("masks", [])
     pointers = rule.get("pointers")
@@ -99,15 +103,19 @@ def _read_rule(rule: Any, where: str) -> IgnoredPlaces:
         pointers = []
     elif not _are_pointers(pointers):
         raise ValueError(problem)
+
     if not isinstance(masks, list) or not all(isinstance(mask, str) for mask in masks):
         raise ValueError(f"{where}: `masks` is not a list of regular expressions")
+
     is_named = isinstance(call, str)
     if not is_named:
         raise ValueError(problem)
+
     try:
         places = masks_as_places(masks)
     except UsageError as error:
         raise ValueError(f"{where}: {error}") from None
+
     return IgnoredPlaces(call, (*pointers, *places))
 
 
@@ -123,6 +131,7 @@ def write_ignored(text: str, call: str, pointers: Collection[str]) -> str:
     gap = ""
     if text:
         gap = "\n" if text.endswith("\n") else "\n\n"
+
     rule = (
         f"[[{_TABLE}]]\ncall = {encode_basestring(call)}\npointers = [\n{lines},\n]\n"
     )
@@ -156,14 +165,17 @@ def learned(
         if len(first.pairs) != len(second.pairs):
             reason = "the server asks more questions in one run than in the other"
             return [Learned("", reason)]
+
         for before, after in zip(first.pairs, second.pairs, strict=True):
             differing = response_changes(before.live, after.live)
             for change in without_ignored(differing, known):
                 _learn(places, change)
+
     found = [place.pointer for place in places.values() if place.reason is None]
     unproven = _CALLED_ONCE if second is None else _SAME_TODAY
     for change in without_ignored(without_turns(first.changes), [*known, *found]):
         _learn(places, change, unproven)
+
     return list(places.values())
 
 
@@ -181,14 +193,17 @@ def varying_in(
         change = changes.get(place.pointer.partition(WORD)[0])
         if change is None or place.reason is not None:
             continue
+
         if place.is_unstable or (is_written and _differs_in_times_and_ids(change)):
             found.append(place.pointer)
+
     return tuple(found)
 
 
 def _differs_in_times_and_ids(change: Change) -> bool:
     if change.recorded is None or change.received is None:
         return False
+
     recorded = without_times_and_ids(change.recorded)
     return recorded == without_times_and_ids(change.received)
 
@@ -199,13 +214,16 @@ def _learn(
     """Add the places of a change; of one between two calls nothing is unproven."""
     if change.is_information:
         return
+
     reason = _why_not(change)
     if reason is None and unproven is not None and not _looks_made_up(change):
         reason = unproven
+
     pointers = [change.pointer]
     if reason is None:
         words = changed_words(change)
         pointers = [f"{change.pointer}{WORD}{place}" for place in words] or pointers
+
     for pointer in pointers:
         places.setdefault(pointer, Learned(pointer, reason, unproven is None))
 
@@ -215,17 +233,21 @@ def _why_not(change: Change) -> str | None:
         return "a question that differs is never answered"
     if change.verdict != "text-changed":
         return "more than its value differs, which would be hidden"
+
     texts = changed_texts(change)
     if texts is None:
         return None
+
     recorded = texts[0].split()
     received = texts[1].split()
     stable = []
     for word in recorded:
         if word in received and any(map(str.isalnum, word)):
             stable.append(word)
+
     if stable and len(recorded) != len(received):
         return f"the words {' '.join(stable)!r} in it are the same, and would be hidden"
+
     return None
 
 
@@ -234,12 +256,14 @@ def _looks_made_up(change: Change) -> bool:
     texts = changed_texts(change)
     if texts is None:
         return (change.recorded or "") not in ("true", "false")
+
     recorded = texts[0].split()
     received = texts[1].split()
     places = changed_words(change) or range(min(len(recorded), len(received)))
     for place in places:
         if not (_is_made_up(recorded[place]) and _is_made_up(received[place])):
             return False
+
     return True
 
 

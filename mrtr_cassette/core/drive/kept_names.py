@@ -60,6 +60,7 @@ class KeptNames:
         if new.number is not None:
             new_texts = _texts_of(new)
             self.keep_issued(kept, new)
+
         for header, text in _texts_of(kept).items():
             names = _names_in(text)
             self._taken.update(names)
@@ -90,10 +91,12 @@ class KeptNames:
             pieces = splice_pieces(response.pieces, _issued_again(partner, new))
             response = replace(response, pieces=pieces)
             new = replace(new, response=response)
+
         new = with_texts(new, self._with_kept_names)
         message = new.call.message
         if message is None or message.kind is not Kind.REQUEST:
             return new
+
         body = with_values(new.request.body, SENT_BACK, self._values.get)
         request = replace(new.request, body=body)
         return replace(new, request=request)
@@ -101,12 +104,14 @@ class KeptNames:
     def _with_kept_names(self, text: bytes, _header: str) -> bytes:
         for new_id, kept_id in self._question_ids.items():
             text = text.replace(new_id, kept_id)
+
         return with_refs(text, self._renamed)
 
     def _renamed(self, ref: Ref) -> Ref | None:
         name = _name_of(ref)
         if name is None:
             return None
+
         kept = self._kept_for(name)
         turn = ref.parts[len(name.parts) :]
         parts = (*kept.parts, *turn)
@@ -118,13 +123,16 @@ class KeptNames:
             free = self._next_free(name)
             self._kept[name] = free
             self._taken.add(free)
+
         return self._kept[name]
 
     def _next_free(self, name: Ref) -> Ref:
         if name.is_secret and is_journal_token(name.token):
             name = name.with_last(1)
+
         while name in self._taken:
             name = _following(name)
+
         return name
 
 
@@ -141,11 +149,14 @@ def _name_of(ref: Ref) -> Ref | None:
         if is_journal_token(ref.token) or is_cassette_token(ref.token):
             return ref.plain
         return None
+
     if ref.kind == ANSWER:
         return None
+
     name = ref.plain
     if name.kind == STATE:
         return name._replace(parts=name.parts[:2])
+
     return name
 
 
@@ -169,10 +180,12 @@ def _names_in(text: bytes) -> list[Ref]:
         name = _name_of(ref)
         if name is None:
             continue
+
         if name.is_secret:
             secrets.append(name)
         else:
             names.append(name)
+
     return names + secrets
 
 
@@ -187,10 +200,12 @@ def _issued_again(
     now = new.located_response
     if before is None or now is None:
         return
+
     paths = list(ISSUED)
     for path in method_of(kept.call.method).volatile:
         if path[0] in TASK_VALUES:
             paths.append(("result", *path))
+
     for path, spans in find_spans(now.message.raw, paths).items():
         value = value_at(before.message.tree, path)
         span = now.in_body(spans[-1])

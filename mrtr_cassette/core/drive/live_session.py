@@ -60,14 +60,18 @@ from mrtr_cassette.core.wire.sse import event_id, retry_ms
 Header = tuple[str, str]
 _FIRST_ID: Final = 2_042_100_000
 """Our requests have the numbers after this one as ids; hardly any other text contains them."""
+
 _TEXT_ID: Final = b"mrtr-cassette-"
 """Begins our ids for a server that accepts only texts; a number follows."""
+
 OWN_ID: Final = re.compile(rb"%b[0-9]+|(?<![0-9])20421[0-9]{5}(?![0-9])" % _TEXT_ID)
 _INVALID_REQUEST: Final = -32600
 _OF_ALL: Final = frozenset({"authorization", "mcp-protocol-version", SESSION_HEADER})
 """Headers that are the same in all requests of a session."""
+
 _PAUSE_MS: Final = 1000
 """How long clients of the SDKs wait by default, and the longest that we wait."""
+
 _PONG: Final = b'{"jsonrpc":"2.0","id":%b,"result":{}}'
 _OF_CALL: Final = ("mcp-name", "mcp-param-")
 ISSUED: Final[tuple[MemberPath, ...]] = (
@@ -76,6 +80,7 @@ ISSUED: Final[tuple[MemberPath, ...]] = (
     ("result", "task", "taskId"),
 )
 """Members of responses with values that clients send back."""
+
 SENT_BACK: Final[tuple[MemberPath, ...]] = (
     ("params", "cursor"),
     ("params", "taskId"),
@@ -118,6 +123,7 @@ class ServerSession:
         message = read_call(request).message
         if message is not None and message.kind is Kind.REQUEST:
             request = self._with_new_id(request, message)
+
         request = _readable(in_session(request, self.id))
         request = self.recorder.values.revealed(request)
         observation = self.recorder.request_received(request, 0.0)
@@ -130,9 +136,11 @@ class ServerSession:
         # The recorded server answered another client under a text.
         if self.wants_text or _is_text(message.id):
             new_id = b'"%b%d"' % (_TEXT_ID, self._sent)
+
         replacements = []
         for span in find_spans(request.body, [ID_PATH])[ID_PATH]:
             replacements.append((span, new_id))
+
         return with_body(request, splice(request.body, replacements))
 
     def post(self, first: Request, body: bytes, owner: RequestOwner) -> Observation:
@@ -142,6 +150,7 @@ class ServerSession:
         else:
             headers = (*POST_HEADERS, *_shared_headers(first))
             posted = Request("POST", first.target, headers, body)
+
         return self.request(posted, owner)
 
     def pong(self, ping: Message, owner: RequestOwner) -> Observation:
@@ -167,6 +176,7 @@ class ServerSession:
         exchange = self.recorder.seal(seen, push.call).exchange
         if exchange.response is None:
             return exchange, push.message
+
         sealed = server_message(exchange.response.body)
         return exchange, sealed or push.message
 
@@ -178,6 +188,7 @@ class ServerSession:
         """
         if observation.call.method == INITIALIZE and observation.status == 200:
             self.id = observation.session or self.id
+
         return self._owners.pop(observation.number, None)
 
     def refused_id(self, exchange: RecordedExchange) -> bool:
@@ -189,9 +200,11 @@ class ServerSession:
         response = exchange.response
         if self.wants_text or request is None or response is None:
             return False
+
         reply = last_response(response)
         if reply is None or _is_text(request.id):
             return False
+
         error = members_of(reply.tree.get("error"))
         is_refused = reply.id is None and error.get("code") == _INVALID_REQUEST
         self.wants_text = is_refused or reply.id == canonical(request.id)
@@ -209,6 +222,7 @@ def with_id_of(call: Call, live: RecordedExchange) -> RecordedExchange:
     digits = live_id.strip(b'"')
     if not OWN_ID.fullmatch(digits):
         return live
+
     call_id = caller_values(call.message).id or b""
     # In a text, quotes may be escaped; a server that quotes one writes a number without them.
     repeated = re.compile(rb"""(\\*["'])?(?<![0-9])%b(?![0-9])(?(1)\1)""" % digits)
@@ -234,6 +248,7 @@ def resumption(observation: Observation) -> tuple[Request, float] | None:
         return None
     if observation.is_answered or observation.is_listening:
         return None
+
     last_id = ""
     wait_ms = _PAUSE_MS
     for event in observation.events:
@@ -241,8 +256,10 @@ def resumption(observation: Observation) -> tuple[Request, float] | None:
         wait = retry_ms(event)
         if wait is not None:
             wait_ms = wait
+
     if not last_id:
         return None
+
     kept = _shared_headers(call.request)
     headers = (("Accept", EVENT_STREAM), *kept, ("Last-Event-ID", last_id))
     request = _readable(Request("GET", call.request.target, headers, b""))
@@ -255,6 +272,7 @@ def _shared_headers(request: Request) -> Headers:
     for name, value in request.headers:
         if name.lower() in _OF_ALL:
             kept.append((name, value))
+
     return tuple(kept)
 
 
@@ -278,8 +296,10 @@ def _with_header(request: Request, name: str, value: str) -> Request:
     for header in request.headers:
         if header[0].lower() != name.lower():
             headers.append(header)
+
     if value:
         headers.append((name, value))
+
     return replace(request, headers=tuple(headers))
 
 
@@ -298,9 +318,11 @@ def with_values(
             value = parse(body[span.start : span.end])
             if not isinstance(value, str):
                 continue
+
             new = new_value(value)
             if new is not None:
                 replacements.append((span, _quoted(new)))
+
     return splice(body, replacements)
 
 
@@ -319,6 +341,7 @@ def with_live_names(raw: bytes, live_by_name: Mapping[str, str]) -> bytes:
         is_name = ref.kind in (STATE, TASK, SESSION)
         if not is_name or ref.name not in live_by_name:
             return None
+
         quoted = _quoted(live_by_name[ref.name])
         return quoted[1:-1]
 
@@ -330,11 +353,13 @@ def issued_values(recorded: Message | None, live: Message | None) -> dict[str, s
     values: dict[str, str] = {}
     if recorded is None or live is None:
         return values
+
     for path in ISSUED:
         old = value_at(recorded.tree, path)
         new = value_at(live.tree, path)
         if isinstance(old, str) and isinstance(new, str):
             values[old] = new
+
     return values
 
 
@@ -348,6 +373,7 @@ def request_beside(
         meta = dict(calling.meta)
         meta.pop("progressToken", None)
         members["_meta"] = meta
+
     message = {
         "jsonrpc": "2.0",
         "id": 0,
@@ -358,6 +384,7 @@ def request_beside(
     name = params.get(method_of(method).named_by)
     if isinstance(name, str) and call.header("mcp-method"):
         headers.append(("Mcp-Name", header_text(name)))
+
     request = Request(call.method, call.target, tuple(headers), b"")
     return with_body(request, to_json(message).encode())
 
@@ -371,6 +398,7 @@ def _headers_beside(call: Request, method: str) -> list[Header]:
             headers.append((name, method))
         elif not lower.startswith(_OF_CALL):
             headers.append((name, value))
+
     return headers
 
 
@@ -407,6 +435,7 @@ class OwnClient:
         extensions = value_at(result, ("capabilities", "extensions"))
         if TASKS in (extensions or ()):
             self._capabilities["extensions"] = {TASKS: {}}
+
         if isinstance(versions, list) and MODERN_VERSION in versions:
             self.era = "modern"
             self._version = MODERN_VERSION
@@ -428,9 +457,11 @@ class OwnClient:
         result = exchange.rpc_members.get("result")
         if not isinstance(result, dict):
             return None
+
         version = result.get("protocolVersion")
         if isinstance(version, str):
             self._version = version
+
         return self._post(INITIALIZED, None, (self._version_header,))
 
     def listening(self) -> Request:
@@ -451,6 +482,7 @@ class OwnClient:
         """Return the first request of a call; the tool's schema may want arguments in headers."""
         if self.era == "legacy":
             return self._post(method, params, (self._version_header,))
+
         meta = {
             f"{_META}protocolVersion": self._version,
             f"{_META}clientInfo": self._about,
@@ -460,6 +492,7 @@ class OwnClient:
         name = params.get(method_of(method).named_by)
         if isinstance(name, str):
             headers.append(("Mcp-Name", header_text(name)))
+
         headers += _argument_headers(input_schema or {}, params.get("arguments"))
         return self._post(method, {**params, "_meta": meta}, headers)
 
@@ -472,8 +505,10 @@ class OwnClient:
         message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
         if not method.startswith("notifications/"):
             message["id"] = 0
+
         if params is not None:
             message["params"] = params
+
         body = to_json(message).encode()
         return Request("POST", self._target, (*POST_HEADERS, *headers), body)
 
@@ -488,10 +523,12 @@ def declaring(request: Request, kinds: Collection[str]) -> Request:
     message = read_call(request).message
     if message is None or not isinstance(message.params.get("_meta"), dict):
         return request
+
     declared = dict(members_of(message.meta.get(_CAPABILITIES)))
     for name, added in _capabilities(kinds).items():
         before = members_of(declared.get(name))
         declared[name] = {**before, **added}
+
     member = {_CAPABILITIES: canonical(declared).encode()}
     body = replace_members(request.body, ("params", "_meta"), member)
     return with_body(request, body)
@@ -503,12 +540,15 @@ def _capabilities(kinds: Collection[str]) -> dict[str, Any]:
     for mode in ("form", "url"):
         if mode in kinds:
             modes[mode] = {}
+
     capabilities: dict[str, Any] = {}
     if modes:
         capabilities["elicitation"] = modes
+
     for kind in ("sampling", "roots"):
         if kind in kinds:
             capabilities[kind] = {}
+
     return capabilities
 
 
@@ -522,4 +562,5 @@ def _argument_headers(schema: Mapping[str, Any], arguments: Any) -> Iterator[Hea
             text = value
             if not isinstance(value, str):
                 text = to_json(value)
+
             yield f"Mcp-Param-{header}", header_text(text)

@@ -62,12 +62,16 @@ class Planned:
     skipped: str | None
     is_compared: bool = True
     """It was selected."""
+
     departure: Departure | None = None
     """How the client left it before it ended."""
+
     cancels: int | None = None
     """The number of the call that it cancels."""
+
     is_brought: bool = False
     """It was played when what follows it was recorded: the server gets it, and that is all."""
+
     is_needed: bool = False
     """It was not selected, and may write what a selected call depends on."""
 
@@ -109,6 +113,7 @@ def planned(
         opens = NO_SESSION
         if call.method == INITIALIZE:
             opens = opened_session(first.response)
+
         item = Planned(
             interaction,
             call,
@@ -122,6 +127,7 @@ def planned(
         )
         skipped = _why_skipped(item, endpoint, is_on_pipes=is_on_pipes)
         plan.append(replace(item, skipped=skipped))
+
     return _with_needed(plan)
 
 
@@ -140,10 +146,12 @@ def _with_needed(plan: Sequence[Planned]) -> list[Planned]:
     for place, item in enumerate(plan):
         if item.is_compared and item.skipped is None and item.call.depends_on_writes:
             dependent = place
+
     marked = []
     for place, item in enumerate(plan):
         is_needed = place < dependent and item.may_write and not item.is_compared
         marked.append(replace(item, is_needed=is_needed))
+
     return marked
 
 
@@ -176,6 +184,7 @@ def check_patterns(
         for pattern in list(unused):
             if is_selected(interaction, call, (pattern,)):
                 del unused[pattern]
+
     for pattern in unused:
         raise UsageError(
             f"<<only>> {pattern!r} matches no call of the cassettes",
@@ -206,6 +215,7 @@ def _part_of(exchange: RecordedExchange, call: Call) -> Part:
         return "opening" if call.request.method == "DELETE" else "other"
     if call.method in (INITIALIZE, INITIALIZED):
         return "opening"
+
     return "call" if call.message.kind is Kind.REQUEST else "notice"
 
 
@@ -216,22 +226,29 @@ def _objections(item: Planned, endpoint: str) -> Iterator[str]:
     response = item.interaction.exchanges[0].response
     if call.method == CANCELLED and not item.is_left:
         yield "it cancels a call that is not pending now"
+
     if is_response:
         yield "it answers a question that was pushed in the recorded run"
+
     if call.request.header(LAST_EVENT_ID_HEADER):
         yield "it resumes a stream of the recorded run, with which it is compared"
+
     if response is not None and response.status in ABOUT_COPIES:
         yield "it asks about a copy that its client had of an earlier response"
+
     if _is_lost(item):
         yield "no complete response was recorded: its client left, or the server was lost"
+
     if item.part == "call":
         yield from _objections_to_call(item)
+
     yield from _objections_to_request(call.request, endpoint)
 
 
 def _objections_to_call(item: Planned) -> Iterator[str]:
     if listens(item.call, item.interaction.exchanges[-1].response):
         yield "it listens to effects of other calls"
+
     reason = why_not_repeatable(item.interaction)
     if reason is not None:
         yield reason
@@ -244,6 +261,7 @@ def _is_lost(item: Planned) -> bool:
         return False
     if item.part != "call" and item.call.request.is_line:
         return False
+
     return last.response is None or last.response.end is not End.COMPLETE
 
 
@@ -253,6 +271,7 @@ def _objections_to_request(request: Request, endpoint: str) -> Iterator[str]:
     text = f"{request.body.decode('latin-1')}\n{target}"
     if has_secrets(text):
         yield "its request has redacted secrets"
+
     if has_kind(text, HASH):
         yield "its request has a state or a session id that no recorded response issued"
 
@@ -263,6 +282,7 @@ def why_not_repeatable(interaction: RecordedInteraction) -> str | None:
         return (
             "the recorded conversation begins with a retry whose ask was not recorded"
         )
+
     answering: set[RecordedExchange] = set()
     for turn in interaction.turns:
         answers = canonical(turn.given)
@@ -270,11 +290,14 @@ def why_not_repeatable(interaction: RecordedInteraction) -> str | None:
             return f"the recorded answer of turn {turn.number} is sealed: only its hash is known"
         if has_secrets(answers):
             return f"the recorded answer of turn {turn.number} has redacted secrets"
+
         answering.update(turn.answering)
+
     for step in interaction.steps:
         is_update = step.exchange.call.method == UPDATE_TASK
         if is_update and step.exchange not in answering:
             return "it answers a question in a notification of its task, or nothing"
+
     return None
 
 
@@ -289,6 +312,7 @@ def planned_by_run(
     exchanges: list[RecordedExchange] = []
     for item in plan:
         exchanges += item.interaction.own
+
     exchanges.sort(key=lambda exchange: exchange.number or 0)
     runs = runs_of(exchanges, recorders)
     by_number: dict[int | None, Planned] = {}
@@ -303,15 +327,19 @@ def planned_by_run(
         if (run, session) not in opened:
             opened.add((run, session))
             brought += openings.get(session, ())
+
         brought += _writes_before(item, by_number)
         of_run = plans.setdefault(run, [])
         for before in brought:
             of_run.append(replace(before, is_brought=True))
+
         of_run.append(item)
         for exchange in recorded:
             by_number[exchange.number] = item
+
         if item.call.method in (INITIALIZE, INITIALIZED):
             openings.setdefault(session, []).append(item)
+
     return list(plans.values())
 
 

@@ -36,6 +36,7 @@ OTHER_QUESTION: Final = "state-other-question"
 URL_ACCEPTED: Final = "url-accepted-at-once"
 EXTRA: Final = frozenset({"answer-extra-member", "answer-extra-key"})
 """Probes that add something, which a server may ignore."""
+
 OF_STATES: Final[Mapping[str, str]] = {
     "state-altered": "one character of the state altered",
     "state-cut": "half of the state",
@@ -49,6 +50,7 @@ OF_STATES: Final[Mapping[str, str]] = {
     EXPIRED: "an old state",
 }
 """What the probes of request states send."""
+
 OF_ANSWERS: Final = (
     DECLINED,
     CANCELLED,
@@ -64,6 +66,7 @@ OF_ANSWERS: Final = (
 )
 PROBES: Final = (*OF_STATES, *OF_ANSWERS)
 """The names of all probes."""
+
 _WITHOUT_STATE: Final = frozenset({UNASKED, REPEATED})
 _STRANGE: Final = "mrtr-cassette-probe"
 _ACCEPT: Final = "accept"
@@ -141,6 +144,7 @@ def _asks_in(planned: Planned) -> Iterator[ProbedAsk]:
         parts: list[Mapping[str, InputRequest]] = [turn.requests]
         if turn.via == "push":
             parts = [{key: request} for key, request in turn.requests.items()]
+
         for requests in parts:
             index += 1
             given = turn.given
@@ -155,6 +159,7 @@ def _is_accepted(ask: ProbedAsk) -> bool:
         is_elicited = request.kind in ("form", "url") and not request.takes_value
         if is_elicited and answer.get("action") != _ACCEPT:
             return False
+
     return True
 
 
@@ -164,12 +169,14 @@ def probed_asks(plan: Iterable[Planned]) -> list[ProbedAsk]:
     for planned in plan:
         if planned.part != "call" or not planned.is_compared:
             continue
+
         call = planned.call
         before: tuple[str, ...] = ()
         for ask in _asks_in(planned):
             same = (call.method, call.name, canonical(call.arguments), before)
             groups.setdefault((*same, ask.index), []).append(ask)
             before = (*before, canonical(dict(ask.given)))
+
     asks = []
     for group in groups.values():
         accepted = [ask for ask in group if _is_accepted(ask)]
@@ -177,7 +184,9 @@ def probed_asks(plan: Iterable[Planned]) -> list[ProbedAsk]:
         declining = [ask.planned.interaction for ask in group if ask not in accepted]
         if accepted:
             chosen = replace(chosen, declining=tuple(declining))
+
         asks.append(chosen)
+
     return asks
 
 
@@ -196,9 +205,11 @@ def probes_of(ask: ProbedAsk, *, is_slow: bool) -> list[Probe]:
             elif request.kind == "form":
                 probes += _actions(key)
                 probes += _of_form(key, request, answer)
+
     if ask.via != "push" and ask.requests and ask.is_form_of_map:
         probes.append(Probe("answer-extra-key", _STRANGE, _action(_ACCEPT)))
         probes += [Probe("answer-missing-key", key) for key in ask.requests]
+
     probes += [Probe(name) for name in OF_STATES if _fits(name, ask, is_slow=is_slow)]
     return sorted(probes, key=lambda probe: probe.name not in (DECLINED, CANCELLED))
 
@@ -213,6 +224,7 @@ def _fits(name: str, ask: ProbedAsk, *, is_slow: bool) -> bool:
         return is_slow
     if name == OTHER_QUESTION:
         return ask.index > 1
+
     return True
 
 
@@ -224,16 +236,20 @@ def most_requests(ask: ProbedAsk, probes: Sequence[Probe], latest: int) -> int:
     length = 1
     for turn in ask.planned.interaction.turns:
         length += len(turn.requests) if turn.via == "push" else 1
+
     if ask.via != "result":
         # A call or a task that goes on asking is cancelled.
         length += 1
+
     count = 2 * length
     for probe in probes:
         count += length
         if probe.name == REPEATED:
             count += length - ask.index
+
         if probe.name == OTHER_TOOL:
             count += length + latest
+
     return count
 
 
@@ -246,6 +262,7 @@ def _action(action: str, content: Any = None) -> bytes:
     answer: dict[str, Any] = {"action": action}
     if content is not None:
         answer["content"] = content
+
     return to_json(answer).encode()
 
 
@@ -266,16 +283,20 @@ def _of_form(
     content = members_of(answer.get("content"))
     if not isinstance(required, list):
         required = []
+
     if required:
         yield Probe("accepted-empty", key, _action(_ACCEPT))
+
     types = {members_of(field).get("type") for field in fields.values()}
     denied = {}
     for name, value in content.items():
         is_decisive = name in required or types == {"boolean"}
         if value is True and is_decisive:
             denied[name] = False
+
     if denied:
         yield Probe("accepted-false", key, _action(_ACCEPT, {**content, **denied}))
+
     yield from _of_fields(key, content, fields, required)
     extra = {**content, "mrtrCassetteProbe": True}
     yield Probe("answer-extra-member", key, _action(_ACCEPT, extra))
@@ -296,6 +317,7 @@ def _of_fields(
         for probe, value in _wrong_values(members_of(fields.get(name)), accepted):
             answer = _action(_ACCEPT, {**content, name: value})
             found.setdefault(probe, Probe(probe, key, answer, (value, accepted)))
+
     yield from found.values()
 
 
@@ -315,6 +337,7 @@ def _wrong_values(
         yield "answer-not-in-enum", _STRANGE
     elif _is_choice(members_of(schema.get("items"))):
         yield "answer-not-in-enum", [_STRANGE]
+
     outside = _outside(schema)
     if outside is not None:
         yield "answer-out-of-bounds", outside
@@ -341,12 +364,15 @@ def _outside(schema: Mapping[str, Any]) -> Any:
         return int(float(to_json(largest))) + 1
     if isinstance(smallest, int | Number):
         return int(float(to_json(smallest))) - 1
+
     longest = schema.get("maxLength")
     if isinstance(longest, int):
         return "x" * (longest + 1)
+
     shortest = schema.get("minLength")
     if isinstance(shortest, int) and shortest:
         return ""
+
     return _STRANGE if schema.get("format") in _FORMATS else None
 
 
@@ -358,6 +384,7 @@ def altered_state(state: str) -> str:
         if altered is not None:
             parts[index] = altered
             return ".".join(parts)
+
     return _altered(state)
 
 
@@ -372,9 +399,11 @@ def _altered_within(encoded: str) -> str | None:
             )
         except (binascii.Error, ValueError):
             continue
+
         if text and text.isprintable():
             altered = base64.b64encode(_altered(text).encode(), alphabet).decode()
             return altered if encoded.endswith("=") else altered.rstrip("=")
+
     return None
 
 
@@ -388,6 +417,7 @@ def _altered(text: str) -> str:
             if char.isascii() and is_wanted(char):
                 new = chr(ord(char) ^ 1)
                 return f"{text[:place]}{new}{text[place + 1 :]}"
+
     return f"{text}x"
 
 
@@ -400,6 +430,7 @@ def with_other_arguments(body: bytes, schema: Mapping[str, Any]) -> bytes | None
         other = _other_argument(members_of(fields.get(name)), value)
         if other is not None:
             return replace_members(body, path, {name: to_json(other).encode()})
+
     return None
 
 
@@ -408,10 +439,12 @@ def _other_argument(schema: Mapping[str, Any], value: Any) -> Any:
     if isinstance(choices, list):
         others = [choice for choice in choices if choice != value]
         return others[0] if others else None
+
     if isinstance(value, bool):
         return not value
     if isinstance(value, int):
         return value + 1
+
     return f"{value}-2" if isinstance(value, str) else None
 
 
@@ -430,6 +463,7 @@ def answers_with(
         return answered
     if ask.push is not None:
         return Answered(probe.answer)
+
     value = answered.value or b"{}"
     return Answered(replace_members(value, (), {live_key: probe.answer}))
 
@@ -448,6 +482,7 @@ class ProbingScript:
     ask: ProbedAsk
     probe: Probe | None
     """None stops at the ask."""
+
     asked: LiveAsk | None = None
     reply: Answered | None = None
     after: LiveAsk | None = None
@@ -460,18 +495,22 @@ class ProbingScript:
             return False
         if task is asked.task:
             return False
+
         return not task.input_requests.keys().isdisjoint(asked.live_keys.values())
 
     def answer(self, ask: LiveAsk) -> Reply:
         """Answer an ask, or say why it is not answered."""
         if self.reply is not None:
             return self._answer_after(ask)
+
         reply = self.recorded.answer(ask)
         if ask.asks_nothing:
             return reply
+
         self.seen.append(ask)
         if isinstance(reply, Answered) and len(self.seen) == self.ask.index:
             return self._answer_probed(ask, reply)
+
         return reply
 
     def _answer_probed(self, ask: LiveAsk, reply: Answered) -> Reply:
@@ -480,6 +519,7 @@ class ProbingScript:
         self.reply = reply
         if self.probe is None:
             return NeedsAnswers(ask)
+
         return answers_with(self.probe, ask, reply, self._live_key(ask))
 
     def _live_key(self, ask: LiveAsk) -> str | None:
@@ -487,12 +527,14 @@ class ProbingScript:
         question = None if self.probe is None else self.probe.question
         if question is None or question not in self.ask.requests:
             return question
+
         # Where a task asks, its questions may have other keys, and come in another order.
         pairs = self.recorded.findings.complete
         renamed = pairs[-1].keys if pairs else {}
         for name, live_key in ask.live_keys.items():
             if renamed.get(name, name) == question:
                 return live_key
+
         live_keys = list(ask.live_keys.values())
         place = list(self.ask.requests).index(question)
         return live_keys[place] if place < len(live_keys) else question
@@ -502,8 +544,11 @@ class ProbingScript:
         reply = self.recorded.answer(ask)
         if ask.asks_nothing:
             return reply if isinstance(reply, Answered) else Answered(None)
+
         if self.after is None:
             self.after = ask
+
         if isinstance(reply, Answered):
             self.seen.append(ask)
+
         return reply

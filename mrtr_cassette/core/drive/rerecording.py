@@ -39,6 +39,7 @@ _SETTINGS: Final = attrgetter(
     "transport", "request_state", "redaction", "seals_answers", "values"
 )
 """What a recording leaves out or hides: another one can't share its interactions."""
+
 _LOCAL_PORT: Final = re.compile(
     r"^(https?://(?:localhost|127\.0\.0\.1|\[::1\])):[0-9]+(?=/|$)"
 )
@@ -75,19 +76,23 @@ def recorded_over(
     """
     if _SETTINGS(earlier) != _SETTINGS(recorded):
         return recorded, 0
+
     partners: dict[int, RecordedInteraction] = {}
     unchanged: set[int] = set()
     handles = handles_between(earlier, recorded, ignored_for)
     for pair in compared(earlier, recorded, ignored_for, handles).interactions:
         if pair.recorded is None or pair.received is None:
             continue
+
         old = earlier.interactions[pair.recorded - 1]
         new = recorded.interactions[pair.received - 1]
         partners[new.number] = old
         if _is_unchanged(pair, old, new):
             unchanged.add(new.number)
+
     if len(unchanged) == len(earlier.interactions) == len(recorded.interactions):
         return earlier, len(unchanged)
+
     overlap = _Overlap(earlier, recorded, partners, unchanged, handles)
     kept = _kept_together(overlap)
     return _merged(replace(overlap, kept=kept)), len(kept)
@@ -113,10 +118,12 @@ def _has_new_headers(old: RecordedInteraction, new: RecordedInteraction) -> bool
     for before, now in zip(old.exchanges, new.exchanges, strict=False):
         if not _header_names(now.request) <= _header_names(before.request):
             return True
+
         if before.response is not None and now.response is not None:
             added = _header_names(now.response) - _header_names(before.response)
             if not added.isdisjoint(VALIDATING_HEADERS):
                 return True
+
     return False
 
 
@@ -132,6 +139,7 @@ def _kept_together(overlap: _Overlap) -> set[int]:
         new = overlap.recorded.interactions[number - 1]
         if _places_without_steps(old) == _places_without_steps(new):
             kept[number] = old.number
+
     connected_before = _connected(overlap.earlier)
     connected_now = _connected(overlap.recorded)
     while True:
@@ -140,8 +148,10 @@ def _kept_together(overlap: _Overlap) -> set[int]:
             old_numbers = set(map(kept.get, connected_now[number]))
             if old_numbers != connected_before[old_number]:
                 apart.append(number)
+
         if not apart:
             return set(kept)
+
         for number in apart:
             del kept[number]
 
@@ -158,9 +168,11 @@ def _connected(cassette: Cassette) -> dict[int, set[int]]:
         connected[interaction.number] = {interaction.number}
         if interaction.branch is not None:
             pairs.append((interaction.number, interaction.branch.of))
+
     for number, connected_number in pairs:
         connected[number].add(connected_number)
         connected[connected_number].add(number)
+
     return connected
 
 
@@ -195,9 +207,11 @@ def _exchange_pairs(overlap: _Overlap) -> _ExchangePairs:
         if old is not None and new.number in overlap.kept:
             pairs.kept.update(_kept_pairs(old, new))
             continue
+
         pairs.changed.update(dict.fromkeys(new.own))
         if old is not None:
             pairs.changed.update(_changed_pairs(old, new))
+
     return pairs
 
 
@@ -225,6 +239,7 @@ def _own_without_steps(interaction: RecordedInteraction) -> list[RecordedExchang
     for exchange, place in interaction.placed:
         if place.step is None:
             exchanges.append(exchange)
+
     return exchanges
 
 
@@ -245,11 +260,14 @@ def _with_kept_names(pairs: _ExchangePairs, handles: Handles) -> _NewExchanges:
     for old, new in pairs.kept.items():
         names.keep(old, new)
         exchanges[old] = _kept_exchange(old, new)
+
     for new, partner in pairs.changed.items():
         if partner is not None:
             names.keep_issued(partner, new)
+
     for new, partner in pairs.changed.items():
         exchanges[new] = handles.as_recorded(names.with_kept(new, partner))
+
     return exchanges
 
 
@@ -258,6 +276,7 @@ def _kept_exchange(old: RecordedExchange, new: RecordedExchange) -> RecordedExch
     response = None
     if old.response is not None:
         response = with_recorded_times(new, old.response)
+
     return replace(
         new,
         request=old.request,
@@ -274,6 +293,7 @@ def _renew_digests(
     pairs = []
     for source, exchange in exchanges.items():
         pairs.append((kept.get(source, source), exchange))
+
     digests = new_digests({}, pairs)
     if not digests:
         return
@@ -316,6 +336,7 @@ def _in_earlier_time(exchanges: _NewExchanges, pairs: _ExchangePairs) -> _NewExc
                 lambda after, _: after,
                 offset_ms,
             )
+
     return timed
 
 
@@ -328,6 +349,7 @@ def _with_times_of(
         response = source.response
     elif response is not None:
         response = with_recorded_times(partner, response)
+
     return replace(
         exchange,
         started_ms=partner.started_ms,
@@ -342,10 +364,12 @@ def _arrivals(exchange: RecordedExchange) -> tuple[int | None, ...]:
     events: list[int] = []
     if response is not None and response.is_framed:
         events = [piece.after for piece in response.pieces if piece.raw]
+
     ends = (exchange.number, exchange.ended_after)
     # How many events there were doesn't matter if no other request arrived between them.
     if set(events) <= set(ends):
         return ends
+
     return (*ends, *events)
 
 
@@ -364,6 +388,7 @@ def _merged(overlap: _Overlap) -> Cassette:
         new_numbers[recorded_number] = number
         if recorded_number in overlap.kept:
             old_numbers[overlap.partners[recorded_number].number] = number
+
     interactions = []
     for recorded_number in order:
         if recorded_number in overlap.kept:
@@ -371,7 +396,9 @@ def _merged(overlap: _Overlap) -> Cassette:
             interaction = _renumbered(before[partner.number - 1], old_numbers)
         else:
             interaction = _renumbered(now[recorded_number - 1], new_numbers)
+
         interactions.append(interaction)
+
     return replace(
         overlap.recorded,
         interactions=tuple(interactions),
@@ -400,13 +427,16 @@ def _ordered(overlap: _Overlap) -> list[int]:
     ends = []
     for interaction in recorded:
         ends.append((_ended_after(interaction), interaction.number))
+
     for ended_after, ended in sorted(ends):
         while arriving and _arrived(arriving[0]) <= ended_after:
             number = arriving.popleft().number
             heappush(in_flight, (places[number], number))
+
         while ended not in ordered:
             _, number = heappop(in_flight)
             ordered[number] = None
+
     return list(ordered)
 
 
@@ -418,10 +448,13 @@ def _earlier_places(overlap: _Overlap) -> dict[int, int]:
         partner = overlap.partners.get(interaction.number)
         if partner is not None:
             place = partner.number
+
         branch = interaction.branch
         if branch is not None and interaction.number not in overlap.kept:
             place = places[branch.of]
+
         places[interaction.number] = place
+
     return places
 
 
@@ -436,7 +469,9 @@ def _ended_after(interaction: RecordedInteraction) -> float:
     for exchange in interaction.own:
         if exchange.ended_after is None:
             return inf
+
         latest = max(latest, exchange.ended_after)
+
     return latest
 
 
@@ -447,10 +482,12 @@ def _renumbered(
     branch = interaction.branch
     if branch is not None:
         branch = branch._replace(of=numbers[branch.of])
+
     pushed_turns = []
     for turn in interaction.pushed_turns:
         asked = [_renumbered_push(request, numbers) for request in turn.asked]
         pushed_turns.append(replace(turn, asked=tuple(asked)))
+
     return replace(
         interaction,
         number=numbers[interaction.number],

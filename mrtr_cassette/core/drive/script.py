@@ -110,6 +110,7 @@ class Asides:
         for turn in turns:
             if turn.is_aside:
                 asides.append(turn)
+
         self._turns[interaction] = asides
 
     def drop(self, interaction: int) -> None:
@@ -123,6 +124,7 @@ class Asides:
             for turn in turns:
                 if turn.questions:
                     found.append((interaction, turn))
+
         return found
 
 
@@ -134,6 +136,7 @@ def open_turns(interaction: RecordedInteraction) -> list[OpenTurn]:
             turns.append(_pushed_turn(turn.number, turn.pushed))
         elif turn.via == "task":
             turns.append(_task_turn(turn, interaction))
+
     return turns
 
 
@@ -145,6 +148,7 @@ def _pushed_turn(number: int, pushed: PushedTurn) -> OpenTurn:
             answer = _posted(pushed, request.key)
             value = pushed_value(request.message.raw)
             questions.append(Question(request.key, value, answer, request.key))
+
     return OpenTurn(
         number,
         pushed.position,
@@ -160,8 +164,10 @@ def _answered_at(pushed: PushedTurn) -> int | None:
     for answer in pushed.answers:
         if answer.exchange.number is not None:
             numbers.append(answer.exchange.number)
+
     if not numbers or len(numbers) != len(pushed.asked):
         return None
+
     return max(numbers)
 
 
@@ -171,6 +177,7 @@ def _is_aside(request: PushedRequest) -> bool:
     response = exchange.response
     if listens(exchange.call, response):
         return True
+
     is_line = response is not None and response.is_lines
     return is_line and request.message.method == LIST_ROOTS
 
@@ -183,9 +190,11 @@ def _task_turn(turn: RecordedTurn, interaction: RecordedInteraction) -> OpenTurn
         answer = None
         if name in given:
             answer = Answered(to_json(given[name]).encode())
+
         asked = task_question({name: request}, interaction.task_id)
         for key, value in asked.items():
             questions.append(Question(key, value, answer, name))
+
     after = len(interaction.exchanges)
     return OpenTurn(turn.number, after, questions, turn.asking)
 
@@ -196,10 +205,13 @@ def _posted(turn: PushedTurn, key: str) -> Answered | None:
         message = answer.exchange.call.message
         if answer.key != key or message is None:
             continue
+
         result = message.spelled(("result",))
         if result is not None:
             return Answered(result)
+
         return Answered(message.spelled(("error",)) or b"{}", "error")
+
     return None
 
 
@@ -362,6 +374,7 @@ class _OpenQuestions:
         for turn in self._turns:
             if turn.questions and turn.position <= position:
                 found.append(turn)
+
         return found
 
     @property
@@ -371,6 +384,7 @@ class _OpenQuestions:
         for turn in self._turns:
             if turn.is_of_task and not turn.questions:
                 asked += 1
+
         return asked == self._turns_until_left
 
     def counting(self, changes: list[Change]) -> list[Change]:
@@ -379,6 +393,7 @@ class _OpenQuestions:
         for change in changes:
             if change not in kept:
                 self._findings.left_out.append(change)
+
         return kept
 
     def fits(self, changes: Iterable[Change]) -> bool:
@@ -391,6 +406,7 @@ class _OpenQuestions:
         for turn in self.open_at(position):
             if turn.is_of_task == bool(key):
                 found.append(self.nearest(turn, asked, key))
+
         return found
 
     def answerable(self, matches: Sequence[_Match], asked: Any) -> _Match | None:
@@ -401,9 +417,11 @@ class _OpenQuestions:
         for match in matches:
             if self.fits(match.changes):
                 return match
+
         for match in matches:
             if _has_fields_of(match.question, asked):
                 return match
+
         return None
 
     def nearest(self, turn: OpenTurn, asked: object, key: str = "") -> _Match:
@@ -417,6 +435,7 @@ class _OpenQuestions:
             received = {key or question.key: asked}
             changes = self.counting(question_changes(recorded, received))
             matches.append(_Match(turn.number, changes, turn, question))
+
         return min(matches, key=lambda match: len(match.changes))
 
 
@@ -429,9 +448,11 @@ def _turns_until_left(interaction: RecordedInteraction) -> int | None:
     for index, step in enumerate(interaction.steps):
         if step.exchange.call.method == CANCEL_TASK:
             return sum(turn.asked < index for turn in turns)
+
     is_left_at_question = bool(turns) and turns[-1].given is None
     if interaction.is_open and not is_left_at_question:
         return len(turns)
+
     return None
 
 
@@ -461,9 +482,11 @@ class RecordedScript:
         self.findings = Findings()
         if turns is None:
             turns = open_turns(interaction)
+
         refused: set[Verdict] = {"question-changed"}
         if not renames_keys:
             refused.add("key-changed")
+
         self._open = _OpenQuestions(interaction, turns, ignored, refused, self.findings)
         self._asides = asides or Asides()
         self._handles = handles
@@ -478,10 +501,12 @@ class RecordedScript:
         reply = self._reply(ask)
         if not isinstance(reply, Answered) or reply.value is None:
             return reply
+
         live_by_name = {recorded: live for live, recorded in self.findings.states}
         value = with_live_names(reply.value, live_by_name)
         if self._handles is not None:
             value = self._handles.answer_in_live(value)
+
         return replace(reply, value=value)
 
     def _reply(self, ask: LiveAsk) -> Reply:
@@ -492,6 +517,7 @@ class RecordedScript:
             return self._answer_result(ask)
         if ask.asks_nothing:
             return self._take_task(ask, ask.task.id)
+
         return self._answer_task(ask)
 
     def _is_accepted(self, turn: int) -> bool:
@@ -527,6 +553,7 @@ class RecordedScript:
         live = with_id_of(asked.call, ask.exchange)
         if self._handles is None:
             return live
+
         self._handles.took(recorded.rpc_response, ask.response)
         return self._handles.as_recorded(live)
 
@@ -539,14 +566,17 @@ class RecordedScript:
         recorded = self._recorded_now
         if match.index is not None:
             recorded = self._exchanges[match.index]
+
         self._came(recorded, ask, turn)
         self.findings.add(turn, match.changes)
         self._note_state(recorded, ask)
         if not match.is_expected and not self._is_accepted(turn):
             return AskedOtherwise(ask, tuple(match.changes))
+
         last = len(self._exchanges) - 1
         if match.index is None or match.index == last:
             return NeedsAnswers(ask)
+
         return self._answer_to(match.index, ask, match.changes)
 
     def _note_state(self, recorded: RecordedExchange, ask: LiveAsk) -> None:
@@ -569,8 +599,10 @@ class RecordedScript:
             changes = self._ask_changes(position, live, ask)
             if self._open.fits(changes):
                 return _AskMatch(position, changes, is_expected=True)
+
         if self.accepts is None or unasked:
             return _AskMatch(None, changes)
+
         return self._answerable(live, ask, changes)
 
     def _answerable(
@@ -584,11 +616,14 @@ class RecordedScript:
         for match, recorded in self._unanswered_asks(live, ask):
             if self._open.fits(match.changes):
                 return self._moved(match, live)
+
             if _has_all_answers(recorded.ask, live.ask, match.changes):
                 same_keys.append(match)
+
         for match in same_keys:
             if match.index == self._progress.position:
                 return match
+
         nearest = same_keys[0] if same_keys else _AskMatch(None, changes)
         return self._moved(nearest, live)
 
@@ -599,6 +634,7 @@ class RecordedScript:
         for index, recorded in enumerate(self._exchanges[:-1]):
             if recorded.ask is None or index in self._progress.answered:
                 continue
+
             changes = self._ask_changes(index, live, ask)
             yield _AskMatch(index, changes), recorded
 
@@ -617,6 +653,7 @@ class RecordedScript:
         issued = _issued_state(recorded)
         if ask.request_state is not None and issued is not None:
             states[sha256_of(ask.request_state)] = issued
+
         changes = response_changes(
             recorded, live, states, is_at_start=self._is_at_start
         )
@@ -632,6 +669,7 @@ class RecordedScript:
         if recorded is not None:
             names = self._live_keys(recorded, ask, changed_keys(changes))
             retry = with_answer_keys(retry, names)
+
         return Answered(answers_text(retry))
 
     def _live_keys(
@@ -645,12 +683,14 @@ class RecordedScript:
         live_by_text = {}
         for key, live_key in ask.live_keys.items():
             live_by_text[comparable_text(key, states)] = live_key
+
         names: dict[str, str | None] = {}
         for key in recorded.input_requests:
             text = comparable_text(key)
             live = live_by_text.get(renamed.get(text, text))
             if live != key:
                 names[key] = live
+
         return names
 
     # Pushed requests
@@ -666,15 +706,19 @@ class RecordedScript:
             aside = self._aside(asked)
             if aside is not None:
                 return aside.answer or NeedsAnswers(ask)
+
         name = ""
         if match.question is not None:
             name = match.question.name
+
         self.findings.pushes.append(LivePush(match.number, name, push.key))
         if push.so_far is not None:
             live = with_id_of(recorded.call, push.so_far)
             self.findings.pending = LivePair(recorded, live, turn=_NO_TURN)
+
         if not self._goes_on(match):
             return AskedOtherwise(ask, tuple(match.changes))
+
         return _take_answer(match) or NeedsAnswers(ask)
 
     def _pushed_value(self, ask: LiveAsk) -> dict[str, Any]:
@@ -690,6 +734,7 @@ class RecordedScript:
             if match.question is not None and self._open.fits(match.changes):
                 turn.questions.remove(match.question)
                 return match.question
+
         return None
 
     # Questions that come one by one
@@ -702,12 +747,14 @@ class RecordedScript:
         matches = self._open.matches(asked, key, self._progress.position)
         if matches and self.accepts is None:
             return matches[0]
+
         added = round_change(ABSENT, {key or "question": asked})
         match = self._open.answerable(matches, asked)
         if match is None:
             return _Match(number, [added])
         if match is matches[0]:
             return match
+
         return replace(match, changes=[added, *match.changes])
 
     def _goes_on(self, match: _Match) -> bool:
@@ -718,6 +765,7 @@ class RecordedScript:
             self.findings.is_rerouted = True
         elif self._open.fits(match.changes):
             return True
+
         return self._is_accepted(match.number)
 
     # Tasks
@@ -729,6 +777,7 @@ class RecordedScript:
             self.finished(ask)
             changes = without_turns(self.findings.changes)
             return AskedOtherwise(ask, tuple(changes))
+
         self._came(self._exchanges[-1], ask, 0)
         self.findings.states.append((task_id, recorded_id))
         self._is_task = True
@@ -750,20 +799,26 @@ class RecordedScript:
             match = self._asked_by_task(name)
             if not self._goes_on(match):
                 return AskedOtherwise(ask, tuple(match.changes))
+
             if match.question is None:
                 is_all_recorded = False
+
             answer = _take_answer(match)
             if answer is not None:
                 answers[key] = answer.value
+
         if not is_all_recorded:
             return NeedsAnswers(ask)
+
         cancels = self._open.is_left_now
         if answers:
             value = write_answers(DIALECTS[0].name, answers)
             return Answered(value, cancels=cancels)
+
         is_last = not self._open.open_at(self._progress.position)
         if is_last and self._interaction.is_open and not cancels:
             return NeedsAnswers(ask)
+
         return Answered(None, cancels=cancels)
 
     def _asking_state(self) -> RecordedExchange:
@@ -782,6 +837,7 @@ class RecordedScript:
         state = polled_state(pair.live.rpc_response)
         if state is None:
             raise AssertionError("unreachable because a state of the task asks")
+
         asked = task_question({name: state.input_requests[name]}, state.id)
         ((key, value),) = asked.items()
         count = len(list(self._interaction.turns))
@@ -789,9 +845,11 @@ class RecordedScript:
         recorded: RecordedExchange | None = self._interaction.ending
         if match.turn is not None:
             recorded = match.turn.asking
+
         keys = dict(pair.keys)
         if match.question is not None:
             keys[name] = match.question.name
+
         self.findings.complete[-1] = pair._replace(
             recorded=recorded or pair.recorded, turn=match.number, keys=keys
         )
@@ -805,11 +863,14 @@ class RecordedScript:
         recorded = self._recorded_now
         if self._is_task:
             recorded = self._interaction.ending
+
         turn = 0
         if recorded.ask is not None:
             turn = self._interaction.asking_turn(position)
+
         if self._interaction.task_id and not self._is_task:
             self.findings.is_rerouted = True
+
         live = self._came(recorded, last, turn)
         unasked = self._open.open_at(position)
         if unasked:
@@ -854,6 +915,7 @@ def _take_answer(match: _Match) -> Answered | None:
     """Return the recorded answer to a question, which is not open any more."""
     if match.turn is None or match.question is None:
         return None
+
     match.turn.questions.remove(match.question)
     return match.question.answer
 
@@ -866,6 +928,7 @@ def _has_all_answers(
     """Tell whether the answer to a recorded ask has one for each question of a live ask."""
     if recorded is None or live is None:
         return False
+
     answered = {*recorded.input_requests, *changed_keys(changes).values()}
     return answered.issuperset(live.input_requests)
 

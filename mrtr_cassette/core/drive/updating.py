@@ -62,6 +62,7 @@ ACCEPTABLE: Final[tuple[Verdict, ...]] = (
     "question-changed",
 )
 """The verdicts that can be accepted."""
+
 _NOT_COMPARED: Final = frozenset({"skipped", "not-reached", "unstable"})
 _INTERNAL_ERROR: Final = -32603
 _SERVER_ERROR: Final = 500
@@ -122,6 +123,7 @@ class Proposal:
         for change in self.changes:
             if not change.is_information:
                 counting.append(change)
+
         return tuple(counting)
 
     @property
@@ -134,9 +136,11 @@ class Proposal:
         """Whether the conversation ends at a question for which no answer is recorded."""
         if self.course is None:
             return False
+
         last = self.taken[-1].live
         if last.ask is not None or last.rpc_response is None:
             return True
+
         state = polled_state(last.rpc_response)
         return state is not None and bool(state.input_requests)
 
@@ -145,9 +149,11 @@ class Proposal:
         """Whether the live server broke down, which is hardly what it is meant to say."""
         if not self.taken:
             return False
+
         last = self.taken[-1].live
         if last.response is not None and last.response.status >= _SERVER_ERROR:
             return True
+
         error = members_of(last.rpc_members.get("error"))
         return error.get("code") == _INTERNAL_ERROR
 
@@ -189,6 +195,7 @@ def proposals(
     for interaction in sorted(verified, key=lambda interaction: interaction.number):
         if interaction.verdict not in _NOT_COMPARED:
             proposed += _proposals_of(cassette, interaction)
+
     return proposed
 
 
@@ -196,9 +203,11 @@ def _proposals_of(cassette: Cassette, verified: VerifiedInteraction) -> list[Pro
     """Return a proposal for each turn that differs, or one for the whole conversation."""
     if not verified.changes:
         return []
+
     repetition = _repetition(cassette, verified)
     if _is_accepted_whole(repetition):
         return [_WholeProposal(repetition).proposal()]
+
     return [_turn_proposal(repetition, turn) for turn in repetition.turns]
 
 
@@ -233,11 +242,14 @@ def _repetition(cassette: Cassette, verified: VerifiedInteraction) -> _Repetitio
         live = pair.live
         if cassette.transport == "http":
             live = response_over_http(live)
+
         base = recorded[pair.recorded]
         pairs.append(pair._replace(recorded=base, live=live))
+
     recorded_by_hash = {}
     for live_name, recorded_name in verified.states:
         recorded_by_hash[sha256_of(live_name)] = recorded_name
+
     return _Repetition(cassette, interaction, verified, pairs, recorded_by_hash)
 
 
@@ -245,6 +257,7 @@ def _responses_of(interaction: RecordedInteraction) -> list[RecordedExchange]:
     exchanges = list(interaction.exchanges)
     for step in interaction.steps:
         exchanges.append(step.exchange)
+
     return exchanges
 
 
@@ -254,14 +267,17 @@ def _is_accepted_whole(repetition: _Repetition) -> bool:
         return False
     if repetition.verified.is_rerouted:
         return True
+
     for pair in repetition.pairs:
         if pair.live.created_task is not None:
             return True
         if _pushed_in(pair.live):
             return True
+
     for exchange in repetition.interaction.exchanges:
         if _pushed_in(exchange):
             return True
+
     return False
 
 
@@ -275,6 +291,7 @@ def _turn_proposal(repetition: _Repetition, turn: int) -> Proposal:
     for changed_turn, change in verified.changes:
         if changed_turn == turn:
             changes.append(change)
+
     proposal = Proposal(
         verified.number,
         verified.call,
@@ -284,16 +301,20 @@ def _turn_proposal(repetition: _Repetition, turn: int) -> Proposal:
     )
     if verified.after is not None:
         return replace(proposal, problem=after_stray(verified.after))
+
     recorded = _exchange_asking(repetition.interaction, turn)
     if recorded is None:
         elsewhere = "the server asks it on another stream: record it again"
         return replace(proposal, problem=elsewhere)
+
     last = None
     for pair in repetition.pairs:
         if pair.recorded is recorded:
             last = pair
+
     if last is None or last.live.response is None:
         return replace(proposal, problem="the live server gave no response")
+
     retry = _retry_to(repetition.interaction, recorded)
     taken = _taken(recorded, last, changes, retry)
     problem = next(_objections(taken, recorded), None)
@@ -306,9 +327,11 @@ def _exchange_asking(
     """Return the exchange whose response asks a turn, or ends the call for turn 0."""
     if turn == 0:
         return interaction.ending
+
     for position, exchange in enumerate(interaction.exchanges):
         if interaction.asking_turn(position) == turn:
             return exchange
+
     return None
 
 
@@ -319,6 +342,7 @@ def _retry_to(
     for recorded, retry in pairwise(interaction.exchanges):
         if recorded is asking:
             return retry
+
     return None
 
 
@@ -341,10 +365,12 @@ def _new_keys(
     new_keys.update(changed_keys(changes))
     if recorded.ask is None or live.ask is None:
         return new_keys
+
     asked = set(map(comparable_text, live.ask.input_requests))
     for key in recorded.ask.input_requests:
         if key not in new_keys and comparable_text(key) not in asked:
             new_keys[key] = None
+
     return new_keys
 
 
@@ -363,13 +389,16 @@ def _objections_to_response(
     opens_now = opened_session(live.response) != NO_SESSION
     if opened_before != opens_now:
         yield "a session came or went: record it again"
+
     repeated_ids: set[bytes] = set()
     if live.response is not None:
         body = live.response.body
         repeated_ids.update(OWN_ID.findall(body))
+
     recorded_ids = set(OWN_ID.findall(base.request.body))
     if not repeated_ids <= recorded_ids:
         yield "it repeats the id that another request of this comparison had"
+
     if base.rpc_response is None and live.rpc_response is not None:
         yield "its response is in a resumed stream: record it again"
 
@@ -384,12 +413,15 @@ def _objections_to_ask(
     new = live.ask
     if old is None or new is None:
         return
+
     had_state = old.request_state is not None
     has_state = new.request_state is not None
     if had_state != has_state:
         yield "a request state came or went, which the recorded answer has to repeat"
+
     if old.dialect != new.dialect:
         yield f"the server asks in the dialect {new.dialect}, and the answer is in {old.dialect}"
+
     answered = {*old.input_requests, *new_keys.values()}
     unanswered = set(new.input_requests) - answered
     if unanswered:
@@ -418,6 +450,7 @@ class _WholeProposal:
                 self._polls.append(pair)
             else:
                 self._calls.append(pair)
+
         self._recorded_by_hash = dict(repetition.recorded_by_hash)
         self._taken: list[TakenResponse] = []
         self._problem: str | None = None
@@ -432,6 +465,7 @@ class _WholeProposal:
         verified = self._repetition.verified
         if verified.after is not None:
             self._object(after_stray(verified.after))
+
         self._take_calls()
         exchanges = tuple([response.base for response in self._taken])
         self._check_branches()
@@ -440,6 +474,7 @@ class _WholeProposal:
         if self._taken[-1].live.created_task is not None:
             self._check_task()
             steps = self._take_steps()
+
         course = replace(
             self._interaction,
             exchanges=exchanges,
@@ -463,13 +498,16 @@ class _WholeProposal:
         for pair in self._calls:
             if base is None:
                 return
+
             retry = None
             if pair is not self._calls[-1]:
                 retry = _retry_to(self._interaction, pair.recorded)
+
             taken = _taken(base, pair, self._changes, retry)
             self._taken.append(taken)
             for problem in _objections(taken, pair.recorded):
                 self._object(problem)
+
             base = retry
 
     def _check_branches(self) -> None:
@@ -483,6 +521,7 @@ class _WholeProposal:
         last = self._taken[-1].live
         if last.ask is None or last.issued_sha256 is None:
             return
+
         cassette = self._repetition.cassette
         name = _new_state(cassette, self._interaction)
         self._recorded_by_hash[last.issued_sha256] = name
@@ -510,6 +549,7 @@ class _WholeProposal:
             response = TakenResponse(pair.recorded, pair.live, recorded_keys=pair.keys)
             self._taken.append(response)
             asked.update(pair.keys.values())
+
         bases = self._bases
         steps = []
         for step in self._interaction.steps:
@@ -518,8 +558,10 @@ class _WholeProposal:
             is_answered_in_part = is_needed and not answered <= asked
             if step.exchange.call.method == CANCEL_TASK or is_answered_in_part:
                 self._object("its client answers it differently: record it again")
+
             if step.exchange in bases or step.is_at_work or is_needed:
                 steps.append(step)
+
         return tuple(steps)
 
     def _take_pushed_turns(self) -> tuple[PushedTurn, ...]:
@@ -535,11 +577,14 @@ class _WholeProposal:
             pushed = list(zip(located, pushes, strict=False))
             if len(pushed) < len(located):
                 is_elsewhere = True
+
             turns += self._pushed_turns_at(position, pushed)
             recorded = self._recorded_pushes(pushed)
             self._taken[position] = response._replace(recorded_pushes=recorded)
+
         if is_elsewhere or next(pushes, None) is not None:
             self._object("the server pushed a question elsewhere: record it again")
+
         return tuple(turns)
 
     @property
@@ -547,10 +592,12 @@ class _WholeProposal:
         """Whether the server pushes or pushed something on another stream than the call's."""
         if self._repetition.verified.planned.part == "listening":
             return True
+
         for turn in self._interaction.pushed_turns:
             for request in turn.asked:
                 if request.exchange not in self._interaction.exchanges:
                     return True
+
         return False
 
     def _pushed_turns_at(
@@ -563,6 +610,7 @@ class _WholeProposal:
             for located, push in group:
                 key = push.name or push.key
                 asked.append(PushedRequest(key, base, located.piece))
+
             answers = self._recorded_answers(number, asked)
             yield PushedTurn(position, tuple(asked), answers)
 
@@ -573,11 +621,13 @@ class _WholeProposal:
         recorded = self._interaction.numbered_turns.get(turn)
         if recorded is None:
             return ()
+
         keys = {request.key for request in asked}
         answers = []
         for answer in recorded.answers:
             if answer.key in keys:
                 answers.append(answer)
+
         return tuple(answers)
 
     def _recorded_pushes(
@@ -589,10 +639,12 @@ class _WholeProposal:
         for number, turn in numbered_turns.items():
             for request in turn.asked:
                 recorded[number, request.key] = request
+
         replaced = []
         for _, push in pushed:
             name = (push.turn, push.name)
             replaced.append(recorded.get(name))
+
         return tuple(replaced)
 
 
@@ -605,11 +657,13 @@ def _pushed_in(exchange: RecordedExchange) -> list[Located]:
     """Return the questions that the server pushed in a response."""
     if exchange.response is None:
         return []
+
     pushed = []
     for located in messages_in(exchange.response):
         message = located.message
         if message.kind is Kind.REQUEST and message.method != PING:
             pushed.append(located)
+
     return pushed
 
 
@@ -627,6 +681,7 @@ def _is_shared(cassette: Cassette, exchange: RecordedExchange) -> bool:
     for interaction in cassette.interactions:
         if exchange in interaction.exchanges:
             owners += 1
+
     return owners > 1
 
 
@@ -640,7 +695,9 @@ def _new_state(cassette: Cassette, interaction: RecordedInteraction) -> str:
         occurrences = _state_occurrences(recorded)
         if recorded is interaction and occurrences:
             return state_surrogate(digest, occurrences[0], turn)
+
         highest = max([highest, *occurrences])
+
     return state_surrogate(digest, highest + interaction.number, turn)
 
 
@@ -651,9 +708,11 @@ def _state_occurrences(interaction: RecordedInteraction) -> list[int]:
         ask = exchange.ask
         if ask is None or ask.request_state is None:
             continue
+
         occurrence = occurrence_in(ask.request_state)
         if occurrence is not None:
             occurrences.append(occurrence)
+
     return occurrences
 
 
@@ -678,10 +737,13 @@ def accepted(data: bytes, cassette: Cassette, proposed: Collection[Proposal]) ->
         if course is None:
             interactions.append(recorded)
             continue
+
         _renumber(course, new)
         for exchange in course.exchanges:
             new[exchange] = _after_answers(exchange, course.pushed_turns, new)
+
         interactions.append(course)
+
     changed = replace(cassette, interactions=tuple(interactions))
     return dump(changed.with_exchanges(new))
 
@@ -695,6 +757,7 @@ def _with_live_responses(
         for response in proposal.taken:
             recorded = _as_recorded(response, proposal.recorded_by_hash, kept)
             new[response.base] = recorded
+
     return new
 
 
@@ -718,11 +781,14 @@ def _renumber(course: RecordedInteraction, new: _NewExchanges) -> None:
         for turn in course.pushed_turns:
             if turn.position == position:
                 ordered += [answer.exchange for answer in turn.answers]
+
     numbers = []
     for exchange in ordered:
         if exchange.number is None:
             return
+
         numbers.append(exchange.number)
+
     for exchange, number in zip(ordered, sorted(numbers), strict=True):
         if exchange.number != number:
             changed = new.get(exchange, exchange)
@@ -738,11 +804,13 @@ def _after_answers(
     answered = _answered_at(exchange, turns, new)
     if response is None or changed.number is None or not answered:
         return changed
+
     arrived = changed.number
     pieces = []
     for place, piece in enumerate(response.pieces):
         pieces.append(piece._replace(after=arrived))
         arrived = max(arrived, answered.get(place, 0))
+
     ended_after = max(arrived, changed.ended_after or 0)
     response = replace(response, pieces=tuple(pieces))
     return replace(changed, response=response, ended_after=ended_after)
@@ -760,7 +828,9 @@ def _answered_at(
             for answer in turn.answers:
                 posted = new.get(answer.exchange, answer.exchange)
                 numbers.append(posted.number or 0)
+
             answered[last.piece] = max(numbers)
+
     return answered
 
 
@@ -775,11 +845,13 @@ def _as_recorded(
     response = kept.with_kept(live, recorded).response
     if response is None:
         raise AssertionError("unreachable because what has no response is not taken")
+
     issued_sha256 = recorded.issued_sha256
     asked_before = recorded.ask is not None
     asks_now = live.ask is not None
     if asked_before != asks_now:
         issued_sha256 = live.issued_sha256
+
     response = with_recorded_times(recorded, response)
     return replace(recorded, response=response, issued_sha256=issued_sha256)
 
@@ -798,6 +870,7 @@ def _recorded_names(
         raw = reveal(raw, recorded_by_hash.get)
         for live_key, recorded_key in keys:
             raw = raw.replace(live_key, recorded_key)
+
         return raw
 
     return with_names
@@ -808,6 +881,7 @@ def _with_recorded_push_ids(taken: TakenResponse) -> RecordedExchange:
     response = taken.live.response
     if response is None:
         return taken.live
+
     pieces = splice_pieces(response.pieces, _recorded_push_ids(taken))
     response = replace(response, pieces=pieces)
     return replace(taken.live, response=response)
@@ -819,6 +893,7 @@ def _recorded_push_ids(taken: TakenResponse) -> Iterator[tuple[Span, bytes]]:
     for recorded, located in zip(taken.recorded_pushes, pushed, strict=False):
         if recorded is None:
             continue
+
         identity = recorded.message.spelled(ID_PATH)
         spans = find_spans(located.message.raw, [ID_PATH])[ID_PATH]
         span = located.in_body(spans[-1])

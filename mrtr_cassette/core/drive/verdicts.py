@@ -60,8 +60,10 @@ PROBE_VERDICTS: Final[tuple[ProbeVerdict, ...]] = get_args(ProbeVerdict)
 FINDINGS: Final = frozenset({"acted", "crashed"})
 _CHANGE_IS_FINDING: Final = EXTRA | {REPEATED}
 """Probes for which anything but the accept's result, or a refusal, is a finding."""
+
 _ACTIONS: Final = {DECLINED: ("decline", "accept"), CANCELLED: ("cancel", "accept")}
 """The action that a probe sends, and the one in its place that accepts."""
+
 _SERVER_ERROR: Final = 500
 _TRACE: Final = re.compile(
     r"Traceback \(most recent call last\)"
@@ -102,6 +104,7 @@ def reaction_of(conversation: Conversation, after: LiveAsk | None) -> Reaction:
         return Reaction(standing.ask.exchange, standing.ask, after=after)
     if isinstance(standing, Finished) and standing.exchange.response is not None:
         return Reaction(standing.exchange, after=after)
+
     return Reaction(problem="no response came")
 
 
@@ -111,6 +114,7 @@ def _question(ask: LiveAsk) -> Any:
         return {"question": pushed_value(ask.push.message.raw)}
     if ask.task is None:
         return asked_question(ask.exchange)
+
     requests = ask.task.input_requests
     keys = set(ask.live_keys.values())
     new = {key: request for key, request in requests.items() if key in keys}
@@ -123,9 +127,11 @@ def reaction_changes(before: Reaction, after: Reaction) -> list[Change] | None:
         return None
     if (before.ask is None) != (after.ask is None):
         return None
+
     if before.ask is not None and after.ask is not None:
         changes = question_changes(_question(before.ask), _question(after.ask))
         return [change for change in changes if change.verdict != "key-changed"]
+
     live = with_id_of(before.exchange.call, after.exchange)
     # The same result may come with a task or without one.
     changes = without_ignored(response_changes(before.exchange, live), (OF_TASK,))
@@ -145,9 +151,11 @@ def is_same(
     changes = reaction_changes(before, after)
     if changes is None:
         return False
+
     for change in without_ignored(changes, ignored):
         if swapped is None or not _is_swap(change, *swapped):
             return False
+
     return True
 
 
@@ -155,11 +163,13 @@ def _is_swap(change: Change, sent: Any, accepted: Any) -> bool:
     """Tell whether a value differs only because it repeats another value that was sent."""
     if change.recorded is None or change.received is None:
         return False
+
     target = change.recorded.strip('"')
     for old in _spellings(sent):
         for new in _spellings(accepted):
             if old and change.received.replace(old, new).strip('"') == target:
                 return True
+
     return False
 
 
@@ -169,6 +179,7 @@ def _spellings(value: Any) -> Iterator[str]:
         for text in _spellings(value[0]):
             yield f"['{text}']"
             yield f'[\\"{text}\\"]'
+
     if isinstance(value, str):
         yield canonical(value).strip('"')
     else:
@@ -184,6 +195,7 @@ def varying_places(first: Reaction, second: Reaction) -> tuple[str, ...]:
         places += [f"{change.pointer}{WORD}{word}" for word in words] or [
             change.pointer
         ]
+
     return tuple(places)
 
 
@@ -236,6 +248,7 @@ class Baseline:
             return True
         if reaction.ask is None or reaction.ask is reaction.after:
             return False
+
         return _is_among(reaction.ask, seen)
 
     def is_decided(self, probe: Probe) -> bool:
@@ -244,17 +257,21 @@ class Baseline:
         for interaction in self.ask.declining:
             if outcome_value(interaction.ending) != outcome_value(recorded):
                 return True
+
         for (name, key), reaction in self.declining.items():
             is_itself = (name, key) == (probe.name, probe.question)
             is_of_another = not probe.is_of_state and key != probe.question
             if is_itself or (is_of_another and probe.name not in EXTRA):
                 continue
+
             swapped = None
             if probe.name == URL_ACCEPTED:
                 # A server that only repeats the answer has not acted on a visit.
                 swapped = _ACTIONS[name]
+
             if not is_same(self.accepted, reaction, self.ignored, swapped):
                 return True
+
         return False
 
     def is_declined(self, reaction: Reaction) -> bool:
@@ -262,6 +279,7 @@ class Baseline:
         for declined in self.declining.values():
             if is_same(declined, reaction, self.ignored):
                 return True
+
         return False
 
     @property
@@ -277,6 +295,7 @@ class Baseline:
         for (_, key), declined in self.declining.items():
             if probe.question in (None, key):
                 values.setdefault("declined", declined.value)
+
         return values
 
 
@@ -286,6 +305,7 @@ def _is_among(ask: LiveAsk, earlier: Iterable[LiveAsk]) -> bool:
     for before in earlier:
         if is_same(Reaction(before.exchange, before), reaction):
             return True
+
     return False
 
 
@@ -293,14 +313,17 @@ def is_crash(reaction: Reaction) -> str | None:
     """Return how the server broke down; None if it didn't."""
     if reaction.problem is not None:
         return reaction.problem
+
     exchange = reaction.exchange
     if exchange is None or exchange.response is None or reaction.ask is not None:
         return None
+
     response = exchange.response
     if not response.is_lines and response.status >= _SERVER_ERROR:
         return f"HTTP {response.status}"
     if _TRACE.search(canonical(outcome_value(exchange))):
         return "its text has a stack trace"
+
     return None
 
 
@@ -317,6 +340,7 @@ def judged(
         return "refused", None
     if is_same(baseline.accepted, reaction, baseline.ignored, probe.swapped):
         return _judged_as_accepted(probe, baseline)
+
     return _judged_as_changed(probe, baseline, reaction)
 
 
@@ -330,6 +354,7 @@ def _judged_as_changed(
         return "refused", None
     if baseline.is_declined(reaction):
         return "refused", "as if declined"
+
     return "changed", None
 
 
@@ -347,6 +372,7 @@ def _judged_as_accepted(
         return "undecidable", "accepting and declining give the same"
     if probe.name == UNASKED and baseline.needs_state and not baseline.has_state:
         return "unprotected", "the server sends no state with its question"
+
     return "acted", None
 
 
@@ -401,6 +427,7 @@ def probed(
     is_finding = verdict in FINDINGS or verdict in fail_on
     if verdict == "changed":
         is_finding = probe.name in _CHANGE_IS_FINDING
+
     return Probed(
         ask.planned.interaction.number,
         ask.planned.call.title,

@@ -112,10 +112,13 @@ class VerifiedInteraction:
     left_out: tuple[Change, ...] = ()
     may_destroy: bool = False
     """Whether it was not sent because its tool may destroy something."""
+
     is_rerouted: bool = False
     """Whether the live server asked more or fewer turns, or in another order."""
+
     after: int | None = None
     """The number of a call before it that did not end as recorded, on which it may depend."""
+
     varying: tuple[str, ...] = ()
     """Places that differ from the recording, and will in every run."""
 
@@ -141,10 +144,12 @@ class VerifiedInteraction:
         differing = [pair for pair in self.pairs if pair.turn in self._changed_turns]
         if self.verdict == "not-reached":
             differing += self.pairs[-1:]
+
         found = {}
         for pair in differing:
             expected = said_value(pair.recorded)
             found[pair.turn] = Reached(pair.turn, expected, said_value(pair.live))
+
         return list(found.values())
 
     @property
@@ -166,6 +171,7 @@ class Repeated:
     _script: RecordedScript
     stream: Observation | None = None
     """The live stream, where it listens."""
+
     after: _Stray | None = None
     """A call before it on which it may depend."""
 
@@ -174,6 +180,7 @@ class Repeated:
         standing = self.conversation.standing
         if isinstance(standing, Finished):
             self._script.finished(standing)
+
         verified = self.so_far()
         if self.planned.part == "listening":
             return self._heard(verified)
@@ -183,10 +190,12 @@ class Repeated:
             )
         if not isinstance(standing, Finished) or not verified.pairs:
             return verified
+
         last = verified.pairs[-1]
         if last.recorded.rpc_response and not last.live.rpc_response:
             reason = f"{outcome(last.live)}, which is not an MCP response"
             return replace(verified, verdict="not-reached", reason=reason)
+
         return verified
 
     def _heard(self, verified: VerifiedInteraction) -> VerifiedInteraction:
@@ -195,6 +204,7 @@ class Repeated:
             return replace(verified, verdict="not-reached", reason="no stream came")
         if verified.changes:
             return verified
+
         reason = "messages on a listening stream depend on other calls"
         return replace(verified, verdict="skipped", reason=reason)
 
@@ -262,6 +272,7 @@ class Verifier:
         self._redactor: Redactor | None = None
         if cassette.redaction is not None:
             self._redactor = Redactor(cassette.redaction, token_of)
+
         self._credentials = Credentials(
             self._redactor or Redactor(BUILT_IN, token_of),
             seals_sessions=self._redactor is not None,
@@ -279,6 +290,7 @@ class Verifier:
             turns = open_turns(interaction)
             self._turns[interaction.number] = turns
             self._asides_of(interaction).take(interaction.number, turns)
+
         self._listening: dict[int, RecordedScript] = {}
         self._left: dict[int, Conversation] = {}
         self._values: dict[str, str] = {}
@@ -313,15 +325,18 @@ class Verifier:
             self._sessions[key] = ServerSession(
                 recorder, key if is_unknown else NO_SESSION
             )
+
         return self._sessions[key]
 
     def tools_for(self, planned: Planned) -> ToolList | None:
         """Return what has to be followed before a call, to know what its tool does; or None."""
         if planned.call.method != CALL_TOOL or not planned.is_sent:
             return None
+
         if planned.session not in self._tools:
             listing = request_beside(self._sent(planned.call.request), LIST_TOOLS)
             self._tools[planned.session] = ToolList(listing, self._session_of(planned))
+
         tools = self._tools[planned.session]
         return None if tools.is_over else tools
 
@@ -344,6 +359,7 @@ class Verifier:
         for tool in listed:
             if members_of(tool).get("name") == planned.call.name:
                 return members_of(tool.get("inputSchema"))
+
         return {}
 
     def _hints_of(self, planned: Planned) -> Mapping[str, Any]:
@@ -364,13 +380,16 @@ class Verifier:
             )
         if planned.cancels is not None:
             return self._cancelled(planned, planned.cancels)
+
         number = planned.interaction.number
         script = self._script_of(planned)
         if planned.part == "listening":
             self._listening[number] = script
+
         session = self._session_of(planned)
         if session.id and planned.session:
             script.findings.states.append((session.id, planned.session))
+
         request = self._sent(planned.call.request)
         conversation = Conversation(
             request, script, session, follows_task=True, departure=planned.departure
@@ -379,9 +398,11 @@ class Verifier:
         repeated = Repeated(planned, conversation, script)
         if planned.call.depends_on_writes:
             repeated.after = self._stray
+
         accepts = self._accepts_in(planned)
         if accepts is not None:
             script.accepts = lambda turn: accepts(repeated.so_far(), turn)
+
         return repeated
 
     def forget_session(self, planned: Planned) -> None:
@@ -408,6 +429,7 @@ class Verifier:
             # It is repeated once more.
             turns = open_turns(interaction)
             asides.take(interaction.number, turns)
+
         return RecordedScript(
             interaction,
             self._ignored_for(planned.call),
@@ -424,6 +446,7 @@ class Verifier:
         if left is None or left.leaving.cancelling is None:
             reason = f"it cancels #{call}, which was not sent, or has ended before"
             return VerifiedInteraction(planned, "skipped", reason=reason)
+
         live = left.leaving.cancelling.seal(End.COMPLETE, 0.0)
         changes = response_changes(planned.interaction.exchanges[0], live)
         turns = tuple([TurnChange(0, change) for change in changes])
@@ -437,15 +460,19 @@ class Verifier:
         if reason is None:
             if not self._is_wanted(planned):
                 return VerifiedInteraction(planned, "skipped", reason=_NOT_SELECTED)
+
             may_destroy = self.may_destroy(planned)
             if may_destroy:
                 reason = "the server says that the tool may destroy something"
             elif self._unmade is not None and planned.call.depends_on_writes:
                 reason = f"it may depend on #{self._unmade}, which was not sent"
+
         if reason is None:
             return None
+
         if planned.is_sent and self._unmade is None and self._may_write(planned):
             self._unmade = number
+
         self._asides_of(planned.interaction).drop(number)
         return VerifiedInteraction(
             planned, "skipped", reason=reason, may_destroy=may_destroy
@@ -461,6 +488,7 @@ class Verifier:
         """Tell whether a call's tool may destroy something, which nobody has allowed."""
         if planned.call.name in self._consented:
             return False
+
         hints = self._hints_of(planned)
         is_destructive = hints.get("destructiveHint") and not hints.get("readOnlyHint")
         return bool(is_destructive) and not self._allows_destructive
@@ -497,23 +525,28 @@ class Verifier:
             if turn.is_due(first):
                 if number in self._listening:
                     self._listening[number].was_not_asked(turn)
+
                 turn.questions.clear()
 
     def _sent(self, request: Request) -> Request:
         if is_at(self._recorded_endpoint, request):
             request = replace(request, target=self._endpoint)
+
         kept = []
         for name, value in request.headers:
             # Of a credential or a condition only the name was kept.
             if value or name.lower() not in CREDENTIAL_HEADERS | CONDITION_HEADERS:
                 kept.append((name, value))
+
         request = replace(request, headers=tuple(kept))
         body = request.body
         if self._values and body:
             body = with_values(body, SENT_BACK, self._values.get)
+
         sessions = {}
         for recorded, session in self._sessions.items():
             sessions[recorded] = session.id
+
         request = with_body(request, with_live_names(body, sessions))
         return self._handles.in_live(request)
 
@@ -523,17 +556,23 @@ class Verifier:
         planned = verified.planned
         if planned.part != "listening":
             self._asides_of(planned.interaction).drop(planned.interaction.number)
+
         if self._may_write(planned):
             self._has_written = True
+
         for pair in verified.pairs:
             self._values |= issued_values(pair.recorded.rpc_response, pair.response)
+
         if self._strays(repeated, verified):
             self._has_strayed(planned, verified.verdict)
+
         if planned.opens:
             self._opened(planned.opens, verified)
+
         if not planned.is_compared and verified.verdict != "not-reached":
             reason = _NEEDED if planned.is_needed else _NOT_SELECTED
             return replace(verified, verdict="skipped", changes=(), reason=reason)
+
         return _told_with_stray(verified, repeated.after)
 
     def _opened(self, session: str, verified: VerifiedInteraction) -> None:
@@ -544,7 +583,9 @@ class Verifier:
             last = verified.pairs[-1].live
             if verified.verdict != "not-reached" and not has_error(last):
                 return
+
             why = outcome(last)
+
         self._unopened[session] = f"its session was not opened: {why}"
 
     def _strays(self, repeated: Repeated, verified: VerifiedInteraction) -> bool:
@@ -553,9 +594,11 @@ class Verifier:
             return False
         if repeated.was_refused or verified.verdict == "not-reached":
             return True
+
         turn = verified.first_changed_turn
         if turn is None or (turn != 0 and not verified.is_rerouted):
             return False
+
         accepts = self._accepts_in(verified.planned)
         return accepts is None or not accepts(verified, turn)
 
@@ -578,8 +621,10 @@ class Verifier:
         """Return that an interaction got no response, and why."""
         if planned.opens:
             self._unopened[planned.opens] = f"its session was not opened: {reason}"
+
         if self._may_write(planned):
             self._has_strayed(planned, "not-reached")
+
         return VerifiedInteraction(planned, "not-reached", reason=reason)
 
 
@@ -590,7 +635,9 @@ def _told_with_stray(
     is_explained = verified.verdict == "same" or verified.reason is not None
     if stray is None or is_explained:
         return verified
+
     reason = after_stray(stray.number)
     if stray.explains and verified.verdict not in _OF_QUESTIONS:
         return replace(verified, verdict="skipped", changes=(), reason=reason)
+
     return replace(verified, reason=reason)

@@ -52,6 +52,7 @@ NO_SESSION: Final = ""
 
 _SHORTEST_ID: Final = 16
 """Characters from which a part of a URL is taken for a session id, whatever its name."""
+
 _SESSION_NAME: Final = re.compile(r"session|client|conn|sid\Z|\Aid\Z", re.IGNORECASE)
 _QUERY_VALUE: Final = re.compile(r"(?<=[?&])([^=&#]*)=([^&#]+)")
 _SEGMENT: Final = re.compile(r"(?<=/)[^/#]+")
@@ -91,12 +92,14 @@ def ids_given_in(target: str, listening: str) -> list[Span]:
     spans = [Span(*match.span(2)) for match in values if len(match[2]) >= _SHORTEST_ID]
     if spans:
         return spans
+
     path = target.partition("?")[0]
     segments = [match for match in _SEGMENT.finditer(path) if _DIGIT.search(match[0])]
     segments.reverse()
     for match in segments:
         if len(match[0]) >= _SHORTEST_ID:
             return [Span(*match.span())]
+
     return _short_id_in(values, segments, set(_DELIMITER.split(listening)))
 
 
@@ -109,9 +112,11 @@ def _short_id_in(
     for match in values:
         if _SESSION_NAME.search(match[1]) and match[0] not in shared:
             return [Span(*match.span(2))]
+
     for match in segments:
         if match[0] not in shared and not _VERSION.fullmatch(match[0]):
             return [Span(*match.span())]
+
     return []
 
 
@@ -133,6 +138,7 @@ _FURTHER_HEADERS = (
 )
 _NOTHING: Final = Message(b"", Kind.RESPONSE, {}, "", None, {}, {})
 """Stands for the message of a request that has none."""
+
 _NOT_OF_CALLER = frozenset(
     {"progressToken", "traceparent", "tracestate", _CAPABILITIES, _PROTOCOL_VERSION}
 )
@@ -163,6 +169,7 @@ class CallKey(NamedTuple):
         title = self.method or self.endpoint
         if self.method and self.name:
             title += f' "{self.name}"'
+
         return printable(title)
 
 
@@ -235,12 +242,15 @@ class Call(NamedTuple):
         """The value whose canonical text the key has; bytes if the body is no JSON."""
         if self.is_rpc:
             return self._params_in_key
+
         try:
             tree = parse(self.request.body)
         except NotJsonError:
             return self.request.body
+
         if not self.batch:
             return tree
+
         return [_without_callers_values(item) for item in tree]
 
     @property
@@ -250,17 +260,22 @@ class Call(NamedTuple):
             return {}
         if not isinstance(params, dict):
             return params
+
         kept = params.copy()
         for member in self._null_members:
             del kept[member]
+
         method = method_of(self.method)
         for member in (*_NEVER_IN_KEY, *method.not_in_key):
             kept.pop(member, None)
+
         if method.named_by:
             if isinstance(kept.get(method.named_by), str):
                 del kept[method.named_by]
+
             if kept.get("arguments") in (None, {}):
                 kept.pop("arguments", None)
+
         return kept
 
     @property
@@ -295,12 +310,15 @@ class Call(NamedTuple):
         if self._rpc.kind is Kind.NOTIFICATION:
             # A notification gets no response, even one that has a request's method.
             text = f"notification {text}"
+
         contradiction = self.contradiction
         if contradiction:
             text = f"{text} {contradiction}"
+
         event = resumed_event(self.request)
         if event:
             text = f"{text} after {event}"
+
         # Nearly all calls share these strings with others.
         return CallKey(
             intern(self.endpoint), intern(self.method), intern(self.name), text
@@ -318,8 +336,10 @@ class Call(NamedTuple):
             arguments = without_paths(arguments, ignored)
             if self.name and members_of(arguments).get("arguments") == {}:
                 del arguments["arguments"]
+
         if isinstance(arguments, bytes):
             return f"bytes {arguments.decode('latin-1')}"
+
         return canonical(arguments, without_null=is_answer)
 
     @property
@@ -330,14 +350,17 @@ class Call(NamedTuple):
         """
         if not self.is_rpc:
             return ""
+
         method = self.request.header("mcp-method")
         if method not in ("", self.method):
             return f"Mcp-Method: {method}"
+
         spelled = self.request.header("mcp-name")
         name = meaning_of("mcp-name", spelled)
         is_named = spelled and method_of(self.method).named_by
         if is_named and self.name not in (spelled, name):
             return f"Mcp-Name: {name}"
+
         return ""
 
     def traits(self, header_names: Collection[str] = ()) -> Traits:
@@ -351,6 +374,7 @@ class Call(NamedTuple):
         if rpc.method == INITIALIZE:
             capabilities = rpc.params.get("capabilities")
             version = rpc.params.get("protocolVersion")
+
         headers = self.request.headers
         of_headers = traits_of_headers(headers)
         lower = [(name.lower(), value) for name, value in headers]
@@ -372,6 +396,7 @@ class Call(NamedTuple):
         is_array = self.message is None and body.lstrip().startswith(b"[")
         if not is_array or self.request.is_line:
             return []
+
         messages = server_messages(body)
         return [message for message, _ in messages if message.kind is Kind.REQUEST]
 
@@ -389,12 +414,14 @@ class Call(NamedTuple):
         params = self._rpc.tree.get("params", {})
         if params in NO_PARAMS:
             return canonical(params)
+
         empty = dict.fromkeys(self._null_members)
         named_by = method_of(self.method).named_by
         if named_by:
             for name in (named_by, "arguments"):
                 if self._rpc.params.get(name) in ("", {}):
                     empty[name] = self._rpc.params[name]
+
         return canonical(empty) if empty else ""
 
     @property
@@ -414,6 +441,7 @@ class Call(NamedTuple):
         }
         if rpc.method == INITIALIZE:
             identity["clientInfo"] = rpc.params.get("clientInfo")
+
         text = canonical(identity) if identity else "{}"
         return f"{session_of(self.request)} {text}"
 
@@ -425,9 +453,11 @@ def _without_callers_values(item: Any) -> Any:
     """
     if not {"id", "method"} <= members_of(item).keys() or scalar(item["id"]) is None:
         return item
+
     params = item.get("params")
     if isinstance(params, dict):
         params = {name: value for name, value in params.items() if name != "_meta"}
+
     return {**item, "id": "", "params": params}
 
 

@@ -30,6 +30,7 @@ RESULT_TYPE: Final = "resultType"
 
 NO_PARAMS: Final[tuple[Any, ...]] = (None, [])
 """What some clients send where others leave the params out."""
+
 ANSWERS_PATH: Final[MemberPath] = ("params", INPUT_RESPONSES)
 ECHOED_STATE_PATH: Final[MemberPath] = ("params", REQUEST_STATE)
 ISSUED_STATE_PATH: Final[MemberPath] = ("result", REQUEST_STATE)
@@ -85,9 +86,11 @@ def input_request(method: str, params: Mapping[str, Any]) -> InputRequest:
     kind = method_of(method).asks_for or method
     if kind == ELICITATION:
         kind = "url" if params.get("mode") == "url" else "form"
+
     message = params.get("message")
     if not isinstance(message, str):
         message = ""
+
     return InputRequest(kind, message, params)
 
 
@@ -95,6 +98,7 @@ def spelled_requests(requests: Mapping[str, InputRequest]) -> Any:
     """Return requests for input as their server spelled them: a map, or in one dialect an array."""
     if any(request.takes_value for request in requests.values()):
         return [request.definition for request in requests.values()]
+
     kinds = {"form": ELICITATION, "url": ELICITATION}
     spelled = {}
     for key, request in requests.items():
@@ -103,6 +107,7 @@ def spelled_requests(requests: Mapping[str, InputRequest]) -> Any:
             "method": _METHODS.get(kind, kind),
             "params": request.definition,
         }
+
     return spelled
 
 
@@ -110,18 +115,22 @@ def read_map(value: Any) -> dict[str, InputRequest] | None:
     """Read `inputRequests` that are a map by key, or return None."""
     if not isinstance(value, dict):
         return None
+
     requests: dict[str, InputRequest] = {}
     for key, request in value.items():
         method = members_of(request).get("method")
         if not isinstance(method, str):
             return None
+
         requests[key] = input_request(method, members_of(request.get("params")))
+
     return requests
 
 
 def _read_array(value: Any) -> dict[str, InputRequest] | None:
     if not isinstance(value, list):
         return None
+
     requests: dict[str, InputRequest] = {}
     for item in value:
         request = members_of(item)
@@ -135,7 +144,9 @@ def _read_array(value: Any) -> dict[str, InputRequest] | None:
             return None
         if key in requests:
             return None
+
         requests[key] = InputRequest(kind, message, request, takes_value=True)
+
     return requests
 
 
@@ -179,12 +190,15 @@ def recognise(result: Any) -> InputRequired | None:
     """Return what an input-required result asks for, or None for a final result."""
     if not isinstance(result, dict):
         return None
+
     for dialect in DIALECTS:
         if result.get(RESULT_TYPE) != dialect.result_type:
             continue
+
         required = _required_by(dialect, result)
         if required is not None:
             return required
+
     return None
 
 
@@ -198,6 +212,7 @@ def _required_by(dialect: Dialect, result: Mapping[str, Any]) -> InputRequired |
         return None
     if not requests and state is None:
         return None
+
     return InputRequired(dialect.name, requests, state)
 
 
@@ -207,14 +222,18 @@ def answers_in(params: Mapping[str, Any]) -> Answers | None:
     state = params.get(REQUEST_STATE)
     if responses is None and state is None:
         return None
+
     if not isinstance(state, str | None):
         # No server issues such a state; the mark distinguishes `5` from `"5"`.
         state = f"\0{canonical(state)}"
+
     if responses is None or isinstance(responses, dict):
         return Answers(responses, state)
+
     by_id = _by_id(responses)
     if by_id is None:
         return Answers({"": responses}, state, "other")
+
     return Answers(by_id, state, "array")
 
 
@@ -222,13 +241,16 @@ def _by_id(responses: Any) -> Mapping[str, Any] | None:
     """Return the answers of the array dialect by their ids; None for anything else."""
     if not isinstance(responses, list):
         return None
+
     by_id = {}
     for response in responses:
         answer = members_of(response).copy()
         identity = answer.pop("id", None)
         if not isinstance(identity, str) or identity in by_id:
             return None
+
         by_id[identity] = answer
+
     return by_id
 
 
@@ -244,17 +266,21 @@ def with_answer_keys(request: bytes, names: Mapping[str, str | None]) -> bytes:
     """
     if not names:
         return request
+
     for old, new in names.items():
         answer = spelled_at(request, (*ANSWERS_PATH, old))
         if answer is not None:
             members: dict[str, bytes | None] = {old: None}
             if new is not None:
                 members[new] = answer
+
             request = replace_members(request, ANSWERS_PATH, members)
+
     renamed: list[tuple[Span, bytes]] = []
     for span in find_spans(request, [ANSWERS_PATH]).get(ANSWERS_PATH, []):
         if request.startswith(b"[", span.start):
             renamed += _renamed_items(request, span, names)
+
     return splice(request, renamed)
 
 
@@ -277,6 +303,7 @@ def write_answers(dialect: str, answers: Mapping[str, Any]) -> bytes:
     texts: dict[str, bytes] = {}
     for key, answer in answers.items():
         texts[key] = answer if isinstance(answer, bytes) else to_json(answer).encode()
+
     return _BY_NAME[dialect].write_responses(texts)
 
 
@@ -301,9 +328,11 @@ def with_params(request: bytes, members: Mapping[str, bytes | None]) -> bytes:
     given = spelled_at(request, ("params",))
     if given is not None and given.startswith(b"{"):
         return replace_members(request, ("params",), members)
+
     params = replace_members(b"{}", (), members)
     if params == b"{}":
         return request
     if given is not None and parse(given) not in NO_PARAMS:
         raise NotJsonError("params that are not an object")
+
     return replace_members(request, (), {"params": params})

@@ -60,17 +60,21 @@ def seen(request: Request) -> ClientRequest | None:
     message = read_call(request).message
     if message is None or message.kind is Kind.RESPONSE:
         return None
+
     params: dict[str, Any] = json.loads(to_json(message.params))
     answers = None
     if INPUT_RESPONSES in params or REQUEST_STATE in params:
         answers = params.get(INPUT_RESPONSES) or {}
+
     named_by = method_of(message.method).named_by
     name = params.pop(named_by, None)
     arguments = params
     if _arguments_path(message.method) != _PARAMS:
         arguments = params.get("arguments") or {}
+
     for member in _NO_ARGUMENTS:
         params.pop(member, None)
+
     return ClientRequest(message.method, name, arguments, answers, message.raw)
 
 
@@ -116,9 +120,11 @@ class MatchHook(Hook):
         both = (seen(recorded), seen(received))
         if both[0] is None or both[1] is None:
             return False
+
         answer = self._ask(both[0], both[1])
         if not isinstance(answer, bool):
             raise self.error(f"returned {answer!r}, and not True or False")
+
         return answer
 
 
@@ -134,24 +140,29 @@ class RecordHook(Hook):
         before = seen(request)
         if given is None or before is None:
             return request
+
         returned = self._ask(given)
         if returned is None:
             return None
         if not isinstance(returned, ClientRequest):
             raise self.error(f"returned {returned!r}, and not a request or None")
+
         fixed = (before.method, before.name, before.answers is None)
         if fixed != (returned.method, returned.name, returned.answers is None):
             raise self.error("changed more than values of arguments and answers")
+
         place = _arguments_path(before.method)
         changes = dict(_changes(place, before.arguments, returned.arguments))
         headers = list(request.headers)
         if changes:
             # They repeat arguments.
             headers = [pair for pair in headers if not _is_parameter(pair[0])]
+
         changes |= _changes(ANSWERS_PATH, before.answers, returned.answers)
         body = self._with_values(request.body, changes)
         if body == request.body:
             return request
+
         return replace(request, headers=tuple(headers), body=body)
 
     def _with_values(self, body: bytes, changes: dict[MemberPath, Any]) -> bytes:
@@ -161,15 +172,19 @@ class RecordHook(Hook):
         for path, span in spans_of_values(body):
             if path not in changes or path == _PARAMS:
                 continue
+
             missing.discard(path)
             try:
                 text = json.dumps(changes[path], separators=(",", ":"), allow_nan=False)
             except (TypeError, ValueError) as error:
                 raise self.error(f"returned what is no JSON: {error}") from None
+
             replacements.append((span, text.encode()))
+
         if missing:
             pointer = pointer_to(min(missing))
             raise self.error(f"changed {pointer}, whose members stay as they are")
+
         return splice(body, replacements)
 
 

@@ -44,13 +44,17 @@ _PLAIN = rb'[ \t\n\r]*:[ \t\n\r]*(-?(?:0|[1-9]\d*)|"[ !#-\[\]-~]*")(?=[ \t\n\r]*
 PLAIN_ID = re.compile(ID_KEY + _PLAIN)
 PLAIN_TOKEN = re.compile(TOKEN_KEY + _PLAIN)
 """Members whose value has only one spelling; it is group 1."""
+
 _NUMBER_AS_TEXT = re.compile(r'"(-?(?:0|[1-9][0-9]{0,17}))"')
 _LEAST_REFUSED = 300
 """HTTP statuses from which on a body is none that a client reads as a message."""
+
 _LIKE_JSON = re.compile(rb"[\xef\xbb\xbf\xfe\xff\0\s]*(?:\[[\0\s]*)?\{")
 """How an object begins, or an array of them, in any encoding of Unicode."""
+
 _SMALL: Final = 1 << 14
 """Bytes up to which a message is a small one, of which many are remembered."""
+
 _LARGEST_REMEMBERED: Final = 1 << 20
 """Bytes up to which a few larger ones are, so that no memory goes to what passes once."""
 
@@ -122,6 +126,7 @@ def server_messages(raw: bytes) -> list[tuple[Message, int]]:
         return [(message, 0)]
     if b"jsonrpc" not in raw:
         return []
+
     try:
         items = parse_tolerantly(raw)
         spans = [Span(0, len(raw))]
@@ -131,11 +136,13 @@ def server_messages(raw: bytes) -> list[tuple[Message, int]]:
             items = [items]
     except NotJsonError:
         return []
+
     found = []
     for span, item in zip(spans, items, strict=True):
         message = _message_of(raw[span.start : span.end], item)
         if message is not None:
             found.append((message, span.start))
+
     return found
 
 
@@ -150,11 +157,13 @@ def server_message(raw: bytes) -> Message | None:
 def _message_of(raw: bytes, tree: Any) -> Message | None:
     if not isinstance(tree, dict) or tree.get("jsonrpc") != "2.0":
         return None
+
     method = tree.get("method")
     identity = scalar(tree.get("id"))
     if not isinstance(method, str):
         if "result" not in tree and "error" not in tree:
             return None
+
         kind = Kind.RESPONSE
         method = ""
         drop_null_outcome(tree)
@@ -164,6 +173,7 @@ def _message_of(raw: bytes, tree: Any) -> Message | None:
         return None
     else:
         kind = Kind.REQUEST
+
     params = members_of(tree.get("params"))
     meta = members_of(params.get("_meta"))
     return Message(raw, kind, tree, method, identity, params, meta)
@@ -191,6 +201,7 @@ def same_name(name: str | None) -> str | None:
     """Return what ids or progress tokens share that clients take for the same: `1` and `"1"`."""
     if name is None:
         return None
+
     as_text = _NUMBER_AS_TEXT.fullmatch(name)
     return name if as_text is None else as_text[1]
 
@@ -202,9 +213,11 @@ def name_in(names: Container[str], name: str | None) -> str | None:
     """
     if name is None or name in names:
         return name
+
     alike = same_name(name)
     if alike == name:
         alike = f'"{name}"'
+
     return alike if alike in names else None
 
 
@@ -271,6 +284,7 @@ def _plain_echoes(message: Message, request: Message) -> list[Echo] | None:
         key = TOKEN_KEY
         pattern = PLAIN_TOKEN
         echoed = _echoed("progress_token", value, request.progress_token)
+
     raw = message.raw
     # A key that stands once in the bytes, in its only spelling, is the message's own.
     is_certain = raw.count(key) == (value is not None) and b"\\u" not in raw
@@ -278,9 +292,11 @@ def _plain_echoes(message: Message, request: Message) -> list[Echo] | None:
         return None
     if echoed is None:
         return []
+
     match = pattern.search(raw)
     if match is None:
         return None
+
     return [Echo(Span(*match.span(1)), echoed)]
 
 
@@ -297,6 +313,7 @@ def _echoes_by_path(message: Message, request: Message) -> list[Echo]:
             echoed = _echoed(name, value, wanted[name])
             if echoed is not None:
                 found.append(Echo(span, echoed))
+
     return found
 
 
@@ -307,6 +324,7 @@ def _is_used(place: EchoPlace, message: Message, request: Message) -> bool:
         return False
     if not place.method:
         return True
+
     # A server of the 2025 era cancels what it has asked itself, maybe under the id of the call.
     return message.method == place.method and method_of(request.method).listens
 
@@ -317,6 +335,7 @@ def _echoed(name: str, value: str | None, wanted: str | None) -> str | None:
         return None
     if value == wanted:
         return name
+
     spelling = "text" if value.startswith('"') else "number"
     return f"{name} as {spelling}"
 
@@ -340,8 +359,10 @@ class Located:
         inner: Span | None = Span(span.start + self.in_text, span.end + self.in_text)
         if inner is not None and self.event is not None:
             inner = self.event.raw_span(inner)
+
         if inner is None:
             return None
+
         return Span(inner.start + self.offset, inner.end + self.offset)
 
 
@@ -353,15 +374,18 @@ def messages_in(response: Response) -> list[Located]:
     """
     if response.is_framed:
         return list(_messages_of_pieces(response))
+
     body = response.body
     last = len(response.pieces) - 1
     whole = classify(body) if body else None
     if whole is not None:
         return [Located(whole, last, 0)]
+
     if b"\n" in body.strip():
         by_line = list(_messages_of_lines(response.pieces, body))
         if by_line:
             return by_line
+
     return [Located(message, last, offset) for message, offset in server_messages(body)]
 
 
@@ -373,9 +397,11 @@ def _messages_of_pieces(response: Response) -> Iterator[Located]:
         if response.is_event_stream:
             event = read_event(piece.raw, first=index == 0)
             data = event.data
+
         if data:
             for message, in_text in server_messages(data):
                 yield Located(message, index, offset, event, in_text)
+
         offset += len(piece.raw)
 
 
@@ -386,6 +412,7 @@ def _messages_of_lines(pieces: tuple[Piece, ...], body: bytes) -> Iterator[Locat
         index = bisect_left(ends, offset + len(line))
         for message, in_text in server_messages(line):
             yield Located(message, index, offset, None, in_text)
+
         offset += len(line)
 
 
@@ -393,13 +420,16 @@ def response_to(request: Message | None, response: Response) -> Located | None:
     """Return the response to a request; other messages may have the same id."""
     if request is None or request.kind is not Kind.REQUEST:
         return None
+
     alike: Located | None = None
     for located in messages_in(response):
         message = located.message
         if message.kind is Kind.RESPONSE and message.same_id == request.same_id:
             if message.id == request.id:
                 return located
+
             alike = alike or located
+
     return alike
 
 
@@ -415,14 +445,18 @@ def _texts_of(response: Response) -> Iterator[bytes]:
     """Yield what clients may read as messages in a response: its body, its lines or its events."""
     if response.status >= _LEAST_REFUSED or response.only_accepts or not response.body:
         return
+
     if not response.is_framed or content_coding(response.headers):
         if response.end is End.COMPLETE:
             yield response.body
+
         return
+
     for index, piece in enumerate(response.pieces):
         # What broke off is no event, and no line.
         if not piece.raw.endswith((b"\n", b"\r")):
             continue
+
         if response.is_event_stream:
             yield read_event(piece.raw, first=index == 0).data or b""
         else:
@@ -438,6 +472,7 @@ def _is_unread(text: bytes) -> bool:
         or b"id" not in text.replace(b"\0", b"")
     ):
         return False
+
     return not server_messages(text) and not any(
         map(server_messages, text.splitlines())
     )
@@ -464,9 +499,11 @@ def last_response(response: Response) -> Message | None:
         )
     else:
         messages = (located.message for located in reversed(messages_in(response)))
+
     for message in messages:
         if message is not None and message.kind is Kind.RESPONSE:
             return message
+
     return None
 
 
@@ -475,13 +512,16 @@ def completed_by(response: Response, piece: int) -> Message | None:
     raw = response.pieces[piece].raw
     if response.is_event_stream:
         return server_message(read_event(raw, first=piece == 0).data or b"")
+
     # A message of its own line needs nothing of what came before it.
     alone = server_message(raw)
     if alone is not None:
         return alone
+
     for located in messages_in(response):
         if located.piece == piece:
             return located.message
+
     return None
 
 
@@ -503,12 +543,15 @@ def ask_in(request: Message | None, response: Response) -> Ask | None:
     """Return where a response asks for input, or None."""
     if not may_ask(response.body):
         return None
+
     located = response_to(request, response)
     if located is None:
         return None
+
     required = recognise(located.message.tree.get("result"))
     if required is None:
         return None
+
     return Ask(
         required.dialect,
         required.input_requests,
@@ -534,12 +577,17 @@ def splice_pieces(
             if span.end > start:
                 inner = Span(max(span.start, start) - start, min(span.end, end) - start)
                 here.append((inner, new if span.start >= start else b""))
+
             if span.end > end:
                 break
+
             index += 1
+
         spliced = piece
         if here:
             spliced = piece._replace(raw=splice(piece.raw, here))
+
         changed.append(spliced)
         start = end
+
     return tuple(changed)

@@ -72,6 +72,7 @@ def _of_task(*place: str) -> frozenset[MemberPath]:
 TASK_ID: Final = "taskId"
 TASK_VALUES: Final = ("createdAt", "lastUpdatedAt", TASK_ID)
 """Members of a task that differ in each recording."""
+
 _CALLED: Final = (
     _of_task()
     | _of_task("task")
@@ -152,6 +153,7 @@ resources/updated roots/list_changed subscriptions/acknowledged tasks tasks/stat
 tools/list_changed
 """
 """Other notifications, without `notifications/`."""
+
 _NOTIFIED: Final = tuple(Method(f"notifications/{name}") for name in _NOTICES.split())
 METHODS: Final[Mapping[str, Method]] = {
     method.name: method for method in _TABLE + _NOTIFIED

@@ -17,12 +17,14 @@ _METADATA = re.compile(
     r"(?:oauth-protected-resource|oauth-authorization-server|openid-configuration)(?=[/?]|\Z)"
 )
 """Matches the paths of RFC 9728, RFC 8414 and OpenID Connect Discovery."""
+
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _DEFAULT_PORTS: Final = {"http": "80", "https": "443"}
 _COLON: Final = "(?::|%3A)"
 _SLASH: Final = r"(?:/|\\/|%2F)"
 _AUTHORITY = re.compile(r"\s*(?:[A-Za-z][\w+.-]*:)?[/\\]{2}[^/?#\\]*")
 """Matches the beginning of a URL that names a host, with a scheme or without one."""
+
 _USER = re.compile("//[^/]*@")
 _ORIGIN = re.compile(
     r"(?P<scheme>[\w+.-]+)://(?P<host>\[[^\]/]*\]|<[^>/]*>|[^/?#:@]*)(?::(?P<port>\d+))?"
@@ -32,6 +34,7 @@ _ESCAPES: Final = str.maketrans(
 )
 _ANNOUNCED = re.compile(r"resource_metadata=\"?[\w+.-]+://[^/\"?#]*([^\"#, ]*)")
 """Matches where a challenge announces a document, which may be anywhere (RFC 9728)."""
+
 _STATE = re.compile(r"(?<=[?&]state=)[^&#]*")
 _ENDPOINTS: Final = (
     "issuer",
@@ -44,6 +47,7 @@ _NO_SCHEME = re.compile(
     re.IGNORECASE,
 )
 """Matches a URL that begins with its host."""
+
 _FORM: Final = "application/x-www-form-urlencoded"
 
 
@@ -51,6 +55,7 @@ def state_of(target: str) -> str | None:
     """Return the `state` of an authorization request, as it is spelled in its URL, or None."""
     if "response_type=" not in target:
         return None
+
     match = _STATE.search(target)
     return None if match is None else match[0]
 
@@ -62,7 +67,9 @@ def with_state(headers: Headers, state: str) -> Headers:
         new = value
         if name.lower() == "location":
             new = _STATE.sub(lambda _: state, value)
+
         changed.append((name, new))
+
     return tuple(changed)
 
 
@@ -114,11 +121,14 @@ class ServerOrigin:
         spellings = [origin]
         if origin.startswith("//"):
             spellings = [f"{scheme}:{origin}" for scheme in _DEFAULT_PORTS]
+
         if origin and not any(map(self.is_named, spellings)):
             return None
+
         path = url.lstrip()[len(origin) :]
         if origin and not path.startswith("/"):
             return f"/{path}"
+
         return path
 
     def replaced(self, text: str, origin: str) -> str:
@@ -128,6 +138,7 @@ class ServerOrigin:
     def _put(self, origin: str, spelled: str) -> str:
         if "%" not in spelled:
             self._as_spelled = spelled.replace("\\", "")
+
         return _spelled_alike(origin, spelled)
 
     def in_document(self, body: bytes, origin: str) -> bytes:
@@ -146,6 +157,7 @@ class ServerOrigin:
         """Tell whether a request asks for a document that tells clients how to be authorized."""
         if request.method != "GET":
             return False
+
         return (
             request.target in self._announced
             or _METADATA.search(request.target) is not None
@@ -161,12 +173,15 @@ class ServerOrigin:
             lower = name.lower()
             if lower == "www-authenticate":
                 self._announced.update(_ANNOUNCED.findall(value))
+
             new = value
             if lower == "location":
                 new = self._location(value, origin)
             elif not lower.startswith("access-control-"):
                 new = self.replaced(value, origin)
+
             replaced.append((name, new))
+
         return tuple(replaced)
 
     def _location(self, url: str, origin: str) -> str:
@@ -175,6 +190,7 @@ class ServerOrigin:
             return path_in(origin) + self.replaced(url, origin)
         if path is None or not origin_in(url):
             return self.replaced(url, origin)
+
         # How a redirect spells the origin says nothing about its name as a resource.
         return origin + self.replaced(path, origin)
 
@@ -187,6 +203,7 @@ class ServerOrigin:
             return replace(
                 request, headers=_without(request.headers, "accept-encoding")
             )
+
         resource = _resource_of(origin)
 
         def put(match: re.Match[str]) -> str:
@@ -195,11 +212,13 @@ class ServerOrigin:
         target = resource.sub(put, request.target)
         if target != request.target:
             request = replace(request, target=target)
+
         if request.header("content-type").startswith(_FORM):
             body = resource.sub(put, request.body.decode("latin-1")).encode("latin-1")
             if body != request.body:
                 headers = _without(request.headers, "content-length")
                 request = replace(request, headers=headers, body=body)
+
         return request
 
     def authorities_elsewhere(self, document: bytes) -> list[str]:
@@ -208,10 +227,12 @@ class ServerOrigin:
             members = members_of(parse(document))
         except NotJsonError:
             return []
+
         urls = [members.get(name) for name in _ENDPOINTS]
         servers = members.get("authorization_servers")
         if isinstance(servers, list):
             urls += servers
+
         origins = dict.fromkeys(origin_in(url) for url in urls if isinstance(url, str))
         return [origin for origin in origins if origin and not self.is_named(origin)]
 
@@ -246,11 +267,13 @@ def _pattern_of(origin: str, *, any_port: bool = False) -> re.Pattern[str]:
     match = _ORIGIN.match(origin)
     if match is None:
         return re.compile(r"(?!)")
+
     host = match["host"].lower()
     hosts = sorted(_LOOPBACK) if host in _LOOPBACK else [host]
     names = []
     for name in hosts:
         names += [re.escape(name), re.escape(name.translate(_ESCAPES))]
+
     default = _DEFAULT_PORTS.get(match["scheme"].lower(), "")
     number = match["port"] or default
     schemes = _DEFAULT_PORTS if default else {match["scheme"]: ""}
@@ -261,9 +284,12 @@ def _pattern_of(origin: str, *, any_port: bool = False) -> re.Pattern[str]:
             port = f"{_COLON}[0-9]+"
         elif number == default:
             port = f"{_COLON}(?:{number}|{implied})"
+
         if any_port or number in (default, implied):
             port = f"(?:{port})?"
+
         spelled.append(f"{scheme}{_COLON}{_SLASH}{{2}}(?:{'|'.join(names)}){port}")
+
     return re.compile(
         rf"(?<![\w.+-])(?:{'|'.join(spelled)})(?![\w.:@-]|%3A|%40)",
         re.IGNORECASE,

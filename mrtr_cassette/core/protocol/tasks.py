@@ -34,8 +34,10 @@ POLL_INTERVAL: Final = "pollIntervalMs"
 _BY_CLOCK: Final = (CREATED_AT, "lastUpdatedAt", POLL_INTERVAL)
 TASK: Final = "task"
 """The `resultType` of the response that creates a task."""
+
 TASKS: Final = "io.modelcontextprotocol/tasks"
 """The extension, as clients and servers declare it."""
+
 TERMINAL: Final = frozenset({"completed", "failed", "cancelled"})
 _NOT_DISTINCT: Final = frozenset(
     {*TASK_VALUES, "_meta", POLL_INTERVAL, "ttlMs", RESULT_TYPE}
@@ -100,6 +102,7 @@ def key_names(requests: Mapping[str, InputRequest], task_id: str) -> dict[str, s
     with_id.sort(key=lambda key: canonical(dict(requests[key].definition)))
     for number, key in enumerate(with_id, start=1):
         names[key] = f"{TASK}:{number}"
+
     return names
 
 
@@ -119,6 +122,7 @@ def named_task(request: Message | None) -> str | None:
     """Return the id of the task that a request of the client names, or None."""
     if request is None or method_of(request.method).named_by != TASK_ID:
         return None
+
     identity = request.params.get(TASK_ID)
     return identity if isinstance(identity, str) else None
 
@@ -127,11 +131,13 @@ def notified_states(response: Response | None) -> list[TaskState]:
     """Return the states of which a stream notifies a client."""
     if response is None or NOTIFIED_TASK.encode() not in response.body:
         return []
+
     states = []
     for located in messages_in(response):
         state = notified_state(located.message)
         if state is not None:
             states.append(state)
+
     return states
 
 
@@ -156,6 +162,7 @@ def _state_in(value: Any) -> TaskState | None:
     status = tree.get("status")
     if not isinstance(identity, str) or not isinstance(status, str):
         return None
+
     return TaskState(identity, status, read_map(tree.get(INPUT_REQUESTS)) or {}, tree)
 
 
@@ -168,10 +175,12 @@ def read_time(value: object) -> datetime | None:
     """Read a time in ISO 8601, or return None; without a zone it is UTC's."""
     if not isinstance(value, str) or _TIME.fullmatch(value) is None:
         return None
+
     try:
         time = datetime.fromisoformat(value.upper())
     except ValueError:
         return None
+
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
@@ -181,9 +190,11 @@ def moved(spelled: object, by: timedelta) -> str | None:
     match = _TIME.fullmatch(str(spelled))
     if time is None or match is None:
         return None
+
     digits = len(match[1] or "")
     unit = "seconds"
     if digits:
         unit = "milliseconds" if digits <= 4 else "microseconds"
+
     later = (time + by).replace(tzinfo=None).isoformat(match[0][10], unit)
     return later + (match[2] or "")

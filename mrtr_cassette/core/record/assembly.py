@@ -81,9 +81,11 @@ class SecretNumbers:
         """Return the number of a secret, a new one if it has none; None for other text."""
         if not is_journal_token(token):
             return None
+
         if (rule, token) not in self._numbers:
             self._last[rule] += 1
             self._numbers[rule, token] = self._last[rule]
+
         return self._numbers[rule, token]
 
 
@@ -107,6 +109,7 @@ def assemble(
     assembly = _Assembly()
     if earlier is not None:
         assembly.add_earlier(earlier)
+
     cassette = Cassette(
         path="",
         upstream=header.upstream,
@@ -124,6 +127,7 @@ def assemble(
     )
     if earlier is None:
         return cassette
+
     # What is added makes the rest no younger; the port of a later run is no change.
     return replace(
         cassette,
@@ -141,6 +145,7 @@ def _recorders_of(
     has_unknown = earlier is not None and not before
     if has_unknown or header.recorder is None or header.wall_ms is None:
         return ()
+
     return (*before, RecorderFacts(header.recorder, header.wall_ms))
 
 
@@ -171,6 +176,7 @@ class _Names:
         if sha256 not in self.sessions:
             self._last_session += 1
             self.sessions[sha256] = session_surrogate(self._last_session)
+
         return self.sessions[sha256]
 
     def count_earlier(
@@ -185,8 +191,10 @@ class _Names:
                 call = facts[number].call
                 if number == interaction.numbers[0]:
                     self._occurrences[call] += 1
+
                 occurrence = occurrence_in(self.issued_by.get(number, "")) or 0
                 highest[call] = max(highest[call], occurrence)
+
         # If interactions were taken out by hand, the count is too low.
         self._occurrences |= highest
 
@@ -204,6 +212,7 @@ class _Names:
                 self._name_state(
                     interaction, number, exchanges[number], call, occurrence
                 )
+
         task = self.issued_by.get(interaction.numbers[-1])
         if task is not None:
             for number in interaction.steps:
@@ -216,9 +225,11 @@ class _Names:
             known = occurrence_in(self.issued_by.get(number, ""))
             if known is not None:
                 occurrence = known
+
         if not occurrence:
             self._occurrences[call] += 1
             occurrence = self._occurrences[call]
+
         return occurrence
 
     def _name_state(
@@ -237,12 +248,15 @@ class _Names:
             name = state_surrogate(call, occurrence, turn + 1)
             if created_id(exchange.call.message, exchange.rpc_response) is not None:
                 name = task_surrogate(call, occurrence)
+
             self.issued_by[number] = name
             self.states.setdefault(issued, name)
+
         if echoed is not None and named_task(exchange.call.message) is None:
             answered = None
             if turn:
                 answered = self.issued_by.get(interaction.numbers[turn - 1])
+
             unknown = state_surrogate(call, occurrence, 0)
             self.echoed_by[number] = answered or self.states.get(echoed) or unknown
 
@@ -268,6 +282,7 @@ def _posted_in(pushes: _Pushes) -> set[int]:
     for turns in pushes.values():
         for turn in turns:
             posted.update(number for _, number in turn.answers)
+
     return posted
 
 
@@ -292,16 +307,20 @@ class _Assembly:
         exchanges: list[RecordedExchange] = []
         for interaction in cassette.interactions:
             exchanges.extend(interaction.own)
+
         exchanges.sort(key=lambda exchange: exchange.number or 0)
         if exchanges:
             self._offset = exchanges[-1].number or 0
+
         numbers: dict[RecordedExchange, int] = {}
         for number, exchange in enumerate(exchanges, start=-len(exchanges)):
             numbers[exchange] = number
             self._finished[number] = exchange
             self._facts[number] = self._earlier_facts(number, exchange)
+
         for interaction in cassette.interactions:
             self._add_interaction(interaction, numbers)
+
         self._names.count_earlier(self._linked, self._facts)
 
     def _add_interaction(
@@ -313,9 +332,11 @@ class _Assembly:
         branch_of = None
         if interaction.branch is not None:
             branch_of = self._linked[interaction.branch.of - 1]
+
         linked = LinkedInteraction(chain, branch_of, shared, interaction.is_orphan)
         for step in interaction.steps:
             linked.steps[numbers[step.exchange]] = step.polls
+
         self._linked.append(linked)
         for turn in interaction.pushed_turns:
             if turn.position >= shared:
@@ -332,9 +353,11 @@ class _Assembly:
                     self._secrets.leave_out(ref)
                 elif ref.kind == SESSION:
                     names.leave_out_session(int(ref.token))
+
             if name == SESSION_HEADER:
                 session = raw.decode("utf-8", "surrogateescape")
                 names.sessions[sha256_of(session)] = session
+
             return raw
 
         with_texts(exchange, read)
@@ -346,6 +369,7 @@ class _Assembly:
             states.add(sha256_of(state))
             for sha256 in states:
                 names.states.setdefault(sha256, state)
+
         return replace(facts, issued=tuple(states), asked=Moment(0, 0.0))
 
     def interactions(
@@ -361,22 +385,28 @@ class _Assembly:
         for number, facts in self._facts.items():
             if number not in posted:
                 calls[number] = facts
+
         linked = [*self._linked, *link(calls, self._linked, earlier)]
         unlinked = set(calls)
         for interaction in linked:
             unlinked.difference_update(interaction.own, interaction.steps)
+
         for number in unlinked:
             del self._facts[number]
+
         sent: dict[str, str] = {}
         for exchange in exchanges.values():
             for digest, sealed in exchange.digests:
                 sent[sealed] = digest
+
         before: dict[int, RecordedExchange] = {}
         if sent:
             before = {number: self._exchanges[number] for number in self._facts}
+
         self._name(linked, pushes)
         if sent:
             self._correct(sent, before)
+
         return self._finished_interactions(linked, pushes)
 
     def _add(self, exchanges: Mapping[int, RecordedExchange]) -> None:
@@ -387,11 +417,14 @@ class _Assembly:
             exchange = recorded
             if self._offset:
                 exchange = self._after_earlier(recorded, number)
+
             self._exchanges[number] = exchange
             resumed = streams.add(exchange, number)
             if resumed is not None and self._facts[resumed].listens:
                 resumed = None
+
             self._facts[number] = facts_of(exchange, exchange.call, resumed)
+
         for number in streams_of_closing(self._exchanges, self._facts):
             del self._facts[number]
 
@@ -415,9 +448,11 @@ class _Assembly:
             for number in interaction.own:
                 for turn in pushes.get(number, ()):
                     numbers.extend(posted for _, posted in turn.answers)
+
             for number in (*numbers, *interaction.steps):
                 if number > 0:
                     self._number_secrets(number)
+
         # The keys of calls have the numbers of all secrets.
         for interaction in linked:
             self._names.name_states(interaction, self._exchanges)
@@ -427,6 +462,7 @@ class _Assembly:
         for ref in refs_in(self._facts[number].session):
             if ref.kind == HASH:
                 self._names.session(ref.token)
+
         self._exchanges[number] = with_texts(
             self._exchanges[number],
             lambda raw, _: renumber(raw, self._secrets.number),
@@ -441,6 +477,7 @@ class _Assembly:
         pairs: list[tuple[RecordedExchange, RecordedExchange]] = []
         for number, exchange in named.items():
             pairs.append((sealed.get(number, exchange), exchange))
+
         new = new_digests(sent, pairs)
         for number, exchange in named.items():
             self._finished[number] = with_texts(
@@ -454,6 +491,7 @@ class _Assembly:
         """
         if number in self._finished:
             return self._finished[number]
+
         exchange = self._exchanges.pop(number)
         echoed = exchange.echoed_sha256
         issued = exchange.issued_sha256
@@ -462,11 +500,14 @@ class _Assembly:
         # A task that no recorded call created has no name.
         if echoed is not None and number in self._names.echoed_by:
             names[echoed] = self._names.echoed_by[number]
+
         request = request_with(exchange.request, self._names.naming(names))
         if issued is not None and number in self._names.issued_by:
             names[issued] = self._names.issued_by[number]
+
         if response is not None:
             response = response_with(response, self._names.naming(names))
+
         finished = replace(exchange, request=request, response=response)
         self._finished[number] = finished
         return finished
@@ -477,13 +518,16 @@ class _Assembly:
             return self._events.get(raw, raw)
         if name:
             return raw
+
         renamed: list[tuple[Span, bytes]] = []
         for span in event_id_spans(raw):
             identity = raw[span.start : span.end]
             if is_of_kind(identity.decode("latin-1"), HASH):
                 new = sealed_hash(f"{self._offset} {identity.decode()}")
                 self._events[identity] = new.encode()
+
             renamed.append((span, self._events.get(identity, identity)))
+
         return splice(raw, renamed)
 
     # The values of the cassette
@@ -497,20 +541,24 @@ class _Assembly:
         for place, interaction in enumerate(linked, start=1):
             places[interaction] = place
             by_last[interaction.numbers[-1]] = place
+
         for interaction, place in places.items():
             turns: list[PushedTurn] = []
             for position, number in enumerate(interaction.numbers):
                 turns.extend(self._earlier_turns.get(number, ()))
                 for turn in pushes.get(number, ()):
                     turns.append(self._finished_turn(turn, position, number, by_last))
+
             branch = None
             if interaction.branch_of is not None:
                 before = [turn for turn in turns if turn.position < interaction.shared]
                 shared = interaction.shared + len(before)
                 branch = Branch(places[interaction.branch_of], shared)
+
             steps: list[TaskStep] = []
             for number, polls in interaction.steps.items():
                 steps.append(TaskStep(self._finish(number), polls))
+
             yield RecordedInteraction(
                 place,
                 tuple([self._finish(number) for number in interaction.numbers]),
@@ -532,7 +580,9 @@ class _Assembly:
         for key, pushing, piece in turn.asked:
             elsewhere = None if pushing == number else by_last[pushing]
             asked.append(PushedRequest(key, self._finish(pushing), piece, elsewhere))
+
         answers: list[PostedAnswer] = []
         for index, posted in turn.answers:
             answers.append(PostedAnswer(turn.asked[index].key, self._finish(posted)))
+
         return PushedTurn(position, tuple(asked), tuple(answers))

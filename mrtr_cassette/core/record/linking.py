@@ -50,6 +50,7 @@ class Push(NamedTuple):
     method: str
     piece: int
     """Index of the piece of the response that completes it."""
+
     moment: Moment
 
 
@@ -74,40 +75,56 @@ class ExchangeFacts:
 
     session: str = NO_SESSION
     """The session's id, as written in the journal."""
+
     listens: bool = False
     """Its response carries messages that other requests caused."""
+
     request_id: str | None = None
     posted_id: str | None = None
     """Id of the JSON-RPC response that the client posted with this request."""
+
     pushes: tuple[Push, ...] = ()
     responses: tuple[tuple[str, Moment], ...] = ()
     """The id of each JSON-RPC response to another request, and when it came."""
+
     ended: Moment = NEVER
     """When the response ended; never if it only accepts the request, and the JSON-RPC response
     comes on a listening stream."""
+
     is_answered: bool = True
     """Its response contains the JSON-RPC response to the request."""
+
     resumes: int | None = None
     """Number of the call whose stream it resumes."""
+
     call: str = ""
     """The hash of its call key."""
+
     caller: str = ""
     """Session and client, as far as a request tells."""
+
     client: str = ""
     """The program that asks; it never answers an ask that another program received."""
+
     answered_keys: frozenset[str] | None = None
     """The keys of a retry's `inputResponses`; None if the request is not a retry."""
+
     echoed: str | None = None
     """Hash of the request state that it echoes."""
+
     asked_keys: frozenset[str] | None = None
     """The keys of an ask's `inputRequests`; None if the response is not an ask."""
+
     issued: tuple[str, ...] = ()
     """Hashes by which a retry may echo the state that the ask issued. An earlier cassette issues
     another state on replay than the server did."""
+
     asked: Moment = NEVER
     """When the ask was complete; only later requests can answer it."""
+
     creates_task: bool = False
     """The response creates a task; `issued` then has the hash of the task's id."""
+
     task: TaskFacts = NO_TASK
 
 
@@ -122,15 +139,18 @@ def facts_of(
     if call.answers:
         answered_keys = frozenset(call.answers.input_responses or ())
         echoed = exchange.echoed_sha256
+
     issued: tuple[str, ...] = ()
     if exchange.issued_sha256 is not None:
         issued = (exchange.issued_sha256,)
+
     heard = _response_facts(call, response, is_resumption=resumes is not None)
     ended = Moment(exchange.ended_after or exchange.number or 0, exchange.ended_ms)
     has_response = heard.has_response
     if request_id is not None and response is not None and response.only_accepts:
         ended = NEVER
         has_response = False
+
     return ExchangeFacts(
         session=intern(session_of(exchange.request) or opened_session(response)),
         listens=heard.listens,
@@ -167,10 +187,13 @@ class _ResponseFacts(NamedTuple):
     listens: bool = False
     pushes: tuple[Push, ...] = ()
     """The requests that the server pushed in it."""
+
     responses: tuple[tuple[str, Moment], ...] = ()
     """The responses to other requests than its own."""
+
     has_response: bool = True
     """It has the JSON-RPC response to its request, as far as it is a stream."""
+
     asked_keys: frozenset[str] | None = None
     asked: Moment = NEVER
 
@@ -181,6 +204,7 @@ def _response_facts(
     """Return the facts that a response tells, which may go on with the stream of another one."""
     if response is None:
         return _ResponseFacts(listens=not is_resumption and listens(call, None))
+
     ask = ask_in(call.message, response)
     if ask is not None:
         heard = _ResponseFacts(
@@ -189,8 +213,10 @@ def _response_facts(
         )
     else:
         heard = _ResponseFacts(listens=not is_resumption and listens(call, response))
+
     if not response.is_framed:
         return heard
+
     is_shared = heard.listens or is_resumption
     pushes, responses = _stream_facts(response, is_shared=is_shared)
     return heard._replace(
@@ -203,22 +229,26 @@ def _task_of(exchange: RecordedExchange, call: Call) -> TaskFacts:
     identity = named_task(call.message) if call.method in TASK_STEPS else None
     if identity is None:
         return NO_TASK
+
     sha256 = exchange.echoed_sha256 or sha256_of(identity)
     is_poll = call.method == GET_TASK
     response = exchange.response
     if not is_poll or response is None:
         return TaskFacts(sha256, is_poll=is_poll)
+
     message = exchange.rpc_response
     state = polled_state(message)
     if state is None:
         error = None
         if message is not None:
             error = message.tree.get("error")
+
         got = f"{response.status} {canonical(error)}"
         is_over = False
     else:
         got = state.digest
         is_over = state.is_over
+
     # The id is another one in each recording.
     got = got.replace(canonical(identity)[1:-1], "<task>")
     return TaskFacts(sha256, is_poll=True, got=sha256_of(got), is_over=is_over)
@@ -242,9 +272,11 @@ def _stream_facts(
         is_of_interest = is_shared or b'"method"' in piece.raw
         if b'"id"' not in piece.raw or not is_of_interest:
             continue
+
         message = completed_by(response, index)
         if message is None or message.same_id is None:
             continue
+
         identity = message.same_id
         moment = _moment_of(piece)
         if message.kind is Kind.REQUEST and message.method != PING:
@@ -252,6 +284,7 @@ def _stream_facts(
             pushes.append(Push(intern(identity), method, index, moment))
         elif message.kind is Kind.RESPONSE and is_shared:
             responses.append((identity, moment))
+
     return tuple(pushes), tuple(responses)
 
 
@@ -269,6 +302,7 @@ def streams_of_closing(
     for number, exchange in exchanges.items():
         if ends_session(exchange.request, exchange.response):
             ended.add(facts[number].session)
+
     ended.discard(NO_SESSION)
     last_of_session: dict[str, int] = {}
     sought: set[str] = set()
@@ -278,13 +312,16 @@ def streams_of_closing(
         method = exchanges[number].request.method
         if session not in ended or method == "DELETE":
             continue
+
         is_again = False
         if method == "GET":
             is_again = _is_sought_again(exchange_facts, facts, sought)
+
         if is_again and _says_nothing(exchanges[number].response):
             reopened.append(number)
         else:
             last_of_session[session] = number
+
     return [
         number for number in reopened if number > last_of_session[facts[number].session]
     ]
@@ -296,6 +333,7 @@ def _is_sought_again(
     """Tell whether a GET seeks a stream that is over; `sought` are the sessions with a stream."""
     if seeking.resumes is not None:
         return facts[seeking.resumes].is_answered
+
     is_again = seeking.session in sought
     sought.add(seeking.session)
     return is_again
@@ -320,10 +358,13 @@ class LinkedInteraction:
     numbers: list[int]
     branch_of: LinkedInteraction | None = None
     """The interaction that has the first exchanges too."""
+
     shared: int = 0
     """How many exchanges are shared with that interaction."""
+
     is_orphan: bool = False
     """It begins with a retry that answers no recorded ask."""
+
     steps: dict[int, int] = field(default_factory=dict)
     """Steps of the task that the last response creates, and how many polls got the same."""
 
@@ -358,6 +399,7 @@ class _Asks:
         places = [f"state {state}" for state in facts.issued]
         if not places:
             places = [f"client {facts.client}"]
+
         for place in places:
             self._by_place.setdefault((facts.call, place), []).append(ask)
 
@@ -374,14 +416,17 @@ class _Asks:
         else:
             place = (facts.call, f"state {facts.echoed}")
             keys = frozenset()
+
         known = self._by_place.get(place, [])
         candidates: list[_Ask] = []
         for ask in known:
             has_keys = keys <= (ask.facts.asked_keys or frozenset())
             if has_keys and ask.facts.asked.after < number:
                 candidates.append(ask)
+
         if not candidates:
             return None
+
         chosen = _oldest_open(candidates, facts.caller) or candidates[-1]
         self._by_place[place] = _moved_to_end(known, chosen)
         return chosen
@@ -409,6 +454,7 @@ def _moved_to_end(known: Iterable[_Ask], chosen: _Ask) -> list[_Ask]:
         )
         if ask is not chosen and not is_outranked:
             kept.append(ask)
+
     kept.append(chosen)
     return kept
 
@@ -425,8 +471,10 @@ def link(
     links = _Linking(earlier_facts or {})
     for interaction in earlier:
         links.add_earlier(interaction)
+
     for number, facts in exchanges.items():
         links.add(number, facts)
+
     return links.finished()
 
 
@@ -447,6 +495,7 @@ class _Linking:
             facts = self._facts[number]
             if facts.asked_keys is not None:
                 self._asks.add(_Ask(facts, interaction, position))
+
         last = self._facts[interaction.numbers[-1]]
         if last.creates_task:
             self._own_tasks(last, interaction)
@@ -458,12 +507,15 @@ class _Linking:
         if task_owner is not None:
             self._steps.setdefault(task_owner, []).append(number)
             return
+
         interaction = _interaction_with(number, facts, self._asks)
         begins_here = len(interaction.own) == 1
         if begins_here:
             self._interactions.append(interaction)
+
         if facts.asked_keys is not None:
             self._asks.add(_Ask(facts, interaction, len(interaction.numbers)))
+
         if facts.creates_task:
             self._own_tasks(facts, interaction)
 
@@ -476,6 +528,7 @@ class _Linking:
         """Return the interactions that begin here, by their first requests."""
         for interaction, numbers in self._steps.items():
             _add_steps(interaction, numbers, self._facts)
+
         return sorted(
             self._interactions,
             key=lambda interaction: (interaction.numbers[0], interaction.own[0]),
@@ -488,13 +541,16 @@ def _interaction_with(
     """Return the interaction that an exchange goes on with, or a new one that it begins."""
     if facts.answered_keys is None:
         return LinkedInteraction([number])
+
     ask = asks.answered_by(number, facts)
     if ask is None:
         return LinkedInteraction([number], is_orphan=True)
+
     parent = ask.interaction
     if not ask.is_answered:
         parent.numbers.append(number)
         return parent
+
     numbers = [*parent.numbers[: ask.position], number]
     return LinkedInteraction(numbers, parent, ask.position, parent.is_orphan)
 
@@ -518,6 +574,7 @@ def _add_steps(
         if not task.is_poll:
             steps[number] = 1
             continue
+
         last = facts[polled[-1]].task if polled else NO_TASK
         if task.got and task.got == last.got:
             steps[polled[-1]] += 1
@@ -549,10 +606,12 @@ class LiveAsks:
         answers = call.answers
         if answers is None or answers.request_state is not None:
             return False
+
         open_asks = self._open.get(call.key(), [])
         answered = set(answers.input_responses or ())
         for keys in open_asks:
             if answered <= keys:
                 open_asks.remove(keys)
                 return True
+
         return False

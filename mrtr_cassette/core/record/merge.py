@@ -62,6 +62,7 @@ class Source:
     header: JournalHeader
     exchanges: Mapping[int, RecordedExchange]
     """By number at the recorder."""
+
     is_published: bool = False
     """It is a cassette, whose placeholders have numbers of its own."""
 
@@ -91,6 +92,7 @@ def merged(sources: Sequence[Source], tool: str) -> tuple[Cassette, tuple[str, .
         recorder = by_id.setdefault(source.recorder, new)
         for number, exchange in source.exchanges.items():
             recorder.take(number, source, exchange)
+
     recorders = sorted(
         by_id.values(), key=lambda recorder: (recorder.began_ms, recorder.id)
     )
@@ -103,6 +105,7 @@ def merged(sources: Sequence[Source], tool: str) -> tuple[Cassette, tuple[str, .
         began_ms = recorder.began_ms
         offset_ms = began_ms - earliest.began_ms
         facts.append(RecorderFacts(recorder.id, began_ms, offset_ms))
+
     notes = tuple(_notes_of(recorders, givers))
     return replace(cassette, recorders=tuple(facts)), notes
 
@@ -123,11 +126,13 @@ def _check_alike(first: Source, source: Source) -> None:
             raise CassetteError(
                 source.name, reason, hint="merge recordings with the same settings"
             )
+
     if header.transport == "stdio" and source.recorder != first.recorder:
         reason = f"it was recorded over pipes, like {first.name}, with another client and server"
         raise CassetteError(
             source.name, reason, hint="only pieces of one journal can be merged"
         )
+
     if _ORIGIN.sub("", header.upstream) != _ORIGIN.sub("", expected.upstream):
         reason = (
             f"its upstream is {header.upstream}, but {first.name} has "
@@ -145,6 +150,7 @@ def sources_of(cassette: Cassette) -> Iterator[Source]:
     began_ms = 0.0
     with suppress(ValueError):
         began_ms = datetime.fromisoformat(cassette.recorded_at).timestamp() * 1000
+
     for recorder, exchanges in _reopened(cassette).items():
         header = JournalHeader(
             upstream=cassette.upstream,
@@ -168,6 +174,7 @@ def sources_of(cassette: Cassette) -> Iterator[Source]:
 _Seen = tuple[Source, RecordedExchange]
 _Cause = tuple[str, ...]
 """The kind of a cause, and what tells it from others of the kind."""
+
 _STATE: Final = "state"
 _SESSION: Final = "session"
 _ASK: Final = "ask"
@@ -180,12 +187,15 @@ class _Happening(NamedTuple):
 
     after: int
     """How many of the recorder's requests had arrived, with this one if it is one."""
+
     is_piece: bool
     at_ms: float
     number: int
     """The exchange at its recorder."""
+
     needs: tuple[_Cause, ...] = ()
     """Causes that have to be there before."""
+
     gives: tuple[_Cause, ...] = ()
     """Causes that are there from then on."""
 
@@ -202,6 +212,7 @@ class _Recorder:
     id: str
     began_ms: float
     """By its wall clock."""
+
     seen: dict[int, _Seen] = field(default_factory=dict)
 
     def take(self, number: int, source: Source, exchange: RecordedExchange) -> None:
@@ -209,6 +220,7 @@ class _Recorder:
         other_source, taken = self.seen.setdefault(number, (source, exchange))
         if taken is exchange:
             return
+
         content = _content(exchange)
         content_before = _content(taken)
         if content.startswith(content_before):
@@ -228,6 +240,7 @@ class _Recorder:
         found: list[_Happening] = []
         for number, (_, exchange) in sorted(self.seen.items()):
             found.extend(_happenings_of(number, exchange))
+
         return sorted(found, key=lambda happening: happening.order)
 
 
@@ -239,6 +252,7 @@ def _content(exchange: RecordedExchange) -> str:
     if exchange.response is not None:
         status = exchange.response.status
         body = exchange.response.body
+
     head = f"{request.method} {request.target} {status}".encode()
     return strip_volatile(b"\n".join([head, request.body, body]).decode("latin-1"))
 
@@ -253,6 +267,7 @@ def _happenings_of(number: int, exchange: RecordedExchange) -> Iterator[_Happeni
     gives: tuple[_Cause, ...] = ()
     if facts.request_id is not None:
         gives = ((_REQUEST, session, facts.request_id),)
+
     yield _Happening(number, False, exchange.started_ms, number, needs, gives)
 
     def came(
@@ -266,13 +281,16 @@ def _happenings_of(number: int, exchange: RecordedExchange) -> Iterator[_Happeni
     yield from map(came, moments)
     if session != NO_SESSION and not in_session:
         yield came(moments[0], (_SESSION, session))
+
     if exchange.issued_sha256 is not None:
         whole = end if facts.asked_keys is None else facts.asked
         yield came(whole, (_STATE, exchange.issued_sha256))
     elif facts.asked_keys is not None:
         yield came(facts.asked, ask)
+
     for push in facts.pushes:
         yield came(push.moment, (_PUSH, session, push.id))
+
     for identity, moment in facts.responses:
         yield came(moment, needs=((_REQUEST, session, identity),))
 
@@ -283,6 +301,7 @@ def _moments_of(exchange: RecordedExchange, number: int) -> list[Moment]:
     if exchange.response is not None:
         for piece in exchange.response.pieces:
             moments.append(Moment(piece.after, piece.at_ms))
+
     moments.append(Moment(exchange.ended_after or number, exchange.ended_ms))
     return moments
 
@@ -299,10 +318,12 @@ def _needs_of(
     """Yield what has to be there before an exchange."""
     if session_of(exchange.request) != NO_SESSION:
         yield (_SESSION, facts.session)
+
     if exchange.echoed_sha256 is not None:
         yield (_STATE, exchange.echoed_sha256)
     elif exchange.call.answers is not None:
         yield ask
+
     if facts.posted_id is not None:
         yield (_PUSH, facts.session, facts.posted_id)
 
@@ -321,6 +342,7 @@ def _givers_in(recorders: Sequence[_Recorder]) -> _Givers:
             seen = recorder.seen[happening.number]
             for cause in happening.gives:
                 givers.setdefault(cause, []).append((index, seen))
+
     return givers
 
 
@@ -334,6 +356,7 @@ def _given_elsewhere(
         for index, causes in enumerate(elsewhere):
             if index not in at:
                 causes.add(cause)
+
     return elsewhere
 
 
@@ -359,8 +382,10 @@ def _in_order(
                 needs = elsewhere[index].intersection(left[0].needs)
                 if given.issuperset(needs):
                     ready.append((index, left[0]))
+
         if not heads:
             return
+
         # If none is ready, no true cause is missing: a state was issued, or an id used, again.
         index, happening = min(ready or heads, key=moment)
         yield index, rest[index].popleft()
@@ -379,6 +404,7 @@ def _as_one(
             afters[place] = len(requests)
         else:
             requests.append((index, happening.number))
+
     token_of = _token_of(recorders, givers)
 
     def arrived(index: int, number: int, after: int, at_ms: float) -> int:
@@ -400,6 +426,7 @@ def _as_one(
         merged_exchanges[position] = with_texts(
             exchange, lambda raw, _: renumber(raw, token_of)
         )
+
     return merged_exchanges
 
 
@@ -418,6 +445,7 @@ def _notes_of(recorders: Sequence[_Recorder], givers: _Givers) -> Iterator[str]:
         # A task may be older than all recordings.
         if cause not in givers and named_task(exchange.call.message) is None:
             unlinked.setdefault((cause[0], source.name), []).append(cause)
+
     for (kind, name), causes in sorted(unlinked.items()):
         if kind == _STATE:
             yield f"{name}: {counted(len(causes), 'answer')} to an ask that no file has"
@@ -442,23 +470,28 @@ def _token_of(
     def token_of(rule: str, token: str) -> str:
         while (rule, token) in same:
             token = same[rule, token]
+
         return token
 
     for (source, retry), cause in _needs(recorders):
         given = givers.get(cause, ())
         if cause[0] not in (_STATE, _ASK) or len(given) != 1:
             continue
+
         _, (asking_source, call) = given[0]
         if asking_source.key == source.key:
             continue
+
         call_key, tokens = _tokens_in(call)
         retry_key, retry_tokens = _tokens_in(retry)
         if call_key != retry_key:
             continue
+
         for (rule, token), (_, retry_token) in zip(tokens, retry_tokens, strict=True):
             kept, dropped = sorted([token_of(rule, token), token_of(rule, retry_token)])
             if kept != dropped:
                 same[rule, dropped] = kept
+
     return token_of
 
 
@@ -469,6 +502,7 @@ def _tokens_in(exchange: RecordedExchange) -> tuple[str, list[tuple[str, str]]]:
     def number(rule: str, token: str) -> int | None:
         if not is_journal_token(token):
             return None
+
         tokens.append((rule, token))
         return 0
 
@@ -486,6 +520,7 @@ def _reopened(cassette: Cassette) -> dict[str, dict[int, RecordedExchange]]:
     exchanges: list[RecordedExchange] = []
     for interaction in cassette.interactions:
         exchanges.extend(interaction.own)
+
     states = _state_hashes(exchanges, cassette.path)
     announced = Announced()
     numbers: dict[str, list[_Numbers]] = {}
@@ -495,10 +530,12 @@ def _reopened(cassette: Cassette) -> dict[str, dict[int, RecordedExchange]]:
         if named.response is not None and exchange.response is not None:
             digests = announced.add(named.response, exchange.response)
             exchange = replace(exchange, digests=digests)
+
         before[number] = exchange
         recorder, there = named.recorded_by or RecordedBy("", number)
         first = _Numbers(0, 0)
         numbers.setdefault(recorder, [first]).append(_Numbers(number, there))
+
     offsets = {recorder.id: recorder.offset_ms for recorder in cassette.recorders}
     reopened: dict[str, dict[int, RecordedExchange]] = {}
     for recorder, of_recorder in numbers.items():
@@ -507,6 +544,7 @@ def _reopened(cassette: Cassette) -> dict[str, dict[int, RecordedExchange]]:
         for number, there in of_recorder[1:]:
             exchange = _as_counted(before[number], there, of_recorder, offset_ms)
             reopened[recorder][there] = exchange
+
     return reopened
 
 
@@ -522,6 +560,7 @@ def _state_hashes(exchanges: Iterable[RecordedExchange], path: str) -> dict[str,
         if name is not None:
             sha256 = exchange.issued_sha256
             hashes[name] = sha256 or _sha256_of_name(name, path)
+
     return hashes
 
 
@@ -554,7 +593,9 @@ def _as_counted(
             if not piece.after:
                 # Of a response in one piece a cassette tells the end alone.
                 piece = piece._replace(at_ms=exchange.ended_ms, after=ended_after)  # noqa: PLW2901
+
             pieces.append(piece)
+
         response = replace(response, pieces=tuple(pieces))
 
     def after(arrived: int, _: float) -> int:
@@ -573,11 +614,13 @@ def _put_back(
     echoed = named_task(exchange.call.message) or None
     if echoed is None and answers is not None:
         echoed = answers.request_state
+
     issued = issued_name(exchange)
     if echoed is not None and echoed not in states:
         # A later recording that was added echoed the name itself.
         sha256 = exchange.echoed_sha256 or _sha256_of_name(echoed, path)
         states = {**states, echoed: sha256}
+
     change = _names_put_back(states, path)
     return replace(
         with_texts(exchange, lambda raw, _: with_refs(raw, change)),
@@ -594,6 +637,7 @@ def _names_put_back(states: Mapping[str, str], path: str) -> Change:
             return ref.with_last(sha256_of(f"{path} {ref.kind} {ref.token}")[:24])
         if ref.kind not in (STATE, TASK, SESSION):
             return None
+
         sha256 = states.get(ref.name) or sha256_of(f"{path} {ref.name}")
         return Ref(HASH, (sha256,), ref.spelling)
 

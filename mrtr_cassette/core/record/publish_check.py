@@ -31,6 +31,7 @@ class Outcomes:
 
     errors: dict[int, tuple[str, str]] = field(default_factory=dict)
     """By number, the error of the transport that an exchange is, such as `404`, and its path."""
+
     has_success: bool = False
     """An exchange is no error, which says enough: no more is kept of a long recording."""
 
@@ -45,6 +46,7 @@ class Outcomes:
         if response.status == 405 and request.method != "POST":
             # A server that has no stream and no sessions says so.
             return
+
         error = _error_of(response)
         # A refusal in JSON-RPC is MCP, whatever its HTTP status.
         if error is None or messages_in(response):
@@ -73,6 +75,7 @@ class Outcomes:
         """
         if not self.has_only_errors:
             return failure
+
         count = len(self.errors)
         requests = "the only request" if count == 1 else f"all {count} requests"
         named = " or ".join(sorted({error for error, _ in self.errors.values()}))
@@ -84,6 +87,7 @@ class Outcomes:
             advice = "the URL has no path, and most servers have /mcp"
         elif is_started and "path" in advice:
             advice = f"{advice} name another one with <<upstream_path>>"
+
         return in_terms(f"{requests} got {named}; {advice}", terms)
 
 
@@ -91,6 +95,7 @@ def _error_of(response: Response) -> str | None:
     """Return the error of the transport that a response is; None for any other response."""
     if response.status >= 300:
         return str(response.status)
+
     content_type = header_value(response.headers, "content-type")
     media_type, _, _ = content_type.partition(";")
     return HTML if media_type.strip().lower() == "text/html" else None
@@ -120,4 +125,5 @@ def exposed_secrets(cassette: Cassette) -> Iterator[tuple[int, TurnPlace, Side, 
                 redacted(request, response, Redactor(rules, token))
                 for rule in dict.fromkeys(found):
                     yield interaction.number, place, side, rule
+
                 found.clear()

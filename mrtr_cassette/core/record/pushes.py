@@ -31,9 +31,11 @@ class PushTurn(Generic[P]):
 
     owner: int
     """Number of the exchange in whose interaction they are asked."""
+
     asked: list[P] = field(default_factory=list)
     answers: list[tuple[int, int]] = field(default_factory=list)
     """For each answer, the request's index in `asked`, and the exchange that posted it."""
+
     _counts: Counter[str] = field(default_factory=Counter)
 
     def key_for(self, method: str) -> str:
@@ -42,6 +44,7 @@ class PushTurn(Generic[P]):
         if not kind:
             name = method.rpartition("/")[2]
             kind = name if _PLAIN_NAME.fullmatch(name) else "request"
+
         self._counts[kind] += 1
         return f"{kind}-{self._counts[kind]}"
 
@@ -81,11 +84,13 @@ class PushTurns(Generic[P]):
             number = next(iter(pending))
             _, call = pending[number]
             shared = False
+
         turn = self._turns.get(number)
         # On a stream that calls share, it is chance whether requests overlap.
         if turn is None or shared or len(turn.answers) == len(turn.asked):
             turn = PushTurn(number)
             self._turns[number] = turn
+
         waiting = self._open.setdefault((session, identity), deque())
         waiting.append((turn, len(turn.asked)))
         return turn, call
@@ -105,9 +110,11 @@ class PushTurns(Generic[P]):
         if waiting is None:
             self._pinged.discard((session, identity))
             return None
+
         turn, index = waiting.popleft()
         if not waiting:
             del self._open[session, identity]
+
         turn.answers.append((index, number))
         return turn.asked[index]
 
@@ -123,6 +130,7 @@ class PushTurns(Generic[P]):
         """Take the end of a response; the call goes on if the response only accepted it."""
         if self._turns:
             self._turns.pop(number, None)
+
         pending = self._pending.get(session)
         if pending and not goes_on:
             pending.pop(number, None)
@@ -133,9 +141,11 @@ class OpenPush(NamedTuple):
 
     exchange: int
     """Number of the exchange in whose interaction it is asked."""
+
     call: Call
     key: str
     """Our name for it within its turn."""
+
     request: InputRequest
     message: Message
 
@@ -196,10 +206,12 @@ def link_pushes(
             machine.answered(session, exchange.posted_id, number)
         elif exchange.request_id is not None and not exchange.listens:
             machine.begun(session, number, exchange.request_id)
+
     for owned in turns.values():
         for turn in owned:
             # The order in which answers were posted means nothing.
             turn.answers.sort()
+
     return turns
 
 
@@ -222,6 +234,7 @@ def _events_with_pushes(facts: Mapping[int, ExchangeFacts]) -> list[_Event]:
     for number, exchange in facts.items():
         if exchange.session in sessions:
             events.extend(_events_of(number, exchange))
+
     events.sort()
     return events
 
@@ -238,11 +251,14 @@ def _events_of(number: int, exchange: ExchangeFacts) -> list[_Event]:
             moment.after, True, moment.at_ms, _Happened.RESPONSE, number, index
         )
         events.append(responded)
+
     if exchange.posted_id is not None:
         return events
+
     for index, push in enumerate(exchange.pushes):
         moment = push.moment
         events.append(
             _Event(moment.after, True, moment.at_ms, _Happened.PUSH, number, index)
         )
+
     return events

@@ -99,6 +99,7 @@ Side = Literal["request", "response"]
 
 _LONGEST_LENGTH = 20
 """Digits of what is no length of a body."""
+
 _MOST_EVENTS = 100_000
 """Events, or lines, up to which a response is kept: each costs memory, however small."""
 
@@ -127,6 +128,7 @@ class Sealed(NamedTuple):
     exchange: RecordedExchange
     ask: InputRequired | None
     """What its response asks; None for a final response."""
+
     unread: Sequence[Unread]
 
 
@@ -136,9 +138,11 @@ class Arrivals:
 
     count: int = 0
     """How many requests."""
+
     played: dict[str, list[int]] = field(default_factory=dict)
     """Numbers of the writes that were played from the cassette since the last request, by session.
     """
+
     pushes: PushTurns[OpenPush] = field(default_factory=PushTurns)
 
 
@@ -148,6 +152,7 @@ class Endpoints:
 
     by_stream: dict[int | None, str] = field(default_factory=dict)
     """By the number of the exchange whose stream names the target."""
+
     by_target: dict[str, str] = field(default_factory=dict)
 
 
@@ -157,21 +162,29 @@ class Recorder:
 
     seals: bool
     """Raw states are replaced by their hash."""
+
     redactor: Redactor | None = None
     credentials: Credentials | None = None
     """Credentials seen and secrets found so far; replaced wherever they are repeated."""
+
     seals_answers: bool = False
     """Only hashes of users' answers reach the disk."""
+
     values: Values = NO_VALUES
     """Texts that references replace."""
+
     kept_headers: frozenset[str] = frozenset()
     """Lower-case names of headers of requests that are kept besides MCP's."""
+
     before_record: RecordHook | None = None
     """A user's function that changes requests, or leaves their calls out."""
+
     largest_body: int = LARGEST_BODY
     """Bytes up to which a response is kept."""
+
     known: RepeatedSecrets = field(default_factory=RepeatedSecrets)
     """The states that were issued or echoed."""
+
     announced: Announced = field(default_factory=Announced)
     arrivals: Arrivals = field(default_factory=Arrivals)
     endpoints: Endpoints = field(default_factory=Endpoints)
@@ -182,13 +195,17 @@ class Recorder:
         """Return a text, or a request's target, as a log may have it: sealed and redacted."""
         if is_target:
             text = self.endpoints.by_target.get(text, text)
+
         if self.credentials is not None:
             text = self.credentials.known.seal_text(text)
+
         if self.seals:
             text = self.known.seal_text(text)
+
         if self.redactor is not None:
             redact = self.redactor.target if is_target else self.redactor.text
             text = redact(text)
+
         return printable(text)
 
     def label(self, call: Call, *, is_sealed: bool = False) -> str:
@@ -202,12 +219,15 @@ class Recorder:
             name = "" if is_task else call.name
             title = str(CallKey("", call.method, name, ""))
             return title if is_sealed else self.shown(title)
+
         if request.is_line:
             return line_label(call)
+
         if is_sealed:
             target = printable(request.target)
         else:
             target = self.shown(request.target, is_target=True)
+
         return f"{printable(request.method)} {target}"
 
     def has_asked(self, call: Call) -> bool:
@@ -236,6 +256,7 @@ class Recorder:
         self.arrivals.count += 1
         if self.credentials is not None:
             self.credentials.seen(request.headers)
+
         played = self.arrivals.played.pop(request.header(SESSION_HEADER), [])
         call = self.read(request)
         return Observation(self, call, self._kept(call), at_ms, tuple(played))
@@ -245,14 +266,17 @@ class Recorder:
         hook = self.before_record
         if hook is None:
             return call
+
         request = hook.kept(call.request)
         named = [named_task(call.message)]
         if call.answers is not None:
             named.append(call.answers.request_state)
+
         hashes = [sha256_of(name) for name in named if name]
         if request is None or not self.left_out.isdisjoint(hashes):
             self.left_out.add(self.arrivals.count)
             return call
+
         return read_call(request)
 
     def leave_out(self, exchange: RecordedExchange, call: Call) -> None:
@@ -263,6 +287,7 @@ class Recorder:
         """
         if exchange.issued_sha256 is not None:
             self.left_out.add(exchange.issued_sha256)
+
         response = exchange.response
         is_accepted = response is not None and response.only_accepts
         if is_accepted and call.kind is Kind.REQUEST and self.before_record:
@@ -281,6 +306,7 @@ class Recorder:
             for span in spans:
                 identity = target[span.start : span.end]
                 self.credentials.seen(((SESSION_HEADER, identity),))
+
         return target
 
     def seal(self, seen: RecordedExchange, call: Call) -> Sealed:
@@ -294,18 +320,23 @@ class Recorder:
         request, response, named = self._without_names(seen.number, call, sent)
         if self.seals_answers:
             request = replace(request, body=seal_answers(request.body))
+
         if self.redactor is not None:
             request, response = redacted(request, response, self.redactor)
+
         if self.credentials is not None and self.credentials.known.texts:
             known = self.credentials.known
             request, response = without_known(request, response, known)
+
         digests = seen.digests
         # Most responses announce nothing, and have no secret.
         is_changed = response.pieces != sent.pieces
         if named.ask is None and (is_changed or may_announce(sent.body)):
             digests = self.announced.add(sent, response)
+
         if self.values.names:
             request, response = with_references(request, response, self.values)
+
         sealed = replace(
             seen,
             request=request,
@@ -324,6 +355,7 @@ class Recorder:
         response = sent
         if number in self.endpoints.by_stream:
             response = with_sealed_endpoint(response, self.endpoints.by_stream[number])
+
         # Most exchanges have no state and no task: one look at both bodies says so.
         raw = call.request.body + sent.body
         has_names = may_have_places(raw) or may_ask(raw)
@@ -331,10 +363,13 @@ class Recorder:
         found: list[Replacement] = []
         if response.is_event_stream and self._is_in_session(number, request, response):
             found.extend(sealed_event_ids(response))
+
         if not self.seals or not (has_names or self.known.texts):
             return request, spliced(response, found), named
+
         for task in named.tasks:
             self.known.remember(task)
+
         places = state_places(response, self.known)
         found.extend(replaced_states(places, sealed_hash))
         response = spliced(response, found)
@@ -343,8 +378,10 @@ class Recorder:
         if states and not named.is_response_found:
             # What was not understood, such as an ask that broke off, may issue one too.
             named = named._replace(issued=states[0])
+
         for place in places:
             self.known.remember(place.state)
+
         request, response = without_known(request, response, self.known)
         return request, response, named
 
@@ -360,6 +397,7 @@ class Recorder:
         """Whether an exchange opens a session or belongs to one, by its headers."""
         if number in self.endpoints.by_stream:
             return True
+
         heads = (request.headers, response.headers)
         return any(header_value(headers, SESSION_HEADER) for headers in heads)
 
@@ -373,11 +411,13 @@ class Recorder:
         """Return an exchange without the secrets that were found after it was sealed."""
         if self.credentials is None:
             return exchange
+
         known = self.credentials.known
         response = exchange.response or NOTHING
         request, response = without_known(exchange.request, response, known)
         if exchange.response is None:
             return replace(exchange, request=request)
+
         return replace(exchange, request=request, response=response)
 
 
@@ -394,6 +434,7 @@ def _unread(call: Call, response: Response) -> list[Unread]:
     reason = why_unread(response)
     if texts and not reason:
         reason = "it is not readable JSON-RPC"
+
     found = [
         Unread("request", why_unread(request)),
         Unread("response", reason, hides_id),
@@ -402,6 +443,7 @@ def _unread(call: Call, response: Response) -> list[Unread]:
         found.append(Unread("request", why_no_line(request.body)))
         for piece in response.pieces:
             found.append(Unread("response", why_no_line(piece.raw)))
+
     return [unread for unread in found if unread.reason]
 
 
@@ -511,6 +553,7 @@ class Observation:
         """
         if self._body.is_framed:
             return False
+
         message = self.call.message
         is_request = message is not None and message.kind is Kind.REQUEST
         return self.status == ACCEPTED or not is_request
@@ -529,15 +572,19 @@ class Observation:
         recorder = self.recorder
         if recorder.credentials is not None:
             recorder.credentials.seen(headers)
+
         head = Response(status, headers, (), End.OPEN)
         # Over pipes only a request gets a response, and the beginning of the channel.
         if not self.call.request.is_line or gets_lines(self.call):
             self._head = head
+
         self._body.begin(headers, recorder.largest_body)
         if self._body.is_framed and not content_coding(headers):
             self.is_listening = listens(self.call, head)
+
         if self.is_listening and status != NO_STATUS:
             return self._so_far(at_ms)
+
         return None
 
     def response_bytes(self, chunk: bytes, at_ms: float) -> Due | None:
@@ -550,9 +597,11 @@ class Observation:
         recorder = self.recorder
         if body.size + len(chunk) > recorder.largest_body:
             self._refuse(recorder.largest_body)
+
         messages = body.add(chunk, at_ms, recorder.arrivals.count)
         if len(body.pieces) > _MOST_EVENTS and messages:
             self._refuse(_MOST_EVENTS, "events")
+
         self._links.take(messages, is_first=len(messages) == len(body.pieces))
         self.is_answered = self.is_answered or body.is_whole or self._links.has_response
         return self._due_now(at_ms)
@@ -562,11 +611,14 @@ class Observation:
         if self._on_disk in (_OnDisk.ALL, _OnDisk.LESS):
             self._on_disk = _OnDisk.LESS
             return None
+
         if self.is_answered:
             self._on_disk = _OnDisk.ALL
             return self._due(End.COMPLETE, at_ms)
+
         if self.is_listening and len(self._body.pieces) > self._body.written:
             return self._so_far(at_ms)
+
         return None
 
     def response_ended(self, at_ms: float, end: End = End.COMPLETE) -> Due | None:
@@ -575,6 +627,7 @@ class Observation:
         has_rest = self._body.finish(at_ms, self.recorder.arrivals.count)
         if self._on_disk is _OnDisk.ALL and not has_rest:
             return None
+
         is_begun = self._on_disk is _OnDisk.BEGINNING
         self._on_disk = _OnDisk.ALL
         return self._due(end, at_ms, continues=is_begun)
@@ -617,6 +670,7 @@ class Observation:
             end = End.COMPLETE if self.is_answered else end
             since = self._body.written if continues else 0
             response = self._body.response(self._head, end, since)
+
         exchange = RecordedExchange(
             self.number,
             self._kept.request,
@@ -666,9 +720,11 @@ class _Body:
         length = header_value(headers, "content-length")
         if length.isdecimal() and len(length) < _LONGEST_LENGTH:
             self._length = int(length)
+
         coding = content_coding(headers)
         if coding:
             self._decoder = ContentDecoder(coding, largest)
+
         if is_event_stream(headers):
             self._framer = SseFramer()
 
@@ -678,6 +734,7 @@ class _Body:
         if self._decoder is not None:
             self._coded.append(Piece(chunk, at_ms, after))
             chunk = self._decoder.decode(chunk)
+
         messages: Sequence[bytes] = ()
         if self._framer is not None:
             messages = self._framer.feed(chunk)
@@ -685,18 +742,22 @@ class _Body:
             messages = lines_in(chunk)
         elif chunk:
             self.pieces.append(Piece(chunk, at_ms, after))
+
         for raw in messages:
             self.pieces.append(Piece(raw, at_ms, after))
+
         return messages
 
     def finish(self, at_ms: float, after: int) -> bool:
         """Take the end; tell whether bytes were held back that are no whole event."""
         if self._framer is None:
             return False
+
         last, rest = self._framer.finish()
         raw = last or rest
         if raw:
             self.pieces.append(Piece(raw, at_ms, after))
+
         return bool(raw)
 
     def response(self, head: Response, end: End, since: int) -> Response:
@@ -708,10 +769,12 @@ class _Body:
         elif self._decoder is not None:
             kept = (pair for pair in headers if pair[0].lower() != "content-encoding")
             headers = tuple(kept)
+
         if self._length is not None and not self.is_stream and len(pieces) > 1:
             # If the size was known from the start, the rhythm is the network's.
             body = b"".join([piece.raw for piece in pieces])
             pieces = [pieces[-1]._replace(raw=body)]
+
         return Response(head.status, headers, tuple(pieces), end)
 
     def _is_decoded(self, decoder: ContentDecoder, end: End) -> bool:
@@ -757,6 +820,7 @@ class _Links:
             # Every request and every response has an id, and hardly any notification.
             if b'"id"' in raw or self._may_lead:
                 self._read(raw, is_first=is_first)
+
             is_first = False
 
     def ended(self, *, goes_on: bool) -> None:
@@ -769,6 +833,7 @@ class _Links:
         data: bytes | None = raw
         if not self._call.request.is_line:
             data = read_event(raw, first=is_first).data
+
         if self._may_lead:
             self._may_lead = may_lead(raw, data)
             if data and is_endpoint(raw):
@@ -776,9 +841,11 @@ class _Links:
                 self._channel = self._recorder.endpoint_named(
                     self._number, self._call.request.target, data.decode("latin-1")
                 )
+
         message = None if data is None else server_message(data)
         if message is None:
             return
+
         if message.kind is Kind.RESPONSE:
             self._response_came(message)
         elif message.kind is Kind.REQUEST:
@@ -791,6 +858,7 @@ class _Links:
             pushes.pinged(self._channel, message.id)
             self.pings.append(message)
             return
+
         turn, call = pushes.pushed(
             self._channel, self._number, message.same_id, shared=not self._is_call
         )
@@ -846,12 +914,16 @@ class Channel(Generic[E]):
         if message is None or message.kind is not Kind.REQUEST or message.id is None:
             if message is not None and message.method == CANCELLED:
                 self._cancelled(message)
+
             return exchange, True
+
         self._pending.setdefault(message.id, []).append(exchange)
         if message.progress_token is not None:
             self._by_token[message.progress_token] = exchange
+
         if not listens(call, None):
             self._calling[exchange] = None
+
         return exchange, False
 
     def _cancelled(self, message: Message) -> None:
@@ -867,21 +939,27 @@ class Channel(Generic[E]):
         identity = None
         if message is not None and message.kind is Kind.RESPONSE:
             identity = name_in(self._pending, message.id)
+
         if identity is not None:
             exchanges = self._pending[identity]
             exchange = exchanges.pop(0)
             if not exchanges:
                 del self._pending[identity]
+
             for token in [*self._by_token]:
                 if self._by_token[token] == exchange:
                     del self._by_token[token]
+
             self.given_up(exchange)
             return exchange, True
+
         named = None if message is None else self._named_by(message)
         if named is None and len(self._calling) == 1:
             (named,) = self._calling
+
         if named is not None:
             return named, False
+
         self._has_spoken = True
         return self._listening, False
 
@@ -904,10 +982,12 @@ class Channel(Generic[E]):
         if token is not None:
             name = name_in(self._by_token, canonical(token))
             return None if name is None else self._by_token[name]
+
         if message.method == CANCELLED:
             named = self._pending_as(message.params.get("requestId"))
             # Only what listens is cancelled by a server; otherwise it cancels what it has asked.
             return None if named in self._calling else named
+
         return self._pending_as(message.meta.get(SUBSCRIPTION_ID))
 
     def _pending_as(self, identity: Any) -> E | None:
@@ -927,8 +1007,10 @@ class Channel(Generic[E]):
             pending_end = End.BROKEN
         elif self._has_spoken:
             listening_end = End.OPEN
+
         ended = [(self._listening, listening_end)]
         for exchanges in self._pending.values():
             for exchange in exchanges:
                 ended.append((exchange, pending_end))
+
         return ended

@@ -44,6 +44,7 @@ from mrtr_cassette.core.wire.sse import event_id_spans, read_event
 
 NOTHING = Response(NO_STATUS, (), (), End.COMPLETE)
 """The response of a request that got none."""
+
 _IDS = (SESSION_HEADER, LAST_EVENT_ID_HEADER)
 
 Replacement = tuple[Span, bytes]
@@ -77,10 +78,12 @@ def _with_sealed_ids(headers: Headers) -> Headers:
     """Seal the id of a session, and that of an event beside it."""
     if not header_value(headers, SESSION_HEADER):
         return headers
+
     sealed: list[tuple[str, str]] = []
     for name, value in headers:
         is_id = name.lower() in _IDS
         sealed.append((name, _sealed_id(value) if is_id else value))
+
     return tuple(sealed)
 
 
@@ -102,11 +105,13 @@ def sealed_endpoint(target: str, ids: Sequence[Span], number: int) -> str:
     if not ids:
         separator = "&" if "?" in target else "?"
         return f"{target}{separator}session_id={sealed_hash(f'{number} {target}')}"
+
     raw = target.encode("latin-1")
     sealed: list[Replacement] = []
     for span in ids:
         identity = target[span.start : span.end]
         sealed.append((span, sealed_hash(identity).encode()))
+
     return splice(raw, sealed).decode("latin-1")
 
 
@@ -115,10 +120,12 @@ def with_sealed_endpoint(response: Response, sealed: str) -> Response:
     index, url = endpoint_piece(response)
     if url is None:
         return response
+
     piece = response.pieces[index]
     span = read_event(piece.raw, first=index == 0).raw_span(Span(0, len(url)))
     if span is None:
         return response
+
     origin = origin_in(url.decode("latin-1"))
     raw = splice(piece.raw, [(span, (origin + sealed).encode("latin-1"))])
     pieces = list(response.pieces)
@@ -134,6 +141,7 @@ def sealed_event_ids(response: Response) -> Iterator[Replacement]:
         for span in event_id_spans(raw):
             identity = raw[span.start : span.end].decode("utf-8", "surrogateescape")
             yield _moved(span, offset), _sealed_id(identity).encode()
+
         offset += len(raw)
 
 
@@ -150,12 +158,16 @@ class Named(NamedTuple):
 
     is_response_found: bool = False
     """The JSON-RPC response to the request was found."""
+
     ask: InputRequired | None = None
     """What it asks."""
+
     issued: str | None = None
     """The state that it issues, or the id of the task that it creates."""
+
     echoed: str | None = None
     """The state that the request echoes, or the id of the task that it names."""
+
     tasks: tuple[str, ...] = ()
     """The ids of tasks that are replaced from now on."""
 
@@ -166,21 +178,26 @@ def names_in(call: Call, response: Response) -> Named:
     mentioned = [state.id for state in notified_states(response)]
     if task:
         mentioned.insert(0, task)
+
     # A short id whose creation is not recorded is no secret.
     tasks = list(filter(is_searched, mentioned))
     echoed = None
     if call.answers is not None:
         echoed = call.answers.request_state
+
     located = response_to(call.message, response)
     if located is None:
         return Named(echoed=task or echoed, tasks=tuple(tasks))
+
     result = located.message.tree.get("result")
     issued = members_of(result).get(REQUEST_STATE)
     if not isinstance(issued, str):
         issued = None
+
     created = created_id(call.message, located.message)
     if created:
         tasks.insert(0, created)
+
     return Named(
         is_response_found=True,
         ask=recognise(result),
@@ -206,9 +223,11 @@ def with_sealed_states(request: Request, known: RepeatedSecrets) -> Request:
     places = find_places(request.body, known)
     if not places:
         return request
+
     body = splice(request.body, replaced_states(places, sealed))
     for place in places:
         known.remember(place.state)
+
     return replace(request, body=body)
 
 
@@ -216,6 +235,7 @@ def state_places(response: Response, known: RepeatedSecrets) -> list[StatePlace]
     """Return the states and ids in the messages of a response, by their spans in its body."""
     if not response.is_framed:
         return find_places(response.body, known)
+
     places: list[StatePlace] = []
     offset = 0
     for index, piece in enumerate(response.pieces):
@@ -224,9 +244,12 @@ def state_places(response: Response, known: RepeatedSecrets) -> list[StatePlace]
                 found = _places_in_event(piece.raw, known, is_first=index == 0)
             else:
                 found = find_places(piece.raw, known)
+
             for place in found:
                 places.append(place._replace(span=_moved(place.span, offset)))
+
         offset += len(piece.raw)
+
     return places
 
 
@@ -240,6 +263,7 @@ def _places_in_event(
         span = event.raw_span(place.span)
         if span is not None:
             places.append(place._replace(span=span))
+
     return places
 
 
@@ -266,6 +290,7 @@ def without_known(
     # One look at all that both say: most exchanges repeat none.
     if not known.may_be_in(b"\0".join((head, request.body, response.body))):
         return request, response
+
     headers = known.sealed_headers(response.headers)
     return known.sealed_request(request), _changed(response, headers, known.seal)
 
@@ -289,10 +314,12 @@ def _changed(
         if headers == response.headers:
             return response
         return replace(response, headers=headers)
+
     new: list[Piece] = []
     if len(pieces) > 1 and response.is_framed:
         for piece in pieces:
             new.append(piece._replace(raw=change(piece.raw)))
     else:
         new.append(pieces[-1]._replace(raw=changed))
+
     return Response(response.status, headers, tuple(new), response.end)

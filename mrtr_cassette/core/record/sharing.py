@@ -44,6 +44,7 @@ _PORT = re.compile(r":\d+\Z")
 _ANY_MACHINE: Final = ("localhost", "127.0.0.1", "[::1]")
 _SHORTEST_FOLDER: Final = 6
 """Characters of a folder that no other text has by chance."""
+
 _FOLDER: Final = "/shared"
 _BEFORE_PATH: Final = rb"((?:\A|%b)(?:/\.well-known/[\w-]+)?)" % _HOST.encode()
 _PATH_ENDS: Final = rb"(?=[/?#\"\\\s]|\Z)"
@@ -71,21 +72,25 @@ def shared(cassette: Cassette, *, blanks_text: bool = False) -> Shared:
             "it has raw request states, which may be secrets",
             hint="record it again with sealed ones, which is the default",
         )
+
     sharing = _Sharing(cassette, blanks_text=blanks_text)
     exchanges: list[RecordedExchange] = []
     for interaction in cassette.interactions:
         exchanges += interaction.own
+
     once = [sharing.without_found(exchange) for exchange in exchanges]
     changed = {}
     for exchange, found in zip(exchanges, once, strict=True):
         # A secret may be found after it was in a text where nothing tells it.
         changed[exchange] = sharing.without_known(found)
+
     digests = new_digests({}, changed.items())
     if digests:
         for exchange, new in changed.items():
             changed[exchange] = with_texts(
                 new, lambda raw, _name: with_digests(raw, digests)
             )
+
     part = replace(
         cassette.with_exchanges(changed),
         redaction=sharing.rules,
@@ -103,6 +108,7 @@ class _Sharing:
         kinds = _KINDS
         if blanks_text:
             kinds = (*_KINDS, "text")
+
         self.rules = replace(before, disabled=(), shared=kinds)
         self.clients = 0
         self._numbers: dict[tuple[str, str], int] = {}
@@ -120,6 +126,7 @@ class _Sharing:
         if (rule, secret) not in self._numbers:
             self._last[rule] += 1
             self._numbers[rule, secret] = self._last[rule]
+
         return str(self._numbers[rule, secret])
 
     def _add_server(self, url: str) -> None:
@@ -132,14 +139,17 @@ class _Sharing:
         for spelled in names:
             if port:
                 self._hosts.add(f"{spelled}{port}", _HOST, is_kept=True)
+
         if name not in _ANY_MACHINE:
             # A name without a dot may be a word.
             mark = "" if "." in name else "//"
             self._hosts.add(f"{mark}{name}", f"{mark}{_HOST}", is_kept=True)
+
         path = url[len(origin) :].partition("?")[0].rstrip("/")
         folder = path.rpartition("/")[0]
         if path and path != ENDPOINT:
             self._add_path(_BEFORE_PATH, path, ENDPOINT)
+
         if len(folder) >= _SHORTEST_FOLDER:
             self._add_path(rb"()", folder, _FOLDER)
 
@@ -153,11 +163,14 @@ class _Sharing:
         if "://" in server:
             if is_started_here(server):
                 return server
+
             scheme = server.partition("://")[0]
             return f"{scheme}://{_HOST}{ENDPOINT}"
+
         words = []
         for word in server.replace("\\", "/").split(" "):
             words.append(word.rpartition("/")[2] or word)
+
         return self._redactor.text(" ".join(words))
 
     def without_found(self, exchange: RecordedExchange) -> RecordedExchange:
@@ -170,6 +183,7 @@ class _Sharing:
         request, response = redacted(request, response, self._redactor)
         if "text" in self.rules.shared:
             response = self._without_page(response)
+
         return with_texts(_with(exchange, request, response), self._with_shared_path)
 
     def without_known(self, exchange: RecordedExchange) -> RecordedExchange:
@@ -184,6 +198,7 @@ class _Sharing:
         body = response.body
         if response.is_framed or len(body.split()) < 2:
             return response
+
         try:
             parse(body)
         except NotJsonError:
@@ -191,21 +206,25 @@ class _Sharing:
             shown = self._redactor.placeholder(rule_of_kind("text"), text)
             last = response.pieces[-1]._replace(raw=shown.encode())
             return replace(response, pieces=(last,))
+
         return response
 
     def _with_shared_path(self, raw: bytes, _name: str) -> bytes:
         for pattern, new in self._paths:
             raw = pattern.sub(new, raw)
+
         return raw
 
     def _with_short_client(self, body: bytes) -> bytes:
         """Return a request's body with no more of its client than name and version."""
         if b"clientInfo" not in body:
             return body
+
         try:
             found = find_spans(body, _CLIENTS)
         except NotJsonError:
             return body
+
         replacements = []
         for spans in found.values():
             for span in spans:
@@ -214,8 +233,10 @@ class _Sharing:
                 if isinstance(client, dict):
                     names = [name for name in _KEPT_OF_CLIENT if name in client]
                     kept = {name: client[name] for name in names}
+
                 if kept != client:
                     replacements.append((span, canonical(kept).encode()))
+
         self.clients += len(replacements)
         return splice(body, replacements)
 
@@ -237,8 +258,10 @@ def _last_numbers(cassette: Cassette) -> Counter[str]:
         for secret in secrets_in(raw):
             if is_cassette_token(secret.token):
                 highest[secret.kind] = max(highest[secret.kind], int(secret.token))
+
         return raw
 
     for exchange in cassette.exchanges:
         with_texts(exchange, take)
+
     return highest

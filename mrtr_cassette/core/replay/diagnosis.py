@@ -91,11 +91,13 @@ def not_now(call: Call, nearest: Sequence[ReplayEntry], reason: Reason) -> Miss:
         times = "once"
         if len(nearest) > 1:
             times = f"{len(nearest)} times"
+
         detail = f"this was recorded {times}, and has been played {times} already"
     else:
         detail = "this was recorded with another secret, and the difference counts here"
         if call.answers is not None:
             reason = Reason.ANSWERS_DIFFER
+
     return Miss(call, reason, detail, entry)
 
 
@@ -111,8 +113,10 @@ def other_id(call: Call, nearest: ReplayEntry) -> Miss:
     why = ""
     if response is not None:
         why = why_unread(response)
+
     if not why:
         why = "it is not readable JSON-RPC"
+
     detail = f"the recorded response can't be given this request's id, as {why}"
     return Miss(call, Reason.UNREADABLE, printable(detail), nearest)
 
@@ -131,6 +135,7 @@ def ambiguous(call: Call, choices: Sequence[Values], known: Values) -> Miss:
         for name in known.unknown:
             if name in choice.texts:
                 told.append(f"{{{name}}} = {choice.texts[name]}")
+
     texts = counted(len(choices), "text")
     detail = f"{texts} of a value make it a recorded request: {', '.join(told)}"
     return Miss(call, Reason.VALUE_UNKNOWN, detail)
@@ -140,10 +145,12 @@ def after_placeholders(miss: Miss, placeholders: Sequence[str]) -> Miss:
     """Add to a miss that its client was given placeholders, which it may have sent back."""
     if not placeholders:
         return miss
+
     shown = ", ".join(placeholders[:_MOST_PLACEHOLDERS])
     more = len(placeholders) - _MOST_PLACEHOLDERS
     if more > 0:
         shown += f" and {more} more"
+
     note = (
         f"earlier replies have {shown} in place of a secret, which the client may have sent back "
         "or used"
@@ -169,6 +176,7 @@ def no_step(call: Call, found: NoStep, ignored: Collection[MemberPath]) -> Miss:
         for key in found.recorded:
             if given.get(key) is not None:
                 answers[key] = given[key]
+
         return without_paths({INPUT_RESPONSES: answers}, ignored)
 
     recorded = shown(found.recorded)
@@ -200,7 +208,9 @@ def _begun_alike(first: Sequence[str], second: Sequence[str]) -> int:
     for before, now in zip(first, second, strict=False):
         if before != now:
             break
+
         shared += 1
+
     return shared
 
 
@@ -217,10 +227,12 @@ def _differing_call(
     for write in (*made[begun:], *recorded[begun:]):
         if write.key is not None:
             differing.append(write.key.called)
+
     if not differing:
         return ""
     if called.called in differing:
         return called.called
+
     return differing[0]
 
 
@@ -235,6 +247,7 @@ def _told_apart(
     )
     if before != now:
         return before, now
+
     told_by_number = attrgetter("told_by_number")
     return _listed(
         list(map(told_by_number, recorded)),
@@ -248,6 +261,7 @@ def _listed(recorded: Sequence[str], made: Sequence[str]) -> tuple[str, str]:
     is_long = max(len(", ".join(recorded)), len(", ".join(made))) > SHOWN_CHARS
     if is_long:
         shared = _begun_alike(recorded, made)
+
     before = _spelled(recorded[shared:], shared)
     now = _spelled(made[shared:], shared)
     return before, now
@@ -258,9 +272,11 @@ def _spelled(words: Sequence[str], shared: int) -> str:
     spelled = shorten(", ".join(words))
     if not shared:
         return spelled or "no write"
+
     begun = f"the same {counted(shared, 'write')}"
     if not spelled:
         return f"{begun} and no other"
+
     return f"{begun} and then {spelled}"
 
 
@@ -290,10 +306,12 @@ def no_match(call: Call, recorded: Recorded) -> Miss:
         miss = _other_answer(call, message, recorded)
         if miss is not None:
             return miss
+
     event = resumed_event(call.request)
     if event:
         detail = printable(f'no recorded stream goes on after the event "{event}"')
         return Miss(call, Reason.STATE_UNKNOWN, detail)
+
     lookup = lookup_key(call, recorded.ignored)
     key = lookup.call
     same_method = []
@@ -302,18 +320,23 @@ def no_match(call: Call, recorded: Recorded) -> Miss:
         # Of a key the endpoint and the method come first.
         if entry.key[:2] != key[:2]:
             continue
+
         same_method.append(entry)
         if entry.key.name == key.name:
             same_name.append(entry)
+
     if not same_method:
         detail = _unknown_method(key, recorded.entries)
         return Miss(call, Reason.UNKNOWN_METHOD, detail)
+
     if not same_name:
         detail = _unknown_name(key, same_method)
         return Miss(call, Reason.UNKNOWN_NAME, detail)
+
     if call.contradiction:
         detail = f"the header {call.contradiction} contradicts the body, which a server refuses"
         return Miss(call, Reason.HEADERS_CONTRADICT, printable(detail), same_name[0])
+
     return _Search(call, lookup, recorded, same_name).miss()
 
 
@@ -321,6 +344,7 @@ def _unknown_name(key: CallKey, same_method: Sequence[ReplayEntry]) -> str:
     """Say for which names a method was recorded."""
     if method_of(key.method).named_by == TASK_ID:
         return "no call that was recorded created this task"
+
     names = {f'"{entry.key.name}"' for entry in same_method}
     listed = ", ".join(sorted(names))
     return printable(f"{key.method} was recorded only for {listed}")
@@ -334,10 +358,12 @@ def _unknown_method(key: CallKey, entries: Sequence[ReplayEntry]) -> str:
         at_endpoint = at_endpoint or entry.key.endpoint == key.endpoint
         if entry.key.method == key.method:
             elsewhere.add(entry.key.endpoint)
+
     if not key.method and at_endpoint:
         return f"only JSON-RPC requests were recorded at {key}"
     if not key.method or not elsewhere:
         return f"{key} was not recorded"
+
     listed = ", ".join(sorted(elsewhere))
     return printable(f"{key.method} was recorded at {listed}, not at {key.endpoint}")
 
@@ -350,12 +376,14 @@ def _other_answer(call: Call, message: Message, recorded: Recorded) -> Miss | No
     posted = _answers_with_id(call, message, recorded.entries)
     if not posted:
         return None
+
     unplayed = [entry for entry in posted if not recorded.played.get(entry)]
     candidates = unplayed or posted
     here = [entry for entry in candidates if entry.key.endpoint == call.endpoint]
     if here:
         detail = "the question was answered in another way"
         return _beside(call, here, Reason.ANSWERS_DIFFER, detail, recorded.ignored)
+
     nearest = candidates[0]
     detail = f"this was answered at {nearest.key.endpoint}, not at {call.endpoint}"
     target = canonical(nearest.matched.request.target)
@@ -373,6 +401,7 @@ def _answers_with_id(
         is_here = session_of(entry.matched.request) == session
         if is_here and is_answer_to(entry, message):
             posted.append(entry)
+
     return posted
 
 
@@ -399,6 +428,7 @@ def _compared(call: Call, reason: Reason, ignored: Collection[MemberPath]) -> An
         value = posted_answer(message)
     else:
         value = {INPUT_RESPONSES: _answers_in(call)}
+
     return without_paths(value, ignored)
 
 
@@ -420,6 +450,7 @@ def _beside(
         if fewest is None or len(differing) < len(fewest):
             nearest = entry
             fewest = differing
+
     return Miss(call, reason, detail, nearest, tuple(fewest or ()))
 
 
@@ -444,6 +475,7 @@ class _Search:
             is_equal = entry.key == self.lookup.call
             if is_equal or entry in self.recorded.same_calls:
                 same.append(entry)
+
         return same
 
     def _miss(self, reason: Reason, detail: str, nearest: ReplayEntry) -> Miss:
@@ -463,7 +495,9 @@ class _Search:
             reason = Reason.STATE_MISSING
             if nearest.matched.lookup.state is None:
                 reason = Reason.ANSWERS_MISSING
+
             return self._miss(reason, "this call was recorded only as a retry", nearest)
+
         firsts = [entry for entry in self.same_name if _call_of(entry).answers is None]
         return self._arguments_differ(firsts or self.same_name)
 
@@ -473,13 +507,16 @@ class _Search:
             return self._retry_with_state(self.lookup.state)
         if not self._same_call:
             return self._arguments_differ(self.same_name)
+
         asking = self._asking()
         without_state = [entry for entry in asking if entry.issued_sha256 is None]
         if without_state:
             return self._answers_differ(without_state)
+
         if asking:
             detail = "the ask has a request state, and the retry doesn't echo it"
             return self._miss(Reason.STATE_MISSING, detail, asking[0])
+
         detail = "the server asked for no input when this call was recorded"
         answers = canonical(_answers_in(self.call))
         unasked = Difference(f"/{INPUT_RESPONSES}", None, answers)
@@ -494,9 +531,11 @@ class _Search:
         for entry in self._same_call:
             if not entry.asks:
                 continue
+
             asks.append(entry)
             if answered <= entry.asked.keys():
                 asking_for_all.append(entry)
+
         return asking_for_all or asks
 
     def _retry_with_state(self, state: str) -> Miss:
@@ -506,14 +545,18 @@ class _Search:
         orphans = [entry for entry in self._same_call if _is_orphan(entry, state)]
         if same_issuers or orphans:
             return self._answers_differ(same_issuers, orphans)
+
         of_same_name = [entry for entry in issuers if entry in self.same_name]
         if of_same_name:
             return self._arguments_differ(of_same_name)
+
         if issuers:
             detail = "this request state belongs to another call"
             return self._miss(Reason.STATE_UNKNOWN, detail, issuers[0])
+
         if not self._same_call:
             return self._arguments_differ(self.same_name)
+
         return self._state_not_issued()
 
     def _state_not_issued(self) -> Miss:
@@ -522,6 +565,7 @@ class _Search:
             if entry.issued_sha256 is not None:
                 detail = "no recorded ask of this call has this request state"
                 return self._miss(Reason.STATE_UNKNOWN, detail, entry)
+
         detail = "no recorded ask of this call has a request state"
         return self._miss(Reason.STATE_UNEXPECTED, detail, self._same_call[0])
 
@@ -533,10 +577,12 @@ class _Search:
         miss = _beside(self.call, candidates, Reason.ARGUMENTS_DIFFER, detail, ignored)
         if miss.differences:
             return miss
+
         recorded = (miss.nearest or candidates[0]).kind
         message = self.call.message
         if recorded is None or message is None or recorded is message.kind:
             return miss
+
         received = message.kind.value
         detail = f"{key} was recorded as a {recorded.value}, but this is a {received}"
         return replace(miss, detail=detail)
@@ -549,6 +595,7 @@ class _Search:
         if not answered:
             detail = "the recording ends with this ask, so no answer to it was recorded"
             return self._miss(Reason.ANSWERS_DIFFER, detail, asks[0])
+
         detail = "other answers were recorded"
         ignored = self.recorded.ignored
         miss = _beside(self.call, answered, Reason.ANSWERS_DIFFER, detail, ignored)
@@ -556,6 +603,7 @@ class _Search:
         if received == {None}:
             detail = "the retry lacks answers that were recorded"
             return replace(miss, reason=Reason.ANSWERS_MISSING, detail=detail)
+
         told = self._other_answers(miss.nearest or answered[0])
         return replace(miss, detail=told or detail)
 
@@ -568,6 +616,7 @@ class _Search:
             parent = entry.parent
             if parent is not None and stand_ins.get(parent, parent) in equal:
                 retries.append(entry)
+
         return retries
 
     def _other_answers(self, nearest: ReplayEntry) -> str:
@@ -577,10 +626,12 @@ class _Search:
             if answers is not None and entry.matched.lookup.answers == answers:
                 detail = f"#{entry.interaction} has this answer, to another ask of an equal call"
                 return f"{detail}; equal calls are played in the order of the recording"
+
         received = self.call.answers
         recorded = _call_of(nearest).answers
         if received is None or recorded is None or received.shape == recorded.shape:
             return ""
+
         return f"the answers have the shape `{received.shape}`, recorded was `{recorded.shape}`"
 
 
@@ -634,6 +685,7 @@ class Divergences:
         """Take note that no recording has a request there."""
         for recording in sorted(self.followed):
             self.found.append(Divergence(recording, after, miss=miss))
+
         self.followed.clear()
 
     @property
@@ -641,8 +693,10 @@ class Divergences:
         """The divergence from the recording that was followed longest; None where one still is."""
         if self.followed or not self.found:
             return None
+
         latest = self.found[-1].after
         for divergence in self.found:
             if divergence.after == latest:
                 return divergence
+
         return None

@@ -55,8 +55,10 @@ _KEYS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     ),
 }
 """What a fault may have, and which values; `_check` says what goes together."""
+
 _INSTEAD: Final = ("status", "drop", "expired_state", "session_lost")
 """What takes the place of the recorded response."""
+
 _OF_HTTP: Final = ("status", "session_lost")
 
 
@@ -77,9 +79,11 @@ class FaultOutcome(NamedTuple):
         """Return it as a line for people."""
         if not self.came:
             return f"nothing met {self.fault}"
+
         times = str(self.times)
         if self.times < self.came:
             times += f" of {self.came}"
+
         return f"met {times}x: {self.fault}"
 
 
@@ -121,9 +125,11 @@ class Fault:
         """Count a request; tell whether it meets the fault."""
         if not self._is_here(lookup, entry, session):
             return False
+
         self.passed += 1
         if self.occurrence not in (None, self.passed):
             return False
+
         self.came += 1
         chance = int(sha256_of(f"{self.name} {self.seed} {self.came}")[:8], 16)
         return chance < self.probability * 16**8
@@ -139,21 +145,26 @@ class Fault:
                 return False
         elif entry.kind is not Kind.REQUEST:
             return False
+
         if self.turn not in (None, entry.turn):
             return False
         if self.expired_state:
             return bool(lookup.state)
+
         return bool(session) or not self.session_lost
 
     def kept_of(self, body: bytes, *, is_event_stream: bool) -> bytes:
         """Return what a client gets of a body that is dropped in the middle."""
         if not isinstance(self.drop, int):
             return body[: len(body) // 2]
+
         events = body.splitlines(keepends=True)
         if is_event_stream:
             events = SseFramer().feed(body)
+
         if len(events) <= self.drop:
             return body
+
         return b"".join(events[: self.drop])
 
 
@@ -178,11 +189,14 @@ class Faults:
             for planned in self._faults:
                 if planned.is_due(lookup, entry, session):
                     fault = fault or planned
+
         if fault is None:
             return None
+
         fault.times += 1
         if fault.session_lost:
             self._lost[session] = fault
+
         return fault
 
     @property
@@ -191,6 +205,7 @@ class Faults:
         outcomes = []
         for fault in self._faults:
             outcomes.append(FaultOutcome(fault.name, fault.came, fault.times))
+
         return tuple(outcomes)
 
 
@@ -202,6 +217,7 @@ def read_faults(tables: Any, place: str = "", *, is_piped: bool = False) -> list
     """
     if not isinstance(tables, list | tuple):
         raise UsageError(f"{place}: this is not a list of faults")
+
     faults = []
     for number, table in enumerate(tables, start=1):
         name = f"fault {number}"
@@ -210,11 +226,14 @@ def read_faults(tables: Any, place: str = "", *, is_piped: bool = False) -> list
         for key in _OF_HTTP:
             if is_piped and key in table:
                 raise UsageError(f"{where}: {key} needs HTTP, and this is a pipe")
+
         words = []
         for key, value in table.items():
             words.append(key if value is True else f"{key} {value}")
+
         name = printable(f"{name} ({', '.join(words)})")
         faults.append(Fault(name=name, **table))
+
     return faults
 
 
@@ -222,16 +241,20 @@ def _check(table: Any, where: str) -> None:
     """Make sure that a table describes a fault."""
     if not isinstance(table, dict):
         raise UsageError(f"{where} is not a table of keys and values")
+
     for key, value in table.items():
         if key not in _KEYS:
             nearest = difflib.get_close_matches(str(key), _KEYS, n=1)
             hint = f"it may have {', '.join(_KEYS)}"
             if nearest:
                 hint = f"did you mean {nearest[0]!r}?"
+
             raise UsageError(f"{where} has no key {key!r}", hint=hint)
+
         is_right, wanted = _KEYS[key]
         if not is_right(value):
             raise UsageError(f"{where}: {key} is {value!r}, and not {wanted}")
+
     _check_together(table, where)
 
 
@@ -241,6 +264,7 @@ def _check_together(table: Mapping[str, Any], where: str) -> None:
         raise UsageError(f"{where}: tool and method don't go together")
     if "retry_after" in table and "status" not in table:
         raise UsageError(f"{where}: retry_after needs status")
+
     instead = [key for key in _INSTEAD if key in table]
     if len(instead) > 1:
         raise UsageError(f"{where}: {' and '.join(instead)} don't go together")

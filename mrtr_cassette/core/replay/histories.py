@@ -40,6 +40,7 @@ _NEVER: Final = (float("inf"), float("inf"))
 
 WriteKey = tuple[int, tuple[str, ...]]
 """What equal writes share: the path of the call and its answers, and what was posted meanwhile."""
+
 HistoryKey = tuple[str, int]
 """A session, and the run of the recorder."""
 
@@ -102,6 +103,7 @@ class _EqualWrites:
         made = entry
         if made not in self._unmade:
             made = next(iter(self._unmade))
+
         del self._unmade[made]
         return made
 
@@ -145,8 +147,10 @@ class _WriteHistory:
         """Return the writes that equal one that a call ends, if it does."""
         if point.write is None or point.write not in self._alike:
             return None
+
         if point.write not in self._equal:
             self._equal[point.write] = _EqualWrites(self._alike[point.write])
+
         return self._equal[point.write]
 
     def make(self, point: Point, entry: ReplayEntry, beside: int) -> bool:
@@ -155,9 +159,11 @@ class _WriteHistory:
         ending = None if equal is None else equal.ending
         if equal is None or ending is None:
             return False
+
         start = equal.start
         if start > self.until(point.family, beside):
             return False
+
         self._made.add(equal.make(entry))
         self._ended.add(ending.entry)
         self._pass_ended()
@@ -169,6 +175,7 @@ class _WriteHistory:
         while self._first < len(self._writes):
             if self._writes[self._first].entry not in self._ended:
                 return
+
             self._first += 1
 
     def _keep_latest(self, family: int, start: Moment) -> None:
@@ -186,7 +193,9 @@ class _WriteHistory:
                 continue
             if write.family != family or beside <= 0:
                 return write.lifetime.end
+
             beside -= 1
+
         return _NEVER
 
     def is_made(self, entry: ReplayEntry) -> bool:
@@ -197,13 +206,16 @@ class _WriteHistory:
         """Tell whether a call has been made, or a write that came after it."""
         if entry in self._made:
             return True
+
         end = point.lifetime.end
         equal = self._equal_to(point)
         if equal is not None and equal.ending is not None:
             end = equal.ending.lifetime.end
+
         for family, began in self._latest.items():
             if began > end and family != point.family:
                 return True
+
         return False
 
 
@@ -224,6 +236,7 @@ class PlayedWrites:
         in_flight = self.in_flight.get(family, 0)
         if entry.parent is not None and in_flight:
             in_flight -= 1
+
         return in_flight
 
 
@@ -277,6 +290,7 @@ class WriteHistories:
         for entry in entries.by_arrival:
             if entry.created_by is None:
                 self._by_arrival.append(entry)
+
         self._steps = entries.steps
         self._recorders = recorders
         self._lifetime_of = lifetime_of
@@ -308,9 +322,11 @@ class WriteHistories:
         """Return the names said to only read that neither a call nor a list of tools has."""
         if not self._reads:
             return []
+
         known = self._went_live | self._hints.keys()
         for entry in self._by_arrival:
             known.add(entry.key.called)
+
         return sorted(self._reads - known)
 
     @cached_property
@@ -320,20 +336,24 @@ class WriteHistories:
         for entry in self._by_arrival:
             if entry.key.method != LIST_TOOLS:
                 continue
+
             for name, is_hinted in listed_tools(entry):
                 says[name] = says.get(name, True) and is_hinted
+
         return says
 
     def repeats_with_time(self, entry: ReplayEntry) -> bool:
         """Tell whether clients repeat a request as time goes by: a poll, or what a cache held."""
         if entry not in self._repeating:
             self._repeating[entry] = self._is_repeating(entry)
+
         return self._repeating[entry]
 
     def _is_repeating(self, entry: ReplayEntry) -> bool:
         """Find out whether clients repeat a request as time goes by."""
         if entry.kind is not Kind.REQUEST or not self.only_reads(entry.key):
             return False
+
         response = entry.exchange.response
         is_cached = response is not None and b'"ttlMs"' in response.body
         return is_cached or method_of(entry.key.method).repeats
@@ -344,9 +364,11 @@ class WriteHistories:
             return False
         if entry.asks or entry.is_listening or self.only_reads(entry.key):
             return False
+
         unknown = self.unknown_tools
         if unknown is not None and entry.key.name in unknown.refusals:
             return False
+
         return not _came_to_nothing(entry)
 
     def _write_key(self, entry: ReplayEntry) -> WriteKey:
@@ -361,6 +383,7 @@ class WriteHistories:
             if step.state is None:
                 text = str(step.matched.lookup.answers)
                 answers.append(with_refs(text, kind_alone))
+
         return answers
 
     # Histories
@@ -378,14 +401,17 @@ class WriteHistories:
             for number in entry.exchange.follows:
                 if number in numbered:
                     follows.append(numbered[number])
+
             before = (entry.exchange.number or 0) - 1
             for place, played in enumerate(follows, start=1):
                 came = (before + place / (len(follows) + 1),)
                 family = self._points[played].family
                 key = self._write_key(played)
                 history.append(Write(Lifetime(came, came), key, family, played))
+
             if point.write is not None:
                 history.append(Write(point.lifetime, point.write, point.family, entry))
+
         return writes
 
     @cached_property
@@ -394,6 +420,7 @@ class WriteHistories:
         recorded = {}
         for key, writes in self._writes.items():
             recorded[key] = _RecordedWrites(writes)
+
         return recorded
 
     @cached_property
@@ -406,14 +433,17 @@ class WriteHistories:
             first = entry
             while first.parent is not None and first not in families:
                 first = first.parent
+
             family = families.get(first, first.numbers.path)
             families[entry] = family
             history = self._history_of(entry)
             write = None
             if self.is_write(entry):
                 write = self._write_key(entry)
+
             lifetime = lifetimes[entry.interaction, history]
             points[entry] = Point(lifetime, history, family, write)
+
         return points
 
     def _call_lifetimes(self) -> dict[tuple[int, HistoryKey], Lifetime]:
@@ -424,8 +454,10 @@ class WriteHistories:
             start, end = self._lifetime_of(entry)
             for step in self._steps.get(entry, ()):
                 end = max(end, self._lifetime_of(step).end)
+
             begun = lifetimes.setdefault(call, Lifetime(start, end))
             lifetimes[call] = Lifetime(begun.start, max(begun.end, end))
+
         return lifetimes
 
     def _history_of(self, entry: ReplayEntry) -> HistoryKey:
@@ -434,6 +466,7 @@ class WriteHistories:
         run = 0
         if recorded_by is not None:
             run = self._runs.get(recorded_by.recorder, 0)
+
         return entry.session, run
 
     @cached_property
@@ -450,6 +483,7 @@ class WriteHistories:
             played.living = {}
             for key, recorded in self._recorded_writes.items():
                 played.living[key] = _WriteHistory(recorded)
+
         return played.living
 
     def went_live(self, key: CallKey, played: PlayedWrites) -> bool:
@@ -460,6 +494,7 @@ class WriteHistories:
         self._went_live.add(key.called)
         if self.only_reads(key):
             return False
+
         played.made.append(MadeWrite(live=key))
         played.living = {}
         return True
@@ -471,19 +506,24 @@ class WriteHistories:
         """
         if not (self._holds_any or self._watches):
             return False
+
         if entry.created_by is not None:
             self._went_on(entry, entry.created_by, played)
             return False
+
         family = self._points[entry].family
         if entry.asks:
             if entry.parent is None:
                 played.in_flight[family] += 1
+
             return False
+
         if self.is_write(entry):
             beside = played.beside(entry, family)
             self._make(entry, played, beside)
             played.in_flight[family] = beside + (entry in self._steps)
             return False
+
         is_watched = self._watches and self._is_watched(entry)
         return is_watched and not self._is_in_place(entry, played)
 
@@ -506,6 +546,7 @@ class WriteHistories:
         """Take a write that was made as one equal call for another, to which it turns out now."""
         if not (self._holds_any or self._watches):
             return
+
         family = self._points[first].family
         beside = max(played.in_flight[family] - 1, 0)
         made = played.made
@@ -517,9 +558,11 @@ class WriteHistories:
                 played.living = {}
             elif write.entry not in (first, second):
                 self._make(write.entry, played, write.beside)
+
         was_made = {write.entry for write in made}
         if first in was_made:
             self._make(second, played, beside)
+
         if second in was_made:
             self._make(first, played, beside)
 
@@ -552,12 +595,15 @@ class WriteHistories:
             if is_held and not _is_free(entry):
                 point = self._points[entry]
                 key = (caller, point.history, point.family, entry.parent is None)
+
             line = lines.setdefault(key, EqualCalls(caller, point, [], []))
             line.entries.append(entry)
+
         for line in lines.values():
             if line.point is not None:
                 line.entries.sort(key=self._start_of)
                 line.starts.extend(map(self._start_of, line.entries))
+
         return list(lines.values())
 
     def _start_of(self, entry: ReplayEntry) -> Moment:
@@ -571,9 +617,11 @@ class WriteHistories:
         """
         if line.point is None:
             return len(line.entries)
+
         history = self._living(played).get(line.point.history)
         if history is None:
             return 0
+
         family = line.point.family
         until = history.until(family, played.beside(line.entries[0], family))
         return bisect_right(line.starts, until)
@@ -584,6 +632,7 @@ class WriteHistories:
         """Tell whether a play has gone past a call, or has made it."""
         if line.point is None:
             return False
+
         history = self._living(played)[line.point.history]
         return history.is_over(self._points[entry], entry)
 
@@ -593,9 +642,11 @@ class WriteHistories:
         """Tell whether a play can't get back to a call, whatever it writes."""
         if line.point is None:
             return False
+
         history = self._living(played)[line.point.history]
         if history.is_made(entry):
             return True
+
         point = self._points[entry]
         return point.write is None and history.is_over(point, entry)
 
@@ -613,9 +664,11 @@ class WriteHistories:
         """How many recordings are played together; 1 where calls are not all held to them."""
         if self._mode != "strict":
             return 1
+
         last = 0
         for recorder in self._recorders:
             last = max(last, _recording_of(recorder.id))
+
         return 1 + last
 
     def recordings_with(
@@ -627,11 +680,13 @@ class WriteHistories:
         """
         if _is_free(entry) or entry.created_by is not None:
             return set(among)
+
         found = set()
         for recording, line in self._equal_calls[entry.numbers.path]:
             is_wanted = recording in among and recording not in found
             if is_wanted and self._is_reached(line, played):
                 found.add(recording)
+
         return found
 
     def _is_reached(self, line: EqualCalls, played: PlayedWrites) -> bool:
@@ -644,6 +699,7 @@ class WriteHistories:
         calls: dict[int, list[ReplayEntry]] = {}
         for entry in self._by_arrival:
             calls.setdefault(entry.numbers.path, []).append(entry)
+
         placed: dict[int, list[tuple[int, EqualCalls]]] = {}
         for path, equal in calls.items():
             lines = placed.setdefault(path, [])
@@ -651,6 +707,7 @@ class WriteHistories:
                 recorded_by = line.entries[0].exchange.recorded_by
                 recorder = "" if recorded_by is None else recorded_by.recorder
                 lines.append((_recording_of(recorder), line))
+
         return placed
 
     def _are_held(self, entries: Sequence[ReplayEntry]) -> bool:
@@ -664,6 +721,7 @@ class WriteHistories:
         # A caller that is like none of the recorded ones may get what was recorded of several.
         if first.matched.traits == last.matched.traits:
             return False
+
         digests = set(map(self._digests.get, entries))
         return len(digests) > 1
 
@@ -674,6 +732,7 @@ class WriteHistories:
         for entry in self._by_arrival:
             if entry.numbers.path in self._repeated:
                 digests[entry] = answer_digest(entry, self._steps.get(entry, ()))
+
         return digests
 
     @cached_property
@@ -688,13 +747,16 @@ class WriteHistories:
             key = (path, tuple(self._task_answers(entry)), traits)
             if latest.setdefault(key, digest) != digest:
                 several.add((path, traits))
+
         # A retry came after the call that it answers.
         for entry in reversed(self._by_arrival):
             parent = entry.parent
             if parent is None:
                 continue
+
             if (entry.numbers.path, entry.matched.traits) in several:
                 several.add((parent.numbers.path, parent.matched.traits))
+
         return several
 
     # What is told
@@ -710,6 +772,7 @@ class WriteHistories:
         """Tell whether a call is known to read what writes may change."""
         if _is_free(entry) or not self.only_reads(entry.key):
             return False
+
         method = method_of(entry.key.method)
         return not (method.steady or method.describes_server)
 
@@ -721,6 +784,7 @@ class WriteHistories:
         for line in (alone, *equal):
             if self._is_reached(line, played):
                 return True
+
         return False
 
     @cached_property
@@ -731,9 +795,11 @@ class WriteHistories:
             path = entry.numbers.path
             if path in self._repeated and self._is_watched(entry):
                 reads.setdefault(path, []).append(entry)
+
         lines = {}
         for path, equal in reads.items():
             lines[path] = self._lines(equal, is_held=True)
+
         return lines
 
     def nearest(
@@ -749,6 +815,7 @@ class WriteHistories:
         in_place: set[ReplayEntry] = set()
         for line in self.lines(entries):
             in_place.update(self.in_place(line, played))
+
         elsewhere = [entry for entry in entries if entry not in in_place] or entries
         unplayed = [entry for entry in elsewhere if not times.get(entry)] or elsewhere
         nearest = self._first_ahead(unplayed, self._living(played))
@@ -771,8 +838,10 @@ class WriteHistories:
                 continue
             if not history.is_over(point, entry):
                 return entry
+
             if first is None:
                 first = entry
+
         return entries[-1] if first is None else first
 
     def _writes_before(self, point: Point) -> list[MadeWrite]:
@@ -781,6 +850,7 @@ class WriteHistories:
         for write in self._writes[point.history]:
             if write.lifetime.end < point.lifetime.start:
                 before.append(MadeWrite(write.entry))
+
         return before
 
 
@@ -809,4 +879,5 @@ def _came_to_nothing(entry: ReplayEntry) -> bool:
         return True
     if b'"error"' not in response.body:
         return False
+
     return entry.exchange.rpc_members.get("error") is not None

@@ -30,6 +30,7 @@ from mrtr_cassette.errors import UsageError
 
 ANY_DEPTH: Final = "**"
 """In a path, any number of members and items, also none."""
+
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _RFC3339: Final = re.compile(
     r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])[T ]"
@@ -96,7 +97,9 @@ def read_matchers(given: Mapping[str, str]) -> tuple[Matcher, ...]:
                 f"<<match>> {pointer!r} is not a JSON Pointer",
                 hint="it begins with a slash, such as /arguments/id or /arguments/**",
             ) from None
+
         matchers.append(Matcher(pointer, path, kind, _kind_of(pointer, kind)))
+
     return tuple(matchers)
 
 
@@ -104,15 +107,18 @@ def _kind_of(pointer: str, kind: str) -> Callable[[Any], bool]:
     """Return what tells whether a value is of a kind."""
     if kind in _KINDS:
         return _KINDS[kind]
+
     pattern = kind[1:-1]
     if not pattern or kind[0] != "/" or kind[-1] != "/":
         nearest = difflib.get_close_matches(kind, _KINDS, n=1)
         hint = f"the kinds are {', '.join(_KINDS)} and /regex/"
         if nearest:
             hint = f"did you mean {nearest[0]!r}? {hint}"
+
         raise UsageError(
             f"<<match>> {pointer!r}: no kind is called {kind!r}", hint=hint
         )
+
     try:
         is_match = whole_matcher(pattern)
     except ValueError as error:
@@ -148,6 +154,7 @@ class MatcherPlace(NamedTuple):
         if isinstance(self.value, str) and self.value.startswith(name):
             # It only looks as if it stood for another value.
             return f"{self.value}'"
+
         return None
 
 
@@ -172,26 +179,32 @@ class Matchers:
         message = call.message
         if message is None:
             return []
+
         top = "params"
         never = ["_meta", REQUEST_STATE, method_of(message.method).named_by]
         if message.kind is Kind.RESPONSE:
             top = "result"
             never = []
+
         found: list[MatcherPlace] = []
         end = 0
         for path, span in spans_of_values(request.body):
             is_inside = len(path) > 1 and path[0] == top and path[1] not in never
             if not is_inside or span.start < end:
                 continue
+
             matcher = self._matcher_at(path[1:])
             if matcher is None:
                 continue
+
             value = parse(request.body[span.start : span.end])
             if isinstance(value, dict | list) and not matcher.takes(value):
                 continue
+
             self._met.add(matcher)
             found.append(MatcherPlace(path, matcher, span, value))
             end = span.end
+
         return found
 
     def _matcher_at(self, path: MemberPath) -> Matcher | None:
@@ -199,6 +212,7 @@ class Matchers:
         for matcher in self._matchers:
             if _is_at(path, matcher.path):
                 return matcher
+
         return None
 
     def compared(self, request: Request) -> Request:
@@ -208,8 +222,10 @@ class Matchers:
             if place.stand_in is not None:
                 text = json.dumps(place.stand_in).encode()
                 replacements.append((place.span, text))
+
         if not replacements:
             return request
+
         return replace(request, body=splice(request.body, replacements))
 
     def matched(self, recorded: Request, received: Request) -> list[str]:
@@ -219,8 +235,10 @@ class Matchers:
         for place in self.places(received):
             if place.path not in values or not place.is_of_kind:
                 continue
+
             if canonical(values[place.path]) != canonical(place.value):
                 found.append(str(place.matcher))
+
         return found
 
     def unused(self) -> list[str]:
@@ -238,15 +256,19 @@ class Matchers:
         for place in self.places(received):
             span = place.span
             spelled[place.path] = received.body[span.start : span.end]
+
         found: dict[str, bytes] = {}
         ambiguous = set()
         for name, path in self._recorded_values(recorded):
             if path not in spelled:
                 continue
+
             if found.setdefault(name, spelled[path]) != spelled[path]:
                 ambiguous.add(name)
+
         for name in ambiguous:
             del found[name]
+
         return found
 
     def _recorded_values(self, recorded: Request) -> list[tuple[str, MemberPath]]:
@@ -255,24 +277,29 @@ class Matchers:
         for place in self.places(recorded):
             if place.is_of_kind and (_is_text(place.value) or _is_number(place.value)):
                 values.append((f"={canonical(place.value)}", place.path))
+
         return values
 
     def echo_spans(self, recorded: Request, located: Located) -> list[tuple[Span, str]]:
         """Return where a message repeats recorded values as a whole, and the names of these."""
         if not self.echo:
             return []
+
         names = {name for name, _ in self._recorded_values(recorded)}
         if not names:
             return []
+
         raw = located.message.raw
         found = []
         for path, span in spans_of_values(raw):
             is_free = "structuredContent" in path[:-1] or path[-1:] in _ECHOING
             if not is_free or raw[span.start] in b"{[":
                 continue
+
             name = f"={canonical(parse(raw[span.start : span.end]))}"
             if name in names:
                 found.append((span, name))
+
         return found
 
 
@@ -281,11 +308,14 @@ def _is_at(path: MemberPath, pattern: MemberPath) -> bool:
     """Tell whether a path is one of those that a pattern means."""
     if not pattern:
         return not path
+
     if pattern[0] == ANY_DEPTH:
         rests = [path[start:] for start in range(len(path) + 1)]
         return any(_is_at(rest, pattern[1:]) for rest in rests)
+
     if not path or pattern[0] not in (ANY, path[0]):
         return False
+
     return _is_at(path[1:], pattern[1:])
 
 
@@ -301,10 +331,13 @@ def matchers_in(texts: Sequence[str]) -> dict[str, str]:
         if text.endswith("/") and "=/" in text:
             pointer, equals, kind = text.partition("=/")
             kind = f"/{kind}"
+
         if not equals:
             raise UsageError(
                 f"<<match>> {text!r} has no kind",
                 hint="give it as POINTER=KIND, such as /arguments/id=uuid",
             )
+
         found[pointer] = kind
+
     return found

@@ -62,10 +62,13 @@ from mrtr_cassette.core.wire.jsonbytes import MemberPath, Span
 
 Matching = Matchers | MatchHook
 """By what requests match that are not equal: kinds of values, or a user's function."""
+
 _MOST_PLACED: Final = 64
 """Placeholders of one member that a client's text is held to, of all the calls of a tool."""
+
 _STAND_IN: Final = "Kq7x9Zw4vT8m"
 """Begins what stands for a secret where it is asked whether rules find it by themselves."""
+
 _META_PATH: Final = ("params", "_meta")
 _NOT_ISSUED: Final = "not-issued"
 """The token of what looks like a placeholder and stands in no response."""
@@ -109,6 +112,7 @@ class MatchedForm:
         self._header_names: set[str] = set()
         for request in requests:
             self._header_names |= named_by_user(request.headers)
+
         self._seals_states = cassette.request_state == "sealed"
         self._redacts = cassette.redaction is not None
         self.has_placeholders = self._redacts and any(map(_has_placeholders, requests))
@@ -120,6 +124,7 @@ class MatchedForm:
         """Forget what clients have sent."""
         if self.matchers is not None:
             self.matchers = self.matchers.anew()
+
         self.__dict__.pop("_placed", None)
         self._tokens: dict[tuple[str, str], str] = {}
         # A cassette that was written by hand has no rules, but what is shown of it has.
@@ -154,9 +159,12 @@ class MatchedForm:
             response = exchange.response
             if response is None:
                 continue
+
             for _, value in response.headers:
                 refs += refs_in(value)
+
             refs += refs_in(response.body.decode("latin-1"))
+
         return frozenset(
             [ref.name for ref in refs if ref.is_secret or ref.kind in (HASH, ANSWER)]
         )
@@ -168,13 +176,16 @@ class MatchedForm:
         request = self._sealed(request, lambda _token: True)
         if self.has_placeholders:
             request = self._redacted(request)
+
         request = self.values.alike_request(request)
         if self.has_placeholders:
             self._recorded.add(self._told_apart(request))
+
         call, matched = self._matched(request)
         is_whole = matched.request is request and self._keeps_body(request)
         if call.message is not None and is_whole:
             matched = matched._replace(digest=digest_of(call.message))
+
         return call, matched
 
     def _keeps_body(self, recorded: Request) -> bool:
@@ -195,15 +206,18 @@ class MatchedForm:
         closer: tuple[LookupKey, ...] = ()
         if self.matchers is not None or self.hook is not None:
             closer = (self._key_of(request),)
+
         if self.matchers is not None:
             request = self.matchers.compared(request)
             closer = (*closer, self._key_of(request))
+
         secrets: tuple[Ref, ...] = ()
         if self.has_placeholders and _has_placeholders(request):
             called, _, answers = lookup_key(read_call(request), self._ignored)
             texts = "\n".join([*called, answers or ""])
             secrets = tuple([ref.plain for ref in secrets_in(texts)])
             request = _all_alike(request)
+
         call = read_call(request)
         key, lookup = self._keys(call, self._ignored)
         traits = call.traits(self._header_names)
@@ -225,9 +239,11 @@ class MatchedForm:
         lookup = lookup_key(call, ignored)
         if not self.has_placeholders:
             return lookup.call, lookup
+
         answers = lookup.answers
         if answers is not None:
             answers = without_rules(answers)
+
         called = CallKey(*map(without_rules, lookup.call))
         return lookup.call, LookupKey(called, lookup.state, answers)
 
@@ -238,6 +254,7 @@ class MatchedForm:
         for name, value in same.headers:
             if name.lower() in self._header_names:
                 kept.append((name.lower(), value))
+
         _, lookup = self._keys(read_call(same), self._ignored)
         return lookup, tuple(sorted(kept))
 
@@ -251,16 +268,19 @@ class MatchedForm:
         matched = self._without_found_secrets(request)
         if not self.has_placeholders or self._told_apart(matched) in self._recorded:
             return matched
+
         sent = self._sent_before if self._remembers else self._sent_now
         matched = sent.sealed_request(matched)
         placed = self._placed.secrets_in(matched, remembers=self._remembers)
         known = RepeatedSecrets()
         for secret, text in placed.items():
             known.add(text, self._redactor.placeholder(secret.kind, text))
+
         matched = known.sealed_request(matched)
         if self._remembers and self._told_apart(matched) in self._recorded:
             session = request.header(SESSION_HEADER)
             self._placed.learn(session, placed)
+
         return matched
 
     def _without_found_secrets(self, request: Request) -> Request:
@@ -272,11 +292,13 @@ class MatchedForm:
         """Return a request with placeholders for the secrets that rules find."""
         if self.has_placeholders:
             self._credentials.seen(request.headers)
+
         request = self._sealed(request, lambda token: token in self.issued)
         if not self.has_placeholders:
             return request
         if not _has_placeholders(request):
             return self._redacted(request)
+
         # What was not issued looks like a placeholder until secrets have been found: it is none.
         marked = request_with(request, self._marked)
         return request_with(self._redacted(marked), _disowned)
@@ -295,14 +317,18 @@ class MatchedForm:
 
         if self._seals_states:
             request = with_task(request, new_task)
+
         body = request.body
         may_have_hash = b"sha256" in body or b"\\u" in body
         if self._seals_states or may_have_hash:
             body = seal_states(body, new_state)
+
         if self._cassette.seals_answers:
             body = seal_answers(body, is_sealed_answer)
+
         if body == request.body:
             return request
+
         return replace(request, body=body)
 
     def _keeps_state(self, state: str, is_issued: Callable[[str], bool]) -> bool:
@@ -312,6 +338,7 @@ class MatchedForm:
             return not self._seals_states
         if ref.kind != HASH:
             return True
+
         return self._seals_states and is_issued(ref.name)
 
     def _redacted(self, request: Request) -> Request:
@@ -340,6 +367,7 @@ class MatchedForm:
         """Take note of a secret that a client has sent."""
         if not is_told_apart(rule, secret):
             return
+
         for known in (self._sent_now, self._sent_before):
             known.add(secret, self._redactor.placeholder(rule, secret))
 
@@ -352,6 +380,7 @@ class MatchedForm:
         for exchange in exchanges:
             sealed = self._sealed(exchange.request, lambda _token: True)
             placed.add(self._redacted(sealed))
+
         return placed
 
     # To be shown
@@ -363,14 +392,19 @@ class MatchedForm:
         if self._redacts and not self.has_placeholders:
             self._credentials.seen(request.headers)
             matched = self._redacted(matched)
+
         if self._redacts:
             matched = self._sent_before.sealed_request(matched)
+
         if request.header(SESSION_HEADER) not in self._sessions:
             matched = _without_session(matched)
+
         if self._redacts:
             matched = _all_alike(matched)
+
         if self.matchers is not None:
             matched = self.matchers.compared(matched)
+
         return matched
 
     def shown(self, text: str) -> str:
@@ -385,6 +419,7 @@ def _without_session(request: Request) -> Request:
         return request
     if is_of_kind(identity, STATE, TASK, SESSION):
         return request
+
     known = RepeatedSecrets()
     known.add(identity, sealed_hash(identity))
     return known.sealed_request(request)
@@ -428,10 +463,12 @@ class _PlacedSecret(NamedTuple):
         """Return what a client's text has in its place, or nothing if that can be no secret."""
         if not text.startswith(self.before) or not text.endswith(self.behind):
             return ""
+
         end = len(text) - len(self.behind)
         given = text[len(self.before) : end]
         if _NOT_ISSUED in given or any(map(str.isspace, given)):
             return ""
+
         return given if is_told_apart(self.secret.kind, given) else ""
 
 
@@ -453,12 +490,14 @@ class _PlacedSecrets:
             found = secrets_in(text)
             if len(found) != 1:
                 continue
+
             before, _, behind = text.partition(found[0].raw.decode())
             secret = found[0].plain
             was_told = secret in self._told
             places = self._places.setdefault((call.method, call.name, path), set())
             if len(places) < _MOST_PLACED:
                 places.add(_PlacedSecret(before, behind, secret, was_told))
+
         self._told |= self._told_by(recorded)
 
     def _told_by(self, recorded: Request) -> set[Ref]:
@@ -470,6 +509,7 @@ class _PlacedSecrets:
             """Return a text that looks like a secret for a placeholder."""
             if not ref.is_secret:
                 return None
+
             text = f"{_STAND_IN}{len(secrets)}"
             secrets[text] = ref.plain
             return text.encode()
@@ -498,10 +538,12 @@ class _PlacedSecrets:
             for placed in self._places.get((call.method, call.name, path), ()):
                 if placed.was_told and remembers:
                     continue
+
                 given = placed.in_text(text)
                 held = self._learned.get((session, placed.secret), given)
                 if given and held == given:
                     found.setdefault(placed.secret, given)
+
         return found
 
     def learn(self, session: str, placed: dict[Ref, str]) -> None:
@@ -536,6 +578,7 @@ def learnable(
         if texts:
             key = tuple(sorted(texts.items()))
             found.setdefault(key, values.with_texts(texts))
+
     return list(found.values())
 
 
@@ -547,16 +590,20 @@ def _texts_between(
         return None
     if recorded.message is None or received.message is None:
         return None
+
     now = dict(texts_in(received.message.tree))
     found: dict[str, str] = {}
     for path, text in texts_in(recorded.message.tree):
         is_unknown = not values.names_in(text.encode()).isdisjoint(values.unknown)
         if not is_unknown or path[:2] == _META_PATH:
             continue
+
         texts = values.texts_between(text, now.get(path, ""))
         if texts is None:
             return None
+
         for name, value in texts.items():
             if found.setdefault(name, value) != value:
                 return None
+
     return found or None

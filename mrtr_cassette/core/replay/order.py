@@ -64,6 +64,7 @@ class History(Enum):
 
     AUTO = "auto"
     """Those that were recorded with several answers."""
+
     STRICT = "strict"
     ORDER = "order"
     """None: equal calls are played in recorded order."""
@@ -148,10 +149,13 @@ class LiveSession:
         self.arrived[number] = count
         if caller is not None and entry.session:
             self._values[number, count] = caller
+
         if entry.kind is not Kind.REQUEST:
             return
+
         if caller is not None:
             self.callers[entry] = caller
+
         if entry.session == self.recorded:
             self.reached = max(self.reached, entry.exchange.number or 0)
 
@@ -196,8 +200,10 @@ class LiveSession:
         names = {live: recorded for recorded, live in self.known_tasks.items()}
         if self.id not in (NO_SESSION, self.recorded):
             names[self.id] = self.recorded
+
         if not names:
             return request
+
         change = renaming(names)
         return request_with(request, lambda raw, _name: change(raw))
 
@@ -228,11 +234,14 @@ class SecretMapping:
             same = _taking(entries, received, self._is)
             if same:
                 return same
+
             entries = _taking(entries, received, self._may_be)
+
         fitting = []
         for entry in entries:
             if not self._has_been_another(entry, received):
                 fitting.append(entry)
+
         return fitting
 
     def _has_been_another(self, entry: ReplayEntry, received: tuple[Ref, ...]) -> bool:
@@ -242,12 +251,15 @@ class SecretMapping:
         while parent is not None:
             earlier.update(parent.matched.secrets)
             parent = parent.parent
+
         for recorded, secret in zip(entry.matched.secrets, received, strict=False):
             if self._is(recorded, secret):
                 continue
+
             for before in earlier:
                 if self._is(before, secret):
                     return True
+
         return False
 
     def played(self, entry: ReplayEntry, received: tuple[Ref, ...]) -> None:
@@ -277,6 +289,7 @@ def _taking(
     for entry in entries:
         if all(map(takes, entry.matched.secrets, received)):
             taking.append(entry)
+
     return taking
 
 
@@ -359,6 +372,7 @@ class PlayOrder:
         is_stateless = issued is not None
         if history is History.AUTO and (is_stateless or repeat is Repeat.ALWAYS):
             history = History.ORDER
+
         self.timelines = Timelines(entries.by_arrival)
         self.tasks = RecordedTasks(entries)
         self.histories = WriteHistories(
@@ -380,6 +394,7 @@ class PlayOrder:
                 self.timelines.depends_on_later,
             )
             self.stand_ins = self._groups.stand_ins
+
         self._repeat = repeat
         self._by_lookup: dict[LookupKey, list[ReplayEntry]] = {}
         self._exact: dict[tuple[LookupKey, Traits], list[ReplayEntry]] = {}
@@ -388,6 +403,7 @@ class PlayOrder:
         self._handshakes: dict[str, list[ReplayEntry]] = {}
         for entry in entries.by_arrival:
             self._add(entry)
+
         self.opened = OpenedSessions(entries.by_arrival)
         self.begin()
 
@@ -411,8 +427,10 @@ class PlayOrder:
             self._recorded.setdefault(session, set()).add(entry.numbers.lookup)
             if entry.key.method == INITIALIZED:
                 self._handshakes.setdefault(session, []).append(entry)
+
         if entry.created_by is not None or entry in self.stand_ins:
             return
+
         matched = self._matched(entry)
         lookup = matched.lookup
         # A state that the client didn't get from the cassette, such as a literal in a test, has the
@@ -444,6 +462,7 @@ class PlayOrder:
         for entry, stand_in in self.stand_ins.items():
             if stand_in in played:
                 played.add(entry)
+
         return played
 
     # Sessions
@@ -453,19 +472,23 @@ class PlayOrder:
         session_id = NO_SESSION
         if self._recorded:
             session_id = session_of(request)
+
         if self._groups is not None:
             return LiveSession(self._groups.root(session_id), session_id)
         if session_id not in self._recorded:
             return self._by_id.get(session_id, self._shared)
         if session_id in self._by_id:
             return self._by_id[session_id]
+
         session = LiveSession(session_id, session_id)
         if request.is_line:
             # A pipe is always new.
             return session
+
         # A client may know it from an earlier run, and not open it again.
         for handshake in self._handshakes.get(session_id, ()):
             session.arrive(handshake)
+
         return session
 
     def enter(self, session: LiveSession) -> None:
@@ -480,12 +503,15 @@ class PlayOrder:
         if recorded in self._by_id:
             self._last += 1
             session_id = session_surrogate(self._last)
+
         session = LiveSession(recorded, session_id)
         # HTTP+SSE: a stream opens the session, and posts get no responses of their own.
         if opening.is_listening:
             session.unrecorded = deque()
+
         if self._groups is None:
             self._by_id[session_id] = session
+
         return session
 
     # Choosing
@@ -497,10 +523,12 @@ class PlayOrder:
         task = self.tasks.about(matched.lookup)
         if task is None:
             return self._choose_call(matched, session)
+
         plays: Mapping[str, LiveTask] = session.tasks
         has_memory = self._groups is None
         if not has_memory:
             plays = {task.id: self._begun(task, now)}
+
         step = self.tasks.choose(task, matched.lookup, plays, has_branches=has_memory)
         return Chosen(None, step=step)
 
@@ -516,20 +544,25 @@ class PlayOrder:
         hook = self.hook
         if hook is None:
             return chosen
+
         if entry is not None:
             # Recordings that differ in ignored values come after those that match.
             equal = self._matched(entry).closer[0].call
             if equal == matched.closer[0].call:
                 return chosen
+
         try:
             entries = self.matched_by(hook, matched)
         except HookError as error:
             return Chosen(None, failure=str(error))
+
         if not entries:
             return chosen
+
         by_function = self._choose_of(entries, matched, session)
         if by_function.entry is None and chosen.nearest:
             return chosen
+
         return by_function._replace(by_function=hook.name)
 
     def matched_by(
@@ -552,10 +585,12 @@ class PlayOrder:
             is_other_call = is_same_name and recorded.call != lookup.call
             if not (is_in_turn and is_other_call):
                 continue
+
             request = entries[0].matched.request
             is_alike = _is_alike(read_call(request), call)
             if is_alike and hook.matches(request, matched.request):
                 found += entries
+
         return sorted(found, key=lambda entry: entry.arrival)
 
     def _choose_equal(self, matched: MatchedRequest, session: LiveSession) -> Chosen:
@@ -564,10 +599,12 @@ class PlayOrder:
         equal = self._by_lookup.get(lookup)
         if equal is None:
             return Chosen(None)
+
         for entries in self._more_alike(matched, equal):
             chosen = self._choose_of(entries, matched, session)
             if chosen.entry is not None:
                 return chosen
+
         key = (lookup, matched.traits)
         candidates = self._candidates.get(key)
         if candidates is None:
@@ -576,10 +613,13 @@ class PlayOrder:
             found = exact or self._fitting_headers(equal, matched.traits)
             if isinstance(found, Reason):
                 return Chosen(None, equal, found)
+
             if len(self._candidates) > _MOST_CANDIDATES + len(self._exact):
                 self._candidates.clear()
+
             candidates = Candidates(found, self.histories)
             self._candidates[key] = candidates
+
         return self._choose_among(candidates, matched, session)
 
     def _more_alike(
@@ -591,6 +631,7 @@ class PlayOrder:
             for entry in equal:
                 if self._matched(entry).closer[level] == key:
                     entries.append(entry)
+
             if entries and len(entries) < len(equal):
                 yield entries
 
@@ -604,6 +645,7 @@ class PlayOrder:
         found = self._fitting_headers(entries, matched.traits)
         if isinstance(found, Reason):
             return Chosen(None, entries, found)
+
         candidates = Candidates(found, self.histories)
         # Lines that are made for one request are not used up.
         return self._choose_among(candidates, matched, session)._replace(line=None)
@@ -614,9 +656,11 @@ class PlayOrder:
         """Return the recording that a request gets of candidates, by session and history."""
         if self._groups is not None:
             return self._first_without_memory(candidates, matched, self._groups)
+
         recorded = self._taken_for(candidates.entries, session)
         if recorded is None:
             return self._among(candidates, matched, session)
+
         entries = [entry for entry in candidates.entries if entry.session == recorded]
         candidates = Candidates(entries, self.histories)
         chosen = self._among(candidates, matched, session)
@@ -629,10 +673,13 @@ class PlayOrder:
         allowed = self.opened.keep(equal, traits.session)
         if not allowed:
             return Reason.SESSION_UNKNOWN
+
         if not traits.is_conditional:
             allowed = [entry for entry in allowed if not entry.is_about_a_copy]
+
         if not allowed:
             return Reason.CONDITION_MISSING
+
         return self._most_alike(allowed, traits)
 
     def _first_without_memory(
@@ -645,9 +692,11 @@ class PlayOrder:
             fitting = groups.fitting(taking, matched.secrets)
             if not fitting:
                 return Chosen(None, candidates.entries, Reason.ARGUMENTS_DIFFER)
+
         for entry in fitting:
             if groups.matched(entry).caller == matched.caller:
                 return Chosen(entry)
+
         return Chosen(fitting[0])
 
     def _taken_for(
@@ -661,13 +710,16 @@ class PlayOrder:
         here = session.recorded
         if here == NO_SESSION:
             return None
+
         for entry in entries:
             if entry.session == here:
                 return None
+
         for entry in entries:
             contents = self._recorded.get(entry.session)
             if contents is not None and session.arrived.keys() <= contents:
                 return entry.session
+
         return None
 
     def _among(
@@ -677,22 +729,27 @@ class PlayOrder:
         left = self._fitting(candidates, matched, session)
         if isinstance(left, Chosen):
             return left
+
         if len(left) != len(candidates.entries):
             candidates = Candidates(left, self.histories)
+
         lines = candidates.lines
         chosen = self._next_of(lines, matched.caller, session)
         if chosen is not None:
             return chosen
         if not any(line.point for line in lines):
             return Chosen(None, left, Reason.ALREADY_PLAYED)
+
         # Whatever came before, what may not be repeated has been played.
         is_over = session.played.keys() >= set(left)
         if not is_over or self._may_repeat(left[-1]):
             return Chosen(None, left, Reason.OTHER_HISTORY)
+
         free = [EqualCalls(line.caller, None, line.entries, []) for line in lines]
         chosen = self._next_of(free, matched.caller, session)
         if chosen is None:
             return Chosen(None, left, Reason.ALREADY_PLAYED)
+
         return chosen
 
     def _fitting(
@@ -705,16 +762,19 @@ class PlayOrder:
             left = self._secrets.fitting(taking, matched.secrets)
             if not left:
                 return Chosen(None, candidates.entries, Reason.ARGUMENTS_DIFFER)
+
         if self.has_written_elsewhere:
             before = left
             left = [entry for entry in left if not _reads_what_is_written(entry)]
             if not left:
                 return Chosen(None, before, Reason.OTHER_HISTORY)
+
         if candidates.answer_questions:
             before = left
             left = [entry for entry in left if session.was_asked(entry)]
             if not left:
                 return Chosen(None, before, Reason.OUT_OF_ORDER)
+
         return left
 
     def _next_of(
@@ -727,14 +787,18 @@ class PlayOrder:
         first = self._first_of_all(lines, caller, session, 0)
         if first is not None:
             return first
+
         last = self._last_of(lines, session)
         if last is None:
             return None
+
         if self._begins_again(last):
             least = min(self._times_of(lines, session))
             return self._first_of_all(lines, caller, session, least)
+
         if not self._may_repeat(last):
             return None
+
         return Chosen(last)
 
     def _last_of(
@@ -746,8 +810,10 @@ class PlayOrder:
             latest = self._latest_of(line, session)
             if latest is None:
                 continue
+
             if last is None or latest.arrival > last.arrival:
                 last = latest
+
         return last
 
     def _begins_again(self, last: ReplayEntry) -> bool:
@@ -767,13 +833,16 @@ class PlayOrder:
             is_of_another = line.caller != caller
             if best_rank is not None and best_rank < (is_of_another, line.arrival):
                 continue
+
             chosen = self._first_of(line, session, most)
             if chosen is None or chosen.entry is None:
                 continue
+
             rank = (is_of_another, chosen.entry.arrival)
             if best_rank is None or rank < best_rank:
                 best = chosen
                 best_rank = rank
+
         return best
 
     def _latest_of(self, line: EqualCalls, session: LiveSession) -> ReplayEntry | None:
@@ -790,6 +859,7 @@ class PlayOrder:
         for line in lines:
             for entry in self.histories.in_place(line, session.writes):
                 times.append(session.played.get(entry, 0))
+
         return times
 
     def _first_of(
@@ -799,22 +869,28 @@ class PlayOrder:
         used = 0
         if not most:
             used = session.used.get(line, 0)
+
         first: ReplayEntry | None = None
         for place in range(used, self.histories.come(line, session.writes)):
             entry = line.entries[place]
             if not self._may_come(line, entry, session, most):
                 if place == used and self._is_used(line, entry, session):
                     used += 1
+
                 continue
+
             if first is None or entry.arrival < first.arrival:
                 first = entry
+
             # Retries arrived in another order than their calls began.
             if entry.parent is None:
                 break
+
         if first is None:
             return None
         if most:
             return Chosen(first)
+
         return Chosen(first, line=(line, used))
 
     def _may_come(
@@ -863,12 +939,15 @@ class PlayOrder:
             if score > best:
                 best = score
                 nearest = {}
+
             if score == best:
                 nearest[entry] = recorded
+
         granted = {found for entry, found in nearest.items() if not entry.is_refused}
         is_alike = len(set(nearest.values())) == 1
         if is_alike or not granted:
             return list(nearest)
+
         return [entry for entry, found in nearest.items() if found in granted]
 
     # Playing
@@ -886,6 +965,7 @@ class PlayOrder:
         self.plays[entry] += 1
         if secrets:
             self._secrets.played(entry, secrets)
+
         if entry.opens_session:
             # Which client it is shows only from now on.
             session.count(entry)
@@ -893,11 +973,13 @@ class PlayOrder:
         elif entry in session.played and entry.key.method == INITIALIZE:
             session = LiveSession()
             self._shared = session
+
         session.count(entry)
         # A task that is over may be polled for ever.
         if entry.created_by is None or session.played[entry] == 1:
             if self.histories.played(entry, session.writes):
                 self.strayed[entry.interaction] += 1
+
         return session
 
     def unask(self, answer: ReplayEntry, session: LiveSession) -> None:
@@ -907,7 +989,9 @@ class PlayOrder:
             if session.played.get(asked):
                 session.played[asked] -= 1
                 self.histories.taken_back(asked, session.writes)
+
             asked = asked.parent
+
         session.used.clear()
 
     def begin_task(
@@ -923,6 +1007,7 @@ class PlayOrder:
         session.tasks = dict(step.plays)
         if step.exchanged is None:
             return
+
         task, branch = step.exchanged
         session.exchange_tasks(task.id, branch.id)
         first = task.creating
@@ -933,8 +1018,10 @@ class PlayOrder:
         self.plays[second] += times_of_first - times_of_second
         if times_of_second:
             session.played[first] = times_of_second
+
         if times_of_first:
             session.played[second] = times_of_first
+
         session.used.clear()
         self.histories.exchange(first, second, session.writes)
 

@@ -124,6 +124,7 @@ class Choice:
             return self.chosen.entry
         if isinstance(step.found, NoStep):
             return None
+
         return step.found.entry
 
 
@@ -152,6 +153,7 @@ class Play:
         """The id of the call, as its client spells it."""
         if self.delivery is not None:
             return self.delivery.values.id
+
         message = read_call(self.request).message
         return None if message is None else message.spelled(ID_PATH)
 
@@ -232,6 +234,7 @@ class Player:
         issued = None
         if stateless:
             issued = self._form.issued
+
         self._order = PlayOrder(cassette, found, repeat, history, reads, issued)
         self._histories = self._order.histories
         self._timelines = self._order.timelines
@@ -254,6 +257,7 @@ class Player:
         self._deliveries.begin()
         if self._value_names:
             self._deliveries.texts = lambda: self.values
+
         self._order = copy(self._order)
         self._order.hook = self._form.hook
         self._order.begin()
@@ -299,6 +303,7 @@ class Player:
         for entry in self._by_arrival:
             if entry.matched.digest is not None:
                 found.setdefault(entry.matched.digest, entry)
+
         return found
 
     @cached_property
@@ -313,6 +318,7 @@ class Player:
         for entry in self.entries:
             if entry.exchange.response is not None:
                 origin.learn(entry.matched.request, entry.exchange.response)
+
         return origin
 
     @property
@@ -345,9 +351,11 @@ class Player:
         """
         if not self.stops or not self.misses:
             return None
+
         message = read_call(request).message
         if message is None or message.kind is not Kind.REQUEST:
             return None
+
         self.stopped += 1
         return self.misses[0]
 
@@ -362,9 +370,11 @@ class Player:
         choice = Choice(request, recorded, session, matched, values, now, chosen)
         if failure:
             return choice
+
         is_new = bool(self._value_names) and matched.lookup not in self._lookups
         if is_new and self.values.unknown:
             choice = self._learning(choice)
+
         chosen = self._order.choose(choice.matched, session, now)
         return replace(choice, chosen=chosen)
 
@@ -375,6 +385,7 @@ class Player:
         recorded = readable(session.in_recorded(request))
         if self.before_record is None:
             return recorded, ""
+
         try:
             # A call that is left out is not in the cassette.
             return self.before_record.kept(recorded) or recorded, ""
@@ -398,19 +409,24 @@ class Player:
             if matched.lookup in self._lookups:
                 teachers.append(texts)
                 learned = replace(choice, matched=matched, values=values, texts=texts)
+
         if len(teachers) == 1:
             return learned
+
         return replace(choice, teachers=teachers)
 
     def _learn_from(self, choice: Choice) -> Miss | None:
         """Hold to what a request has taught; return a miss if its response needs more than that."""
         if not self._value_names:
             return None
+
         if choice.texts is not None:
             for name in self.values.unknown:
                 if name in choice.texts.texts:
                     self.learned[name] = self.redacted(choice.texts.texts[name])
+
             self.values = choice.texts
+
         return self._unlearned_in(choice)
 
     def _unlearned_in(self, choice: Choice) -> Miss | None:
@@ -419,14 +435,17 @@ class Player:
         entry = choice.entry
         if not unknown or entry is None or entry.exchange.response is None:
             return None
+
         response = entry.exchange.response
         texts = [response.body]
         for _, value in response.headers:
             texts.append(value.encode())
+
         found = self.values.names_in(b"\n".join(texts))
         missing = sorted(found.intersection(unknown))
         if not missing:
             return None
+
         return unlearned(self._told(choice.recorded), missing, entry)
 
     def _recognised(
@@ -439,15 +458,18 @@ class Player:
         cut = cut_body(request.body)
         if cut is None:
             return None
+
         digest, values = cut
         entry = self._by_digest.get(digest)
         if entry is None:
             return None
+
         same = entry.matched.request
         if request.method != same.method or request.target != same.target:
             return None
         if traits_of_headers(request.headers) != traits_of_headers(same.headers):
             return None
+
         return entry.matched, values
 
     def _read(self, request: Request) -> tuple[MatchedRequest, CallerValues]:
@@ -455,6 +477,7 @@ class Player:
         call, matched = self._form.received(request)
         if matched.request is not request:
             call = read_call(request)
+
         return matched, values_in(call)
 
     # Faults
@@ -463,6 +486,7 @@ class Player:
         """Return the fault that a request meets, and count it."""
         if self.faults is None:
             return None
+
         lookup = choice.matched.lookup
         session = session_of(choice.request)
         return self.faults.meet(lookup, choice.entry, session)
@@ -472,11 +496,14 @@ class Player:
         entry = choice.entry
         if entry is None:
             return None
+
         while entry in self._answered_by_proxy:
             entry = self._answered_by_proxy[entry]
+
         session = choice.session
         if entry.opens_session:
             session = LiveSession(entry.session, entry.session)
+
         return self._deliveries.deliver(entry, session, choice.values)
 
     def starts_over(self, choice: Choice) -> None:
@@ -493,46 +520,57 @@ class Player:
         lacking = self._learn_from(choice)
         if lacking is not None:
             return self._missed(lacking)
+
         if self._unseen:
             self._see(read_call(choice.matched.request))
+
         if choice.matched.lookup.call.method == CANCELLED:
             _cancel(choice.recorded, session)
+
         step_played = self._play_step(choice)
         if step_played is not None:
             return step_played
+
         self._order.take_for(session, choice.chosen)
         if choice.chosen.recorded is not None:
             for stream in self._deliveries.follow(session):
                 self.times[stream] += 1
                 session.count(stream)
+
         entry = choice.chosen.entry
         if entry is None:
             return self._play_nothing(choice)
         if not self._may_get(entry, choice.values.id):
             return self._missed(other_id(self._told(choice.recorded), entry))
+
         choice = self._matched_by(choice, entry)
         if choice.chosen.line is not None:
             line, used = choice.chosen.line
             session.used[line] = used
+
         play = self._play(choice, entry, session)
         if entry in self._elsewhere:
             # It counts as missed what the client asks a server to which it is sent.
             call = self._told(choice.recorded)
             miss = self._missed(led_elsewhere(call, entry, self._elsewhere[entry]))
             return replace(play, miss=miss)
+
         return play
 
     def _matched_by(self, choice: Choice, entry: ReplayEntry) -> Choice:
         """Count what a recording matches by; return the choice with what it repeats."""
         if choice.chosen.by_function:
             self.by_kind[choice.chosen.by_function] += 1
+
         matchers = self._form.matchers
         if matchers is None or entry.matched.closer[0] == choice.matched.closer[0]:
             return choice
+
         recorded = entry.exchange.request
         self.by_kind.update(matchers.matched(recorded, choice.recorded))
         if not matchers.echo:
             return choice
+
         echoed = matchers.echoed(recorded, choice.recorded)
         return replace(choice, values=choice.values._replace(echoed=echoed))
 
@@ -540,13 +578,16 @@ class Player:
         """Play an exchange, or the end of what the proxy answered while recording."""
         if self.divergences.recordings > 1 and self.divergences.followed:
             self._follow(entry, session)
+
         while True:
             session = self._order.played(entry, choice.matched.secrets, session)
             self.plays += 1
             self._count_kinds(choice.matched)
             if entry not in self._answered_by_proxy:
                 break
+
             entry = self._answered_by_proxy[entry]
+
         self._order.begin_task(entry, session, choice.wall_s)
         session.arrive(entry, choice.values)
         delivery = self._deliveries.play(entry, session, choice.values)
@@ -581,13 +622,16 @@ class Player:
         step = choice.chosen.step
         if step is None:
             return None
+
         self._order.step_played(step, session)
         if isinstance(step.found, NoStep):
             call = self._told(choice.recorded)
             return self._missed(no_step(call, step.found, self._ignored))
+
         for came in dict.fromkeys(step.found.came):
             self._order.played(came, (), session)
             session.arrive(came, choice.values)
+
         self.plays += 1
         entry = step.found.entry
         delivery = self._deliveries.deliver(entry, session, choice.values)
@@ -598,16 +642,20 @@ class Player:
         response = entry.exchange.response
         if identity is None or entry.asker is None or response is None:
             return True
+
         if entry not in self._hidden:
             self._hidden[entry] = hides_response(entry.asker, response)
+
         if not self._hidden[entry]:
             return True
+
         return canonical(parse(identity)) == entry.asker.id
 
     def _patience(self, entry: ReplayEntry) -> float | None:
         """Return how long a client waits for a response that was not recorded; see `Play`."""
         if not self._is_given_up(entry):
             return None
+
         waited_ms = self._given_up_at(entry) - entry.exchange.started_ms
         return waited_ms / 1000 + _LONGER_S
 
@@ -620,6 +668,7 @@ class Player:
             for stream in self._by_arrival:
                 if stream.is_listening and stream.session == entry.session:
                     times.append(stream.exchange.ended_ms)
+
         return max(times)
 
     def _is_given_up(self, entry: ReplayEntry) -> bool:
@@ -628,9 +677,11 @@ class Player:
         if response is not None and not response.only_accepts:
             if response.end is not End.OPEN:
                 return False
+
         call = entry.stream
         if call.kind is not Kind.REQUEST or call.is_listening:
             return False
+
         return not self._timelines.has_response(call)
 
     # Misses
@@ -653,22 +704,27 @@ class Player:
         if failure:
             told = self._told(choice.recorded)
             return self._missed(Miss(told, Reason.HOOK_FAILED, failure))
+
         if is_pong(session.recorded, call.message, self._pings):
             return only_status(call, ACCEPTED)
+
         event = resumed_event(choice.request)
         rest = self._deliveries.rest((session.recorded, event), session)
         if rest is not None:
             self.plays += 1
             return self._played(choice.request, rest.entry, session, rest)
+
         if not self._strict:
             harmless = self._unrecorded_answer(call, choice.chosen)
             if harmless is not None:
                 return harmless
+
         miss = self._why_not(self._told(choice.recorded), choice)
         message = miss.call.message
         if message is not None and message.kind is Kind.RESPONSE:
             is_refused = self._refuse(message, session, miss)
             miss = replace(miss, is_refused=is_refused)
+
         return self._missed(miss)
 
     def _unrecorded_answer(self, call: Call, chosen: Chosen) -> Harmless | None:
@@ -681,15 +737,19 @@ class Player:
             if answer is not None:
                 self.unknown_tools[call.name] += 1
                 return answer
+
         if chosen.nearest:
             return None
+
         recorded = set()
         for entry in self._by_arrival:
             if not resumed_event(entry.matched.request):
                 recorded.add((entry.key.endpoint, entry.key.method))
+
         answer = answer_of_any_server(call, recorded, lacks_session=lacks_session)
         if answer is not None:
             self.harmless.append(answer)
+
         return answer
 
     def _why_not(self, call: Call, choice: Choice) -> Miss:
@@ -700,17 +760,21 @@ class Player:
             return ambiguous(call, choice.teachers, self.values)
         if reason is None:
             return self._no_match(call, choice.matched)
+
         if reason is Reason.OTHER_HISTORY:
             writes = choice.session.writes
             entry, before = self._histories.nearest(nearest, writes, self.times)
             return after_other_writes(call, entry, before, writes.made)
+
         if reason is Reason.SESSION_UNKNOWN:
             session = session_of(choice.recorded)
             standing = self._order.opened.standing_of(session)
             return Miss(call, reason, standing.value, nearest[0])
+
         miss = not_now(call, nearest, reason)
         if self._order.repeats_reads:
             miss = replace(miss, may_read=call.key().called)
+
         return miss
 
     def _no_match(self, call: Call, matched: MatchedRequest) -> Miss:
@@ -722,13 +786,16 @@ class Player:
             with suppress(HookError):
                 same = self._order.matched_by(hook, matched, in_any_turn=True)
                 recorded = recorded._replace(same_calls=same)
+
         miss = no_match(call, recorded)
         is_other_call = miss.reason is Reason.ARGUMENTS_DIFFER
         if hook is not None and is_other_call and not recorded.same_calls:
             detail = f"{miss.detail}, and {hook.name} matched none"
             miss = replace(miss, detail=detail)
+
         if not miss.differences:
             return miss
+
         return after_placeholders(miss, self._placeholders_played)
 
     @property
@@ -739,6 +806,7 @@ class Player:
         for entry, names in self._placeholders.items():
             if entry in played:
                 shown.update(dict.fromkeys(names))
+
         return list(shown)
 
     @cached_property
@@ -749,6 +817,7 @@ class Player:
             names = placeholders_in(entry.exchange.response)
             if names:
                 found[entry] = names
+
         return found
 
     def _refuse(self, answer: Message, session: LiveSession, miss: Miss) -> bool:
@@ -756,15 +825,19 @@ class Player:
         for entry in self._answers_like(answer, session):
             if not session.was_asked(entry) or session.has_arrived(entry):
                 continue
+
             # Nothing else has to wait any more for the right answer, nor for later ones.
             session.waive(entry)
             call = entry.answered_call
             if call is None:
                 return False
+
             for posted in self._timelines.answers_during(call):
                 session.waive(posted)
+
             session.refused[call] = miss
             return True
+
         return False
 
     def _answers_like(
@@ -780,9 +853,11 @@ class Player:
             is_answer = entry.answered_question is not None
             if not is_answer or entry.session != session.recorded:
                 continue
+
             here.append(entry)
             if entry.asker is not None and entry.asker.same_id == answer.same_id:
                 expected.append(entry)
+
         return expected or here
 
     def waited_in_vain(self, play: Play) -> Miss | None:
@@ -791,6 +866,7 @@ class Player:
         caller_id = play.caller_id
         if caller_id is not None and canonical(parse(caller_id)) in session.cancelled:
             return None
+
         call = self._told(self._as_recorded(play.request, session)[0])
         detail = "its response was not recorded"
         return self._missed(Miss(call, Reason.NO_RESPONSE, detail, play.entry))
@@ -802,6 +878,7 @@ class Player:
         events = self._order.session_of(request).unrecorded
         if events is None:
             return False
+
         events.append(b"event: message\ndata: %b\n\n" % message)
         return True
 
@@ -822,6 +899,7 @@ class Player:
         call = self.shown(request)
         if call.message is None or call.message.kind is not Kind.REQUEST:
             return
+
         session = self._order.session_of(request)
         self._order.enter(session)
         if self._histories.went_live(self.key_of(call), session.writes):
@@ -836,6 +914,7 @@ class Player:
         for path in self._unseen:
             if lookup_key(call, (path,)) == key:
                 unseen.append(path)
+
         self._unseen = unseen
 
     def unused_options(self) -> list[tuple[str, str]]:
@@ -846,10 +925,12 @@ class Player:
         if self._unseen:
             for entry in self._by_arrival:
                 self._see(read_call(entry.matched.request))
+
         unused = [("reads", name) for name in self._histories.unused_reads()]
         unused += [("ignore", pointer_to(path)) for path in self._unseen]
         if self._form.matchers is not None:
             unused += [("match", name) for name in self._form.matchers.unused()]
+
         return unused
 
     def left_out(self, is_at: Callable[[str], bool]) -> None:
@@ -858,6 +939,7 @@ class Player:
         for path in self._unseen:
             if not is_at(without_side(pointer_to(path), "result")):
                 left.append(path)
+
         self._unseen = left
 
     @property
@@ -867,6 +949,7 @@ class Player:
             yield entry.interaction, entry.stream.interaction
             if not entry.is_listening:
                 continue
+
             for gate in self._timelines.waits_of(entry).pieces:
                 if gate.request is not None:
                     yield entry.interaction, gate.request.interaction
@@ -884,6 +967,7 @@ class Player:
         for number, entries in enumerate(self.interactions, start=1):
             if any(map(self._is_given_up, played.intersection(entries))):
                 numbers.append(number)
+
         return numbers
 
     @property
@@ -908,6 +992,7 @@ class Player:
                 if entry not in played and self._lacks(entry, lookups):
                     numbers.append(number)
                     break
+
         return numbers
 
     def _lacks(self, entry: ReplayEntry, played: Collection[int]) -> bool:
@@ -916,10 +1001,12 @@ class Player:
             return False
         if self.was_probed and entry.key.method == DISCOVER:
             return False
+
         if entry.created_by is not None and self._histories.only_reads(entry.key):
             # How often a task is polled before it ends depends on the pace.
             is_end = entry.state is not None and entry.state.is_over
             return is_end and entry.created_by not in self._order.stand_ins
+
         # A faster replay repeats these less often.
         is_repeat = entry.numbers.lookup in played
         return not (is_repeat and self._histories.repeats_with_time(entry))
@@ -934,14 +1021,17 @@ def _leading_elsewhere(
         response = entry.exchange.response
         if response is None:
             continue
+
         if entry.is_listening:
             elsewhere = endpoint_elsewhere(response, origin)
         else:
             elsewhere = redirected_elsewhere(
                 entry.matched.request, response.status, response.headers, origin
             )
+
         if elsewhere is not None:
             leading[entry] = elsewhere
+
     return leading
 
 
@@ -950,6 +1040,7 @@ def _cancel(request: Request, session: LiveSession) -> None:
     message = read_call(request).message
     if message is None:
         return
+
     cancelled = message.params.get("requestId")
     if cancelled is not None:
         session.cancelled.add(canonical(cancelled))

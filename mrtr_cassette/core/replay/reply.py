@@ -144,13 +144,16 @@ def build_reply(
     places.add_messages(request, waits)
     if caller.repeated is not None:
         places.add_repeated(caller.repeated)
+
     if not places.gaps:
         places.add_batch(caller.batch)
+
     parts = _parts(response, waits, places.gaps, started_ms, ended, piecewise=piecewise)
     end = response.end
     # Who posts a message may leave as soon as it is accepted; others read on.
     if end is End.OPEN and response.only_accepts:
         end = End.COMPLETE
+
     return Reply(
         status=response.status,
         # A stranger's cassette may have what no recorder keeps: other framing, or cookies.
@@ -181,6 +184,7 @@ def _parts(
     for index, gate in enumerate(gates):
         if piecewise or index == 0 or gate != OPEN:
             firsts.append(index)
+
     ends = list(accumulate([len(piece.raw) for piece in response.pieces]))
     left = list(gaps)
     sent = 0
@@ -192,6 +196,7 @@ def _parts(
             gap = left.pop(0)
             segments += (body[sent : gap.span.start], gap)
             sent = gap.span.end
+
         segments.append(body[sent:end])
         sent = max(sent, end)
         piece = response.pieces[first]
@@ -231,17 +236,22 @@ class _Places:
         caller = None
         if request is not None and request.kind is Kind.REQUEST:
             caller = request
+
         for located in messages_in(self._response):
             if caller is not None and _responds_to(located.message, caller):
                 self.responds_at = located.piece
+
             about = None
             if waits.pieces:
                 about = waits.pieces[located.piece].request
+
             places = _echo_places(located.message, caller, about)
             if self._tasks:
                 places += self._task_times(located.message, located.piece)
+
             for place in places:
                 self._add_gap(located, place)
+
         self.gaps.sort(key=attrgetter("span"))
 
     def _add_gap(self, located: Located, place: _Place) -> None:
@@ -257,6 +267,7 @@ class _Places:
         for located in messages_in(self._response):
             for span, name in repeated(located):
                 self._add_gap(located, (span, name, None))
+
         self.gaps.sort(key=attrgetter("span"))
 
     def _task_times(self, message: Message, piece: int) -> list[_Place]:
@@ -264,14 +275,17 @@ class _Places:
         state = notified_state(message) or polled_state(message)
         if state is None or state.id not in self._tasks:
             return []
+
         if message.method:
             self.notified[piece] = state
+
         return [(span, name, state.id) for name, span in clock_spans(message)]
 
     def add_batch(self, batch: Sequence[Message]) -> None:
         """Take a body that responds to several requests."""
         if not batch:
             return
+
         gaps: dict[Span, Gap] = {}
         for located in messages_in(self._response):
             for place, asker in enumerate(batch):
@@ -282,6 +296,7 @@ class _Places:
                     if span is not None and (is_exact or span not in gaps):
                         recorded = self._response.body[span.start : span.end]
                         gaps[span] = Gap(span, f"{place}:{echo.value}", recorded)
+
         self.gaps += sorted(gaps.values(), key=attrgetter("span"))
 
 
@@ -297,10 +312,13 @@ def _echo_places(
     if caller is not None:
         for echo in echoes(message, caller):
             places.append((echo.span, echo.value, None))
+
     if places or about is None or about.asker is None:
         return places
+
     for echo in echoes(message, about.asker):
         places.append((echo.span, echo.value, about))
+
     return places
 
 
@@ -367,11 +385,13 @@ class Delivery:
         gate = self.reply.waits.end
         if not self._is_all_sent:
             gate = self.reply.parts[self.sent].gate
+
         missing = self._missing(gate)
         if missing is None or missing.key.method == INITIALIZE:
             return None
         if missing.kind is Kind.NOTIFICATION or only_asks(missing):
             return missing
+
         return None
 
     @property
@@ -385,6 +405,7 @@ class Delivery:
         part = self._due_part()
         if part is None:
             return
+
         for stream in self._owing(part):
             stream.is_left = True
 
@@ -398,10 +419,12 @@ class Delivery:
         # Without the recording block nobody knows what came first.
         if self.reply.responds_at not in part.pieces or not part.came.after:
             return []
+
         owing = []
         for stream in self.listening:
             if stream.owes(self.entry.stream, part.came):
                 owing.append(stream)
+
         return owing
 
     def owes(self, call: ReplayEntry, came: Came) -> bool:
@@ -411,12 +434,14 @@ class Delivery:
         """
         if self.is_left:
             return False
+
         part = self._due_part()
         if part is None:
             return False
         # Clients of several requests have progress of each on one stream, always before the end.
         if part.gate.request is call and not part.gate.responds:
             return part.came.after <= came.after
+
         return part.came <= came
 
     @property
@@ -433,9 +458,11 @@ class Delivery:
         headers = self.reply.headers
         if self.texts is not None:
             headers = self.texts().revealed_headers(headers)
+
         recorded = self.entry.session
         if not recorded:
             return headers
+
         change = renaming({recorded: self.session.id})
         return headers_with(headers, lambda raw, _name: change(raw))
 
@@ -453,14 +480,17 @@ class Delivery:
             self._set_aside = []
             self.reply = self.reply._replace(parts=(), end=End.COMPLETE, waits=NO_WAITS)
             return session.refuse(call, self.values.id, is_last=True)
+
         if session.unrecorded and self.entry.is_listening:
             raw = session.unrecorded.popleft()
             return Sending(raw, 0, is_last=False, pieces=range(0))
+
         part = self._due_part()
         if part is None and self._is_all_sent:
             return self._ending()
         if part is None or self._owing(part):
             return None
+
         return self._send(part)
 
     def _send(self, part: Part) -> Sending | Refusal:
@@ -470,12 +500,14 @@ class Delivery:
         raw = self._filled(part)
         if self.entry.session:
             session.sent[self.entry] = self.sent
+
         is_last = self._is_all_sent and self._ending() is End.COMPLETE
         responds = part.gate.responds
         request = part.gate.request
         if responds and request is not None and request in session.refused:
             identity = session.values_of(request).id
             return session.refuse(request, identity, is_last=is_last)
+
         self._tell_tasks(part)
         return Sending(raw, part.at_ms, is_last, part.pieces, responds)
 
@@ -489,12 +521,15 @@ class Delivery:
                 filled.append(segment)
             else:
                 filled.append(self.texts().reveal(segment))
+
         raw = b"".join(filled)
         names = self.session.known_tasks
         if self.entry.session:
             names = {**names, self.entry.session: self.session.id}
+
         if not names:
             return raw
+
         return renaming(names)(raw)
 
     def _tell_tasks(self, part: Part) -> None:
@@ -502,6 +537,7 @@ class Delivery:
         notified = self.reply.notified
         if not notified:
             return
+
         tasks = self.session.tasks
         for piece in part.pieces:
             state = notified.get(piece)
@@ -518,8 +554,10 @@ class Delivery:
             # On a stream that has all responses, what was not recorded may still come.
             is_shared = self.session.unrecorded is not None
             may_come = end is End.OPEN and (is_shared or bool(self._set_aside))
+
         if may_come:
             return None
+
         return end
 
     def _value_of(self, gap: Gap) -> bytes:
@@ -530,9 +568,11 @@ class Delivery:
             if task is None:
                 return gap.recorded
             return task.value(gap.value, gap.recorded)
+
         values = self.values
         if source is not None:
             values = self.session.values_of(source)
+
         return values.spelled(gap.value) or gap.recorded
 
     def _due_part(self) -> Part | None:
@@ -540,17 +580,21 @@ class Delivery:
         for part in self._set_aside:
             if self._is_here(part.gate) and self._missing(part.gate) is None:
                 return part
+
         while not self._is_all_sent:
             part = self.reply.parts[self.sent]
             if self._missing(part.gate) is not None or self._is_early(part.gate):
                 return None
             if self._is_here(part.gate):
                 return part
+
             request = part.gate.request
             if request is not None and not self._is_passed_over(request):
                 return None
+
             self.sent += 1
             self._set_aside.append(part)
+
         return None
 
     def _is_here(self, gate: Gate) -> bool:
@@ -565,6 +609,7 @@ class Delivery:
         for call in gate.behind:
             if session.has_arrived(call) and not session.has_answered(call):
                 return True
+
         return False
 
     def _has_lines_to_come(self) -> bool:
@@ -573,6 +618,7 @@ class Delivery:
             call = part.gate.follows
             if call is not None and self.session.has_arrived(call):
                 return True
+
         return False
 
     def _take(self, part: Part) -> None:
@@ -587,6 +633,7 @@ class Delivery:
         for cause in gate.causes:
             if not (self.session.has_arrived(cause) or self._is_passed_over(cause)):
                 return cause
+
         return None
 
     def _is_passed_over(self, entry: ReplayEntry) -> bool:
@@ -594,11 +641,13 @@ class Delivery:
         session = self.session
         if not entry.session or entry.session != session.recorded:
             return False
+
         if entry.kind is Kind.RESPONSE:
             call = entry.answered_call
             if call is None or session.has_arrived(call):
                 return False
             return self._is_passed_over(call)
+
         return session.reached > self.lifetime_of(entry).end[0]
 
 
@@ -648,10 +697,12 @@ class Deliveries:
         reply = self._reply(entry)
         if reply is None:
             return None
+
         values = session.callers.get(entry.stream, values)
         streams: Sequence[Delivery] = ()
         if entry.session and not entry.is_listening and not self._stateless:
             streams = self._listening.setdefault(session, [])
+
         lifetime_of = self._timelines.lifetime_of
         return Delivery(entry, reply, session, values, lifetime_of, self.texts, streams)
 
@@ -664,11 +715,13 @@ class Deliveries:
             return delivery
         if not entry.is_listening or not entry.session:
             return delivery
+
         if session.played.get(entry, 0) > 1:
             # The end of a resumed stream was not recorded, so keep it open.
             delivery.reply = delivery.reply._replace(end=End.OPEN)
             if entry.resumed is None:
                 delivery.sent = session.sent.get(entry, 0)
+
         self._listen(session, delivery)
         return delivery
 
@@ -676,20 +729,26 @@ class Deliveries:
         """Return what a stream has after an event after which no recorded client resumed it."""
         if not event[1] or event not in self._events:
             return None
+
         entry, piece = self._events[event]
         if not entry.is_listening and entry.stream not in session.callers:
             return None
+
         delivery = self.deliver(entry, session, CallerValues(None, None))
         if delivery is None:
             return None
+
         delivery.sent = piece + 1
         if len(delivery.reply.parts) == delivery.sent:
             # What a call's stream has after that was never seen, unless it has its response.
             if not entry.is_listening and not _has_all(entry.exchange.response):
                 return None
+
             delivery.reply = delivery.reply._replace(end=End.OPEN)
+
         if entry.is_listening:
             self._listen(session, delivery)
+
         return delivery
 
     def _listen(self, session: LiveSession, delivery: Delivery) -> None:
@@ -704,6 +763,7 @@ class Deliveries:
             entry = self._stream_like(delivery.entry, session.recorded)
             if entry is None:
                 continue
+
             reply = self._reply(entry)
             if reply is not None:
                 delivery.follow(entry, reply)
@@ -716,6 +776,7 @@ class Deliveries:
             is_here = entry.session == session and entry.is_listening
             if is_here and entry.numbers.lookup == number:
                 return entry
+
         return None
 
     @cached_property
@@ -728,9 +789,12 @@ class Deliveries:
                 event = (entry.session, identity)
                 if event in places and not entry.session:
                     ambiguous.add(event)
+
                 places[event] = (entry, index)
+
         for event in ambiguous:
             del places[event]
+
         return places
 
     def _reply(self, entry: ReplayEntry) -> Reply | None:
@@ -738,6 +802,7 @@ class Deliveries:
         response = entry.exchange.response
         if response is not None and entry not in self._replies:
             self._replies[entry] = self._built(entry, response)
+
         return self._replies.get(entry)
 
     def _built(self, entry: ReplayEntry, response: Response) -> Reply:
@@ -747,9 +812,11 @@ class Deliveries:
         waited_for = waits
         if self._stateless:
             waited_for = NO_WAITS
+
         repeated = None
         if self._repeated is not None:
             repeated = partial(self._repeated, entry.stream.exchange.request)
+
         # A stream may be resumed at any event that has an id.
         may_be_resumed = entry.session != NO_SESSION or any(event_ids(response))
         reply = build_reply(
@@ -765,6 +832,7 @@ class Deliveries:
         is_cut = self._stateless and entry.is_listening
         if is_cut and waits.depend_on_later(entry):
             reply = reply._replace(end=End.OPEN)
+
         return reply
 
 

@@ -69,17 +69,22 @@ class StatelessGroups:
         depends = "the state of its task depends on earlier answers and cancellations"
         for call in changing:
             depending.append(f"(#{call.interaction}): {depends}")
+
         for entry in self._entries.by_arrival:
             depends = ""
             if entry.created_by is None:
                 depends = _depends(entry, pushing)
+
             if not depends and entry.is_listening and depends_on_later(entry):
                 depends = "a stream has events that other requests caused"
+
             if depends:
                 number = f"(#{entry.interaction})"
                 if entry.session:
                     number = f"{entry.session} {number}"
+
                 depending.append(f"{number}: {depends}")
+
         reason = (
             f"<<stateless>> can't play what one process has to remember; {_REMEDY}, "
             "or from several to which a load balancer routes each session"
@@ -95,15 +100,18 @@ class StatelessGroups:
                 group = groups.setdefault(self._identify(entry), [])
                 group.append(entry)
                 self._unite_names(group[0], entry)
+
         ambiguous = []
         for group in groups.values():
             first = _first_answered(group)
             for entry in group:
                 if entry is not first:
                     self.stand_ins[entry] = first
+
             is_repeated = len(group) > 1
             if is_repeated and len(set(self._digests(group))) > 1:
                 ambiguous.append(_listed(group))
+
         reason = (
             "with <<stateless>> nothing tells which of several recorded answers these "
             f"requests get; {_REMEDY}, or record one answer to each, or a header by "
@@ -115,6 +123,7 @@ class StatelessGroups:
         """Return the first of the sessions, or hashes of states, that stand for the same as one."""
         while name in self._roots:
             name = self._roots[name]
+
         return name
 
     def known_as(self, lookup: LookupKey) -> LookupKey:
@@ -161,6 +170,7 @@ class StatelessGroups:
             # The client gets the end of what the proxy answered.
             while last in retries:
                 last = retries[last]
+
             # A notification may have got no response.
             is_silent = (
                 last.kind is Kind.NOTIFICATION and last.exchange.response is None
@@ -184,8 +194,10 @@ class StatelessGroups:
         for entry in entries:
             if list(map(self._secret_known_as, entry.matched.secrets)) == known:
                 same.append(entry)
+
         if not same and len(entries) == 1:
             return entries
+
         return same
 
 
@@ -194,6 +206,7 @@ def _first_answered(group: Sequence[ReplayEntry]) -> ReplayEntry:
     for entry in group:
         if entry.exchange.response:
             return entry
+
     return group[0]
 
 
@@ -222,7 +235,9 @@ def _refuse(cassette: Cassette, reason: str, items: Sequence[str]) -> None:
     """Refuse a cassette for a reason that some items have."""
     if not items:
         return
+
     lines = [f"{reason}:", *items[:_MOST_LISTED]]
     if len(items) > _MOST_LISTED:
         lines.append(f"and {len(items) - _MOST_LISTED} more")
+
     raise CassetteError(cassette.path, "\n  ".join(lines))

@@ -88,12 +88,14 @@ class RecordedTask:
         update: Mapping[str, str] = {CANCEL_TASK: f"{at}"}
         if step.key.method == UPDATE_TASK:
             update = answers_by_key(step.matched.lookup) or _NO_KEY
+
         self.updates[at] = update
         self._needed[at] = {}
         for key, answer in update.items():
             given = self.answers.setdefault(key, [])
             if given[-1:] != [answer]:
                 given.append(answer)
+
             self._needed[at][key] = len(given)
 
     @property
@@ -110,6 +112,7 @@ class RecordedTask:
         """Tell whether an equal call created another task, of which only polls tell."""
         if self is task or self.is_notified or task.is_notified:
             return False
+
         call = self.creating
         same = task.creating
         is_equal = call.numbers.path == same.numbers.path
@@ -123,6 +126,7 @@ class RecordedTask:
         if answers is not None:
             rename = renaming({task.id: self.id})
             answers = rename(answers.encode()).decode()
+
         return LookupKey(call, lookup.state, answers)
 
     def has_come(self, cause: int, given: Mapping[str, int]) -> bool:
@@ -130,6 +134,7 @@ class RecordedTask:
         for key, count in self._needed[cause].items():
             if given[key] < count:
                 return False
+
         return True
 
     def has(self, lookup: LookupKey) -> bool:
@@ -140,6 +145,7 @@ class RecordedTask:
                 is_recorded = True
                 if step.matched.lookup[:2] == lookup[:2]:
                     return True
+
         return not is_recorded
 
 
@@ -170,6 +176,7 @@ class LiveTask:
         self._at = -1
         if is_over and recorded.polls:
             self._at = recorded.polls[-1] - 1
+
         self._asked: set[str] = set()
         self._given: Counter[str] = Counter()
 
@@ -187,12 +194,15 @@ class LiveTask:
         method = lookup.call.method
         if method == GET_TASK:
             return self._poll()
+
         if method == CANCEL_TASK:
             found = self._cancel()
         else:
             found = self._update(lookup)
+
         if isinstance(found, Step):
             self.accepted.append(lookup)
+
         return found
 
     def taken_for(self, recorded: RecordedTask) -> LiveTask | None:
@@ -203,6 +213,7 @@ class LiveTask:
             taken.poll_until(answers_by_key(renamed))
             if isinstance(taken.request_received(renamed), NoStep):
                 return None
+
         rename = renaming({self.recorded.id: recorded.id})
         asked = []
         for key in self._asked:
@@ -210,9 +221,12 @@ class LiveTask:
             question = recorded.questions.get(renamed_key)
             if question != self.recorded.questions.get(key):
                 return None
+
             asked.append(renamed_key)
+
         if not taken.poll_until(asked):
             return None
+
         return taken
 
     def poll_until(self, keys: Iterable[str]) -> bool:
@@ -221,6 +235,7 @@ class LiveTask:
         for _ in self.recorded.polls:
             if wanted <= self._asked or isinstance(self._poll(), NoStep):
                 break
+
         return wanted <= self._asked
 
     @property
@@ -230,6 +245,7 @@ class LiveTask:
         for cause in task.causes:
             if not task.has_come(cause, self._given):
                 return cause
+
         return len(task.steps)
 
     @property
@@ -241,6 +257,7 @@ class LiveTask:
         for cause in task.causes:
             if cause < following:
                 before = cause
+
         latest: list[int] = []
         present: list[int] = []
         for poll in task.polls:
@@ -248,6 +265,7 @@ class LiveTask:
                 present.append(poll)
             elif poll < before:
                 latest = [poll]
+
         return present or latest
 
     def _poll(self) -> Step | NoStep:
@@ -259,20 +277,24 @@ class LiveTask:
             if not present:
                 detail = "the task was not polled before this, while it was recorded"
                 return NoStep(Reason.OUT_OF_ORDER, detail, steps[0])
+
             for poll in present:
                 if poll > self._at:
                     self._at = poll
                     break
+
             entry = steps[self._at]
             self._asked.update(entry.asked)
             following = self._following
             came.append(entry)
             if not entry.asked or following == len(steps):
                 return Step(entry, came)
+
             update = steps[following]
             # What the proxy answered while recording (`answers`), it answers now too.
             if not _is_by_proxy(update):
                 return Step(entry, came)
+
             came.append(update)
             for key in self.recorded.updates.get(following, ()):
                 self._given[key] += 1
@@ -283,6 +305,7 @@ class LiveTask:
         for poll in self._stretch:
             if poll <= self._at:
                 continue
+
             known = self.recorded.steps[poll].state
             if known is not None and known.digest == state.digest:
                 self._at = poll
@@ -294,19 +317,23 @@ class LiveTask:
         refused = self._refused(answers)
         if refused is not None:
             return refused
+
         waiting = self._waiting()
         for key, answer in answers.items():
             expected = task.answers[key][self._given[key] :]
             if expected[:1] == [answer]:
                 self._given[key] += 1
+
         came = []
         for cause in waiting:
             if task.has_come(cause, self._given):
                 came.append(task.steps[cause])
+
         acknowledged = task.steps[0]
         for cause, update in task.updates.items():
             if answers.items() & update.items():
                 acknowledged = task.steps[cause]
+
         return Step(acknowledged, came)
 
     def _waiting(self) -> list[int]:
@@ -315,6 +342,7 @@ class LiveTask:
         for cause in self.recorded.causes:
             if not self.recorded.has_come(cause, self._given):
                 waiting.append(cause)
+
         return waiting
 
     def _refused(self, answers: Mapping[str, str]) -> NoStep | None:
@@ -323,15 +351,18 @@ class LiveTask:
         asking: dict[str, ReplayEntry] = {}
         for step in task.steps:
             asking.update(dict.fromkeys(step.asked, step))
+
         unasked = []
         for key in answers:
             is_asked_for = key in asking or key in task.notified_keys
             if is_asked_for and key not in self._asked:
                 unasked.append(key)
+
         if unasked:
             detail = f"nothing that was played has asked for {', '.join(unasked)} yet"
             nearest = asking.get(unasked[0], task.creating)
             return NoStep(Reason.OUT_OF_ORDER, detail, nearest)
+
         differing: dict[str, Any] = {}
         for key, answer in answers.items():
             count = self._given[key]
@@ -340,8 +371,10 @@ class LiveTask:
             expected = task.answers.get(key, [])[latest : count + 1]
             if answer not in expected:
                 differing[key] = None
+
         if not differing:
             return None
+
         return self._differing(differing, asking)
 
     def _differing(
@@ -357,11 +390,14 @@ class LiveTask:
             given: Mapping[str, Any] = {}
             if answers is not None:
                 given = answers.input_responses or {}
+
             for key in differing.keys() & given.keys():
                 differing[key] = given[key]
+
             if first in given:
                 detail = "other answers were recorded"
                 nearest = task.steps[cause]
+
         return NoStep(Reason.ANSWERS_DIFFER, detail, nearest, differing)
 
     def _cancel(self) -> Step | NoStep:
@@ -373,13 +409,16 @@ class LiveTask:
             self._given[CANCEL_TASK] += 1
             cancellation = steps[following]
             return Step(cancellation, [cancellation])
+
         count = self._given[CANCEL_TASK]
         if count:
             latest = int(recorded[count - 1])
             return Step(steps[latest])
+
         if not recorded:
             detail = "this task was not cancelled while it was recorded"
             return NoStep(Reason.UNKNOWN_METHOD, detail, steps[-1])
+
         detail = "this task was cancelled later while it was recorded, after an answer"
         return NoStep(Reason.OUT_OF_ORDER, detail, steps[int(recorded[0])])
 
@@ -389,13 +428,16 @@ class LiveTask:
             if self._poll_interval is None or recorded == b"null":
                 return recorded
             return b"%d" % self._poll_interval
+
         created_at = read_time(self.recorded.created.tree.get(CREATED_AT))
         if self._now is None or created_at is None:
             return recorded
+
         later: timedelta = datetime.fromtimestamp(self._now, UTC) - created_at
         time = moved(parse(recorded), later)
         if time is None:
             return recorded
+
         return f'"{time}"'.encode()
 
 
@@ -408,6 +450,7 @@ def _last_call(interaction: Sequence[ReplayEntry]) -> ReplayEntry | None:
     for entry in reversed(interaction):
         if entry.answered_question is None and entry.created_by is None:
             return entry
+
     return None
 
 
@@ -438,12 +481,15 @@ class RecordedTasks:
             call = _last_call(interaction)
             if call is None or call.exchange.created_task is None:
                 continue
+
             steps = entries.steps.get(call, [])
             task = RecordedTask(call, call.exchange.created_task, steps)
             self.by_id[task.id] = task
             self.created_by[call] = task
+
         if not self.by_id:
             return
+
         for entry in entries.by_arrival:
             if entry.is_listening:
                 self._notify(entry)
@@ -455,6 +501,7 @@ class RecordedTasks:
         for task in self.by_id.values():
             if task.asks or task.causes:
                 changing.append(task.creating)
+
         return changing
 
     def _notify(self, stream: ReplayEntry) -> None:
@@ -472,6 +519,7 @@ class RecordedTasks:
             return None
         if lookup.call.method not in TASK_STEPS or not task.has(lookup):
             return None
+
         return task
 
     def choose(
@@ -491,14 +539,17 @@ class RecordedTasks:
             detail = "the call that creates this task has not been played"
             lacking = NoStep(Reason.OUT_OF_ORDER, detail, task.steps[0])
             return StepChoice(lacking, plays)
+
         played = live.copy()
         found = played.request_received(lookup)
         if isinstance(found, Step):
             return StepChoice(found, {**plays, task.id: played})
+
         if has_branches:
             branch = self._as_branch(task, lookup, plays)
             if branch is not None:
                 return branch
+
         return StepChoice(found, plays)
 
     def _as_branch(
@@ -511,21 +562,27 @@ class RecordedTasks:
         for branch in self.by_id.values():
             if not branch.is_branch_of(task):
                 continue
+
             taken = plays[task.id].taken_for(branch)
             if taken is None:
                 continue
+
             given_back = None
             begun = plays.get(branch.id)
             if begun is not None:
                 given_back = begun.taken_for(task)
                 if begun.accepted or given_back is None:
                     continue
+
             found = taken.request_received(branch.in_terms_of(task, lookup))
             if isinstance(found, NoStep):
                 continue
+
             after = {**plays, branch.id: taken}
             del after[task.id]
             if given_back is not None:
                 after[task.id] = given_back
+
             return StepChoice(found, after, (task, branch))
+
         return None

@@ -58,11 +58,13 @@ class Gate(NamedTuple):
         """Tell whether it depends on another request than the one of its stream, or a later one."""
         if self.request not in (None, entry):
             return True
+
         number = _number_of(entry)
         for cause in self.causes:
             changes = cause.kind is not Kind.NOTIFICATION and not only_asks(cause)
             if changes and _number_of(cause) > number:
                 return True
+
         return False
 
 
@@ -98,6 +100,7 @@ class Waits(NamedTuple):
         for gate in (*self.pieces, self.end):
             if gate.depends_on_later(entry):
                 return True
+
         return False
 
 
@@ -143,6 +146,7 @@ class Timelines:
             self._during.setdefault(question.pending, []).append(entry)
             pushed = question.request
             self._asking[pushed.exchange, pushed.piece] = question.pending
+
         if entry.kind is Kind.REQUEST and entry.asker is not None:
             by_id = (session, True, entry.asker.same_id)
             by_token = (session, False, same_name(entry.asker.progress_token))
@@ -161,9 +165,11 @@ class Timelines:
         if entry.exchange.number is None:
             # Without the recording block there is only the order of the file.
             return Lifetime(entry.arrival, entry.arrival)
+
         ended = _end_of(entry) or self._ended_elsewhere.get(entry)
         if ended is None:
             return Lifetime(entry.arrival, _NEVER)
+
         return Lifetime(entry.arrival, (ended, *_NEVER))
 
     def has_response(self, call: ReplayEntry) -> bool:
@@ -185,6 +191,7 @@ class Timelines:
                 end = _end_of(entry)
                 if end is not None:
                     ended[entry.resumed] = end
+
         return ended
 
     # What waits
@@ -202,9 +209,11 @@ class Timelines:
             return NO_WAITS
         if _acknowledges(entry, response):
             return NO_WAITS
+
         causes = self._causes_of(entry, response)
         if not causes and not entry.is_listening:
             return NO_WAITS
+
         ended = _ended_after(exchange, response)
         passage = _Passage(causes)
         # Of a whole body only its end is known.
@@ -212,6 +221,7 @@ class Timelines:
         if entry.is_listening:
             gates = self._about_requests(entry, response, gates)
             gates = self._after_responses(entry, response, gates)
+
         end = passage.gate(ended)
         return Waits(tuple(gates), Gate(_causing(end.causes)))
 
@@ -220,9 +230,11 @@ class Timelines:
         response = entry.exchange.response
         if response is None:
             return False
+
         messages = messages_in(response)
         if not messages:
             return False
+
         gates = self.waits_of(entry).pieces
         return Waits(gates[: messages[-1].piece + 1]).depend_on_later(entry)
 
@@ -243,13 +255,16 @@ class Timelines:
             if message is not None:
                 request = self._request_of(entry.session, message, after)
                 request = request or self._asking.get((entry.exchange, index))
+
             asked += filter(only_asks, gate.causes)
             causes = _causing(gate.causes)
             if message is not None and request is None:
                 causes = tuple(sorted([*causes, *asked], key=_number_of))
                 asked = []
+
             responds = message is not None and message.kind is Kind.RESPONSE
             waiting.append(Gate(causes, request, responds))
+
         return waiting
 
     def _after_responses(
@@ -282,8 +297,10 @@ class Timelines:
                     # How often a task is polled depends on the pace.
                     if call.created_by is None:
                         behind.append(call)
+
                 waiting[index] = gate._replace(behind=tuple(behind))
                 passed = max(passed, before)
+
         return waiting
 
     @cached_property
@@ -295,14 +312,18 @@ class Timelines:
             located = exchange.located_response
             if exchange.response is None or located is None:
                 continue
+
             piece = exchange.response.pieces[located.piece]
             came = (piece.after, piece.at_ms)
             if not piece.after:
                 # Of a whole body only its end is known.
                 came = (exchange.ended_after or 0, exchange.ended_ms)
+
             found.setdefault(entry.session, []).append((came, entry))
+
         for responses in found.values():
             responses.sort(key=itemgetter(0))
+
         return found
 
     def _request_of(
@@ -313,12 +334,15 @@ class Timelines:
         name = message.same_id
         if not responds:
             name = same_name(repeated_token(message))
+
         if name is None:
             return None
+
         named = self._named.get((session, responds, name), [])
         arrived = _arrived(named, after)
         if not arrived:
             return None
+
         return named[arrived - 1]
 
     def answers_during(self, pending: ReplayEntry) -> Sequence[ReplayEntry]:
@@ -338,6 +362,7 @@ class Timelines:
             requests = self._requests.get(entry.session, [])
             since = _arrived(requests, _number_of(begun))
             return sorted([*messages, *requests[since:]], key=_number_of)
+
         # What left a call without its response may be the end of the session.
         is_cut = response.is_event_stream and not is_answered(response)
         causes = []
@@ -345,8 +370,10 @@ class Timelines:
             waits = message.answered_call in (None, begun)
             if message.kind is None:
                 waits = is_cut
+
             if waits:
                 causes.append(message)
+
         return causes
 
 
@@ -386,14 +413,18 @@ def _end_of(entry: ReplayEntry) -> int | None:
         return exchange.ended_after
     if response is None or response.only_accepts:
         return None
+
     if not response.is_framed:
         if response.end is not End.COMPLETE:
             return None
         return exchange.ended_after
+
     after = None
     located = exchange.located_response
     if located is not None:
         after = response.pieces[located.piece].after
+
     if not after and is_answered(response):
         return exchange.ended_after
+
     return after

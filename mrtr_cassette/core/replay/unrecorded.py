@@ -31,6 +31,7 @@ from mrtr_cassette.core.wire.http import (
 
 _NO_METHOD: Final = b'"error":{"code":-32601,"message":"Method not found"}'
 """A refusal of `server/discover` that clients take for a server of the 2025 era."""
+
 _CODES: Final = (-32601, -32602)
 """The codes with which servers refuse a tool that they don't have."""
 
@@ -55,6 +56,7 @@ def _json_answer(call: Call, outcome: bytes, answer: str) -> Harmless:
     identity = b"null"
     if call.message is not None:
         identity = call.message.spelled(ID_PATH) or identity
+
     body = b'{"jsonrpc":"2.0","id":%b,%b}' % (identity, outcome)
     return Harmless(call, 200, JSON_HEADERS, body, answer)
 
@@ -78,10 +80,12 @@ def answer_of_any_server(
         if lacks_session:
             return None
         return _answer_to_no_message(call, endpoints)
+
     if call.endpoint not in endpoints:
         return None
     if lacks_session and message.method != DISCOVER:
         return None
+
     initializes = (call.endpoint, INITIALIZE) in recorded
     return _answer_to_message(call, message, initializes=initializes)
 
@@ -93,10 +97,12 @@ def _answer_to_no_message(call: Call, endpoints: Collection[str]) -> Harmless | 
         return None
     if http_method == "DELETE" and call.request.header(SESSION_HEADER):
         return only_status(call, 204)
+
     wants_stream = EVENT_STREAM in call.request.header("accept")
     is_new = call.endpoint not in endpoints and not resumed_event(call.request)
     if http_method == "GET" and wants_stream and is_new:
         return only_status(call, 405, (("Allow", "POST, DELETE"),))
+
     return None
 
 
@@ -108,12 +114,14 @@ def _answer_to_message(
         if message.method.startswith("notifications/"):
             return only_status(call, ACCEPTED)
         return None
+
     if message.kind is not Kind.REQUEST:
         return None
     if message.method == PING:
         return _json_answer(call, b'"result":{}', "{}")
     if message.method == DISCOVER and initializes:
         return _json_answer(call, _NO_METHOD, "Method not found")
+
     return None
 
 
@@ -125,9 +133,11 @@ def listed_tools(entry: ReplayEntry) -> Iterator[tuple[str, bool]]:
     result = entry.exchange.rpc_members.get("result")
     if not isinstance(result, dict) or not isinstance(result.get("tools"), list):
         return
+
     for tool in result["tools"]:
         if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
             continue
+
         hints = tool.get("annotations")
         only_reads = isinstance(hints, dict) and hints.get("readOnlyHint") is True
         yield tool["name"], only_reads
@@ -157,14 +167,18 @@ class UnknownTools:
         for entry in self._lists:
             if entry.is_refused:
                 continue
+
             names.update(name for name, _ in listed_tools(entry))
             cursor = entry.exchange.call.arguments
             if isinstance(cursor, dict) and "cursor" in cursor:
                 asked.add(str(cursor["cursor"]))
+
             if entry.exchange.next_cursor is not None:
                 issued.add(entry.exchange.next_cursor)
+
         if not names or issued - asked:
             return None
+
         return frozenset(names)
 
     @cached_property
@@ -174,10 +188,12 @@ class UnknownTools:
         listed = self._listed
         if listed is None:
             return refused
+
         for entry in self._calls:
             name = entry.key.name
             if name not in listed and name not in self._accepted:
                 refused.setdefault(name, entry)
+
         return refused
 
     @cached_property
@@ -196,6 +212,7 @@ class UnknownTools:
         message = call.message
         if message is None or message.kind is not Kind.REQUEST:
             return None
+
         name = call.name
         if call.method != CALL_TOOL or self._listed is None:
             return None
@@ -203,6 +220,7 @@ class UnknownTools:
             return None
         if name in self._listed or name in self._accepted:
             return None
+
         return _json_answer(call, self._outcome(name), "unknown tool")
 
     def _outcome(self, name: str) -> bytes:
@@ -211,6 +229,7 @@ class UnknownTools:
             spelled = _respelled(entry, known, name)
             if spelled is not None:
                 return spelled
+
         text = json.dumps(f"Unknown tool: {name}", ensure_ascii=False).encode(
             "utf-8", "surrogatepass"
         )
@@ -223,9 +242,11 @@ def _refuses(entry: ReplayEntry) -> bool:
     error = members.get("error")
     if isinstance(error, dict):
         return error.get("code") in _CODES
+
     result = members.get("result")
     if not isinstance(result, dict) or result.get("isError") is not True:
         return False
+
     return len(_named(entry.key.name).findall(_words_of(members))) > 0
 
 
@@ -239,11 +260,13 @@ def _words_of(members: Any) -> str:
     error = members.get("error")
     if isinstance(error, dict):
         return str(error.get("message"))
+
     content = members["result"].get("content")
     texts = []
     for block in content if isinstance(content, list) else ():
         if isinstance(block, dict) and isinstance(block.get("text"), str):
             texts.append(block["text"])
+
     return "\n".join(texts)
 
 
@@ -252,15 +275,18 @@ def _respelled(entry: ReplayEntry, known: str, name: str) -> bytes | None:
     response = entry.exchange.rpc_response
     if response is None:
         return None
+
     member = "error" if "error" in response.tree else "result"
     spelled = response.spelled((member,))
     if spelled is None:
         return None
+
     text = spelled.decode("utf-8", "surrogatepass")
     pattern = _named(known)
     in_text = pattern.findall(text)
     if len(in_text) > 1 or in_text != pattern.findall(_words_of(response.tree)):
         return None
+
     quoted = json.dumps(name, ensure_ascii=False)[1:-1]
     text = pattern.sub(lambda _: quoted, text)
     return f'"{member}":{text}'.encode("utf-8", "surrogatepass")

@@ -33,6 +33,7 @@ def advice_on(verifications: Sequence[Verification], terms: Terms) -> list[str]:
     ]:
         head = " or" if lines else "fix"
         lines.append(f"{head}: {way}")
+
     return lines
 
 
@@ -42,22 +43,27 @@ def _acceptance(verifications: Sequence[Verification], terms: Terms) -> list[str
     heaviest = max(verdicts - {"not-reached"}, key=VERDICTS.index, default=None)
     if heaviest not in ACCEPTABLE:
         return []
+
     # A response is taken if all its changes are accepted.
     accepted = {str(heaviest)}
     for proposal in accepted_by_verdict(proposed, ACCEPTABLE):
         if heaviest in proposal.verdicts:
             accepted |= proposal.verdicts
+
     taken = accepted_by_verdict(proposed, accepted)
     if not taken:
         return []
+
     words = in_terms("<<accept_verdicts>>", terms, {"verdicts": sorted(accepted)})
     if len(verifications) == 1:
         names = _names_of(taken)
     else:
         names = counted(len(taken), "response")
+
     taking = f"take the server's new responses into the cassette with {words}: {names}"
     if heaviest not in ("refused", "rounds-changed"):
         return [taking]
+
     # Earlier calls may be why: what they wrote may outlive the server's process.
     return [_RESET, taking]
 
@@ -74,9 +80,11 @@ def _failing(
             if not call.varies:
                 failing.add(call.number)
                 verdicts.add(call.verdict)
+
         for proposal in verification.proposed:
             if proposal.number in failing:
                 proposed.append(proposal)
+
     return verdicts, proposed
 
 
@@ -97,9 +105,11 @@ def _leaving_out(verifications: Sequence[Verification], terms: Terms) -> list[st
     for verification in verifications:
         for call in verification.failures:
             found += filter(str.isprintable, call.varying)
+
     pointers = list(dict.fromkeys(found))
     if not pointers:
         return []
+
     ignoring = in_terms("<<ignore_values>>", terms, {"pointers": pointers})
     learning = in_terms("<<learn_places>>", terms, {"rules": _RULES_FILE})
     found_places = (
@@ -108,6 +118,7 @@ def _leaving_out(verifications: Sequence[Verification], terms: Terms) -> list[st
     # With an option they are left out of all calls.
     if _hide_changes(verifications, pointers):
         return [found_places]
+
     return [f"leave out values that change in every run with {ignoring}", found_places]
 
 
@@ -121,4 +132,5 @@ def _hide_changes(
             changes = without_turns(call.changes)
             if len(without_ignored(changes, of_others)) < len(changes):
                 return True
+
     return False

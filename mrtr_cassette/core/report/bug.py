@@ -20,6 +20,7 @@ from mrtr_cassette.terms import shell_command, shell_words
 _FILE: Final = "bug.json"
 _LONGEST: Final = 6_000
 """Characters of a body that are shown: an issue has 65,536 at most."""
+
 _LONGEST_FACT: Final = 200
 _INFO: Final = "io.modelcontextprotocol/serverInfo"
 _TICKS: Final = re.compile("`+")
@@ -48,8 +49,10 @@ def bug_report(cassette: Cassette, number: int, source: str, recorded_as: int) -
     recorded = cassette.interactions[number - 1]
     for exchange in recorded.exchanges:
         lines += _exchange_lines(exchange)
+
     for step in recorded.steps:
         lines += _exchange_lines(step.exchange)
+
     cut = shell_command("cut_shared", path=source, number=f"#{recorded_as}", to=_FILE)
     lines += [
         f"To reproduce it, take the attached cassette `{_FILE}`, made with {_code(cut)}:",
@@ -71,6 +74,7 @@ def _facts(details: CassetteDetails, call: Interaction) -> Iterator[str]:
     client = call.client
     for interaction in reversed(details.interactions):
         client = client or interaction.client
+
     servers: list[str] = []
     software: list[str] = []
     versions: list[str] = []
@@ -79,10 +83,12 @@ def _facts(details: CassetteDetails, call: Interaction) -> Iterator[str]:
             servers += _server_in(exchange)
             software += _software_in(exchange)
             versions += _versions_in(exchange)
+
     yield f"- client: {_code(client or 'not told')}"
     yield f"- server: {_listed(servers)}"
     if software:
         yield f"- software of the server: {_listed(software)}"
+
     yield f"- MCP: {_listed(versions)}"
     transport = "pipes" if recorded.transport == "stdio" else "HTTP"
     yield f"- recorded: over {transport}, {_code(recorded.recorded_at)}, {_code(recorded.tool)}"
@@ -99,6 +105,7 @@ def _server_in(exchange: RecordedExchange) -> Iterator[str]:
     info = members_of(result.get("serverInfo"))
     if not info:
         info = members_of(members_of(result.get("_meta")).get(_INFO))
+
     if info:
         yield f"{info.get('name')} {info.get('version')}"
 
@@ -109,6 +116,7 @@ def _versions_in(exchange: RecordedExchange) -> Iterator[str]:
     version = result.get("protocolVersion")
     if version and isinstance(version, str):
         yield version
+
     header = exchange.request.header("mcp-protocol-version")
     if header:
         yield header
@@ -118,6 +126,7 @@ def _software_in(exchange: RecordedExchange) -> Iterator[str]:
     """Yield what the headers of a response say of the server's software."""
     if exchange.response is None:
         return
+
     for name, value in exchange.response.headers:
         if name.lower() in _SERVER_HEADERS:
             yield value
@@ -135,14 +144,18 @@ def _response_lines(exchange: RecordedExchange) -> list[str]:
     response = exchange.response
     if response is None:
         return ["No response came.", ""]
+
     messages = []
     for located in messages_in(response):
         messages.append(located.message.tree)
+
     title = "Response"
     if not response.is_lines:
         title = f"Response, HTTP {response.status}"
+
     if len(messages) == 1:
         return _folded(title, messages[0], response.body)
+
     return _folded(title, messages or None, response.body)
 
 
@@ -152,9 +165,11 @@ def _folded(title: str, shown: Any, body: bytes) -> list[str]:
         text = "\n".join(map(printable, body.decode("utf-8", "replace").splitlines()))
     else:
         text = json_text(shown)
+
     rest = len(text) - _LONGEST
     if rest > 0:
         text = f"{text[:_LONGEST]}\n… ({rest:,} more characters are in the cassette)"
+
     language = "text" if shown is None else "json"
     fenced = _fenced(language, text)
     return [f"<details><summary>{title}</summary>", "", *fenced, "", "</details>", ""]
@@ -171,9 +186,11 @@ def _replay_command(call: Interaction) -> str:
     command = ["mrtr-cassette", "replay", _FILE]
     if call.method not in METHODS or call.listens:
         return shell_words(command)
+
     command += ["--", "mrtr-cassette", "call"]
     for word in _words_of_call(call):
         command.append(with_refs(word, example_in_place))
+
     return shell_words(command)
 
 
@@ -181,13 +198,16 @@ def _words_of_call(call: Interaction) -> Iterator[str]:
     """Yield what is called, its arguments and the recorded answers, for the command line."""
     if call.method != CALL_TOOL:
         yield call.method
+
     if call.name:
         yield call.name
+
     for name, value in members_of(call.parameters).items():
         if isinstance(value, str) and value.isprintable():
             yield f"{name}={value}"
         else:
             yield f"{name}:={canonical(value)}"
+
     number = 0
     for turn in call.turns:
         answers = turn.answers_json or {}

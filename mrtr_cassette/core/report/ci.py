@@ -26,13 +26,16 @@ def junit(report: ReplayReport) -> bytes:
         case = _case(suite, f"#{interaction.number} {interaction.call}")
         if interaction.outcome != "played":
             _skipped(case, interaction.outcome)
+
     for number, miss in enumerate(report.misses, start=1):
         case = _case(suite, f"miss {number}: {miss.request}")
         _failure(case, miss.reason, f"{miss.reason}: {miss.detail}", miss.text)
+
     for fault in report.faults:
         case = _case(suite, fault.fault)
         if not fault.came:
             _failure(case, "unmet", str(fault), str(fault))
+
     return _xml("mrtr-cassette replay", [suite])
 
 
@@ -50,7 +53,9 @@ def verification_junit(verifications: Sequence[Verification]) -> bytes:
                 _failure(case, verdict, reason or verdict, text)
             elif verdict == "skipped":
                 _skipped(case, reason)
+
         suites.append(suite)
+
     return _xml("mrtr-cassette verify", suites)
 
 
@@ -64,6 +69,7 @@ def trials_junit(report: TrialsReport) -> bytes:
         case = _case(suite, f"trial {trial.trial}")
         for miss in trial.misses[:1]:
             _failure(case, miss.reason, trial.ended_by or "", miss.text)
+
     return _xml("mrtr-cassette trials", [suite])
 
 
@@ -80,7 +86,9 @@ def probing_junit(probings: Sequence[Probing]) -> bytes:
                 _failure(case, probed.verdict, reason, text)
             elif probed.verdict == "not-reached":
                 _skipped(case, reason)
+
         suites.append(suite)
+
     return _xml("mrtr-cassette probe", suites)
 
 
@@ -114,6 +122,7 @@ def _xml(name: str, suites: Sequence[ET.Element]) -> bytes:
     for element in (root, *suites):
         for count, tag in _COUNTED.items():
             element.set(count, str(len(list(element.iter(tag)))))
+
     ET.indent(root)
     xml: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
     return xml + b"\n"
@@ -142,11 +151,14 @@ def verification_annotations(verification: Verification) -> list[str]:
         facts = []
         if interaction.reason:
             facts.append(printable(interaction.reason))
+
         for fold in folded(without_turns(interaction.changes)):
             facts.append(f"{fold.pointer or '/'} {fold.first.verdict}")
+
         title = f"#{interaction.number} {interaction.call}: {interaction.verdict}"
         text = shorten("; ".join(facts) or interaction.verdict)
         lines.append(_annotation(verification.cassette, title, text))
+
     return lines
 
 
@@ -158,7 +170,9 @@ def probing_annotations(probing: Probing) -> list[str]:
         text = shorten(printable(probed.reason or probed.sent))
         if probed.also:
             text += f"; also {'; '.join(probed.also)}"
+
         lines.append(_annotation(probing.cassette, title, text))
+
     return lines
 
 
@@ -177,4 +191,5 @@ def _escaped(text: str, characters: str) -> str:
     """Escape some characters of a workflow command."""
     for char in characters:
         text = text.replace(char, f"%{ord(char):02X}")
+
     return text

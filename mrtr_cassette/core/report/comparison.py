@@ -48,6 +48,7 @@ _DIFFERENT: Final = 1
 _UNREACHABLE: Final = 4
 _OF_WHOLE_RESPONSES: Final = frozenset({"refused", "rounds-changed"})
 """Verdicts whose values are whole responses."""
+
 _NOT_IN_BOTH: Final[Mapping[Mark, str]] = {"-": "not called", "+": "not recorded"}
 
 
@@ -85,6 +86,7 @@ def folded(changes: Iterable[Change]) -> list[Fold]:
             told.append(replace(fold, repeated_at=repeats[fold].pointer))
         elif fold not in texts:
             told.append(fold)
+
     return told
 
 
@@ -97,10 +99,12 @@ def _folds_by_place(changes: Iterable[Change]) -> list[Fold]:
         is_removed = change.received is None
         alike = (place, change.verdict, change.is_information, is_added, is_removed)
         groups[alike].append(change)
+
     folds = []
     for group in groups.values():
         pointer = common_pointer([change.pointer for change in group])
         folds.append(Fold(pointer, tuple(group)))
+
     return folds
 
 
@@ -110,17 +114,20 @@ def _repeats_in(folds: Sequence[Fold]) -> dict[Fold, Fold]:
     for fold in folds:
         if is_below(fold.pointer, _TEXTS):
             texts[_values(fold)].append(fold)
+
     repeats: dict[Fold, Fold] = {}
     for fold in folds:
         candidates = []
         if is_below(fold.pointer, _STRUCTURED):
             candidates = texts[_values(fold)]
+
         for text in candidates:
             place = text.pointer.partition(TEXT_STEP)[2]
             if fold.pointer.endswith(place):
                 repeats[fold] = text
                 candidates.remove(text)
                 break
+
     return repeats
 
 
@@ -129,12 +136,14 @@ def _values(fold: Fold) -> tuple[tuple[str | None, str | None], ...]:
     values = []
     for change in fold.changes:
         values.append((_unquoted(change.recorded), _unquoted(change.received)))
+
     return tuple(values)
 
 
 def _unquoted(value: str | None) -> str | None:
     if value is None or not value.startswith('"'):
         return value
+
     text: str = json.loads(value)
     return text
 
@@ -157,6 +166,7 @@ def shown_values(change: Change | Difference) -> tuple[str | None, str | None]:
     else:
         old = old and shorten(_readable(old))
         new = new and shorten(_readable(new))
+
     return old and printable(old), new and printable(new)
 
 
@@ -173,15 +183,19 @@ def response_line(value: str) -> str:
     error = members.get("error")
     if isinstance(error, dict):
         return f"error {error.get('code')}: {_first_line(error.get('message'))}"
+
     questions = _questions(members.get(INPUT_REQUESTS, members))
     if questions:
         return f"asks {'; '.join(questions)}"
+
     text = _first_text(members.get("content"))
     if text is None:
         return shorten(value)
+
     line = _first_line(text)
     if members.get("isError") is True:
         line = f"isError: {line}"
+
     return line
 
 
@@ -191,6 +205,7 @@ def _first_text(content: Any) -> str | None:
         if isinstance(block, dict):
             text = block.get("text")
             return text if isinstance(text, str) else None
+
     return None
 
 
@@ -207,7 +222,9 @@ def _questions(asked: Any) -> list[str]:
             shown = request["method"]
             if params.get("message") is not None:
                 shown = _first_line(params["message"])
+
             questions.append(f"{key}: {shown}")
+
     return questions
 
 
@@ -219,19 +236,24 @@ def fold_lines(fold: Fold) -> Iterator[str]:
         new = printable(_unquoted(change.received) or "")
         yield f"key-changed: {old} → {new}"
         return
+
     facts: list[str] = [change.verdict]
     if len(fold.changes) > 1:
         facts = [f"{change.verdict} in {len(fold.changes)} places"]
         if len(set(_values(fold))) > 1:
             facts.append("the first of them")
+
     if fold.repeated_at:
         facts.append(f"and again at {printable(fold.repeated_at)}")
+
     if change.is_information:
         facts.append("information only")
+
     yield f"{printable(fold.pointer) or '/'}: {', '.join(facts)}"
     recorded, received = shown_values(change)
     if recorded is not None:
         yield f"- {recorded}"
+
     if received is not None:
         yield f"+ {received}"
 
@@ -251,8 +273,10 @@ def comparison_text(
     for interaction in comparison.interactions:
         if interaction.mark != "=" or interaction.is_moved:
             lines += _compared_lines(interaction)
+
         for stage in interaction.stages:
             responses.append(stage.changes)
+
     lines += _information_lines(responses)
     lines.append(conclusion(comparison, marked))
     return printable_lines("\n".join(lines))
@@ -266,6 +290,7 @@ def held_text(comparison: CassetteComparison, terms: Terms = LIBRARY_TERMS) -> s
     head = f"{verdict}: {_call_of(worst)}"
     if len(differing) > 1:
         head += f", and {len(differing) - 1} more"
+
     ways = [
         "fix: let the server, or the test, behave as recorded",
         f" or: {in_terms('record the new conversation with <<record_again>>', terms)}",
@@ -289,9 +314,11 @@ def _call_of(interaction: InteractionComparison) -> str:
     for stage in interaction.stages:
         if stage.kind != "answer" or interaction.mark not in _NOT_IN_BOTH:
             continue
+
         for change in stage.changes:
             answers = parse((change.recorded or change.received or "{}").encode())
             given.append(answer_words(members_of(answers)))
+
     call = printable(interaction.call)
     return f"{call}, answered with {', then '.join(given)}" if given else call
 
@@ -302,15 +329,18 @@ def _compared_lines(interaction: InteractionComparison) -> Iterator[str]:
     facts: list[str] = [interaction.verdict] if mark == "~" else []
     if interaction.is_moved:
         facts.append("moved")
+
     line = f"{mark} {_numbers_of(interaction)} {_call_of(interaction)}"
     if facts:
         line += f": {', '.join(facts)}"
+
     yield line
     for difference in interaction.request:
         yield f"    request {printable(difference.pointer) or '/'}"
         old, new = shown_values(difference)
         yield f"      - {old or 'nothing'}"
         yield f"      + {new or 'nothing'}"
+
     if mark == "~":
         for stage in interaction.stages:
             yield from _change_lines(_stage_name(stage), stage.counting)
@@ -324,6 +354,7 @@ def _numbers_of(interaction: InteractionComparison) -> str:
         return f"#{received}"
     if received is None:
         return f"#{recorded}"
+
     return f"#{recorded} (now #{received})"
 
 
@@ -355,8 +386,10 @@ def _information_lines(responses: Iterable[Iterable[Change]]) -> Iterator[str]:
         for change in changes:
             if change.is_information:
                 information.append(change)
+
         folds = map(_without_place_of_server, folded(information))
         told.update(dict.fromkeys(folds, 1))
+
     for fold, count in told.items():
         first, *values = fold_lines(fold)
         line = f"information, {counted(count, 'time')}: {first.removesuffix(', information only')}"
@@ -364,6 +397,7 @@ def _information_lines(responses: Iterable[Iterable[Change]]) -> Iterator[str]:
             old, new = values
             yield f"{line}: {old[2:]} → {new[2:]}"
             continue
+
         yield line
         for value in values:
             yield f"      {value}"
@@ -374,6 +408,7 @@ def _without_place_of_server(fold: Fold) -> Fold:
     _, name, member = fold.pointer.partition("serverInfo/")
     if not name:
         return fold
+
     pointer = f"/{name}{member}"
     changes = tuple(change._replace(pointer=pointer) for change in fold.changes)
     return replace(fold, pointer=pointer, changes=changes)
@@ -392,11 +427,14 @@ def conclusion(
             count = comparison.counts[mark]
             if count:
                 facts.append(f"{count} {words}")
+
         verb = "differs" if differing == 1 else "differ"
         text = f"{differing} of {total} {verb}: {', '.join(facts)}"
+
     moved = sum(interaction.is_moved for interaction in comparison.interactions)
     if moved:
         return f"{text}; {moved} moved"
+
     return text
 
 
@@ -415,6 +453,7 @@ def diff_block(shown: Sequence[str]) -> list[str]:
     """Return lines as a Markdown block that shows what was removed and added."""
     if not shown:
         return []
+
     ticks = re.findall("``+", "\n".join(shown))
     fence = "`" * (1 + max(map(len, ["``", *ticks])))
     return [f"{fence}diff", *map(_in_diff, shown), fence]
@@ -428,6 +467,7 @@ def _in_diff(line: str) -> str:
         return f"{bare[0]} {indent}{bare[2:]}"
     if bare.startswith("~ "):
         return f"! {indent}{bare[2:]}"
+
     return f"  {indent}{bare.removeprefix('= ')}"
 
 
@@ -455,6 +495,7 @@ class Verification:
         for call, place in self.places:
             if place.reason is None:
                 pointers.append((call, place.pointer))
+
         return pointers
 
     @property
@@ -463,6 +504,7 @@ class Verification:
         changes: list[Change] = []
         for interaction in self.interactions:
             changes += interaction.left_out
+
         return changes
 
     @property
@@ -489,6 +531,7 @@ class Verification:
             return True
         if self.fail_on:
             return interaction.verdict in self.fail_on
+
         return interaction.verdict not in ("same", "skipped")
 
     @property
@@ -526,6 +569,7 @@ def verification_text(verification: Verification) -> str:
     for interaction in verification.interactions:
         if interaction.verdict != "same":
             lines += interaction_lines(interaction)
+
     lines += _notes(verification)
     for call, place in verification.places:
         if place.reason is not None:
@@ -536,10 +580,12 @@ def verification_text(verification: Verification) -> str:
             lines.append(
                 f"learned: {call} {place.pointer}, where only the recording differs"
             )
+
     for call in verification.untried:
         lines.append(
             f"not called twice: {call}: the server does not mark it readOnlyHint"
         )
+
     return "\n".join([*lines, summary_line(verification)])
 
 
@@ -548,6 +594,7 @@ def _notes(verification: Verification) -> Iterator[str]:
     responses: list[list[Change]] = []
     for interaction in verification.interactions:
         responses += _changes_by_turn(interaction).values()
+
     return _information_lines(responses)
 
 
@@ -556,6 +603,7 @@ def _changes_by_turn(interaction: VerifiedInteraction) -> dict[int, list[Change]
     turns: dict[int, list[Change]] = defaultdict(list)
     for turn, change in interaction.changes:
         turns[turn].append(change)
+
     return turns
 
 
@@ -567,6 +615,7 @@ def interaction_lines(
     lines = [f"{mark} #{interaction.number} {interaction.call}: {interaction.verdict}"]
     if interaction.reason is not None:
         lines.append(f"    {printable(interaction.reason)}")
+
     reached = interaction.reached
     responses = {response.turn: response for response in reached}
     for turn, changes in _changes_by_turn(interaction).items():
@@ -574,12 +623,15 @@ def interaction_lines(
         for change in changes:
             if not change.is_information:
                 counting.append(_with_responses(change, responses.get(turn)))
+
         lines += _change_lines(_place_of(turn), counting)
+
     if is_whole:
         for response in reached:
             place = _place_of(response.turn)
             lines += _response_lines("-", f"{place}, expected", response.expected)
             lines += _response_lines("+", f"{place}, received", response.received)
+
     return lines
 
 
@@ -587,6 +639,7 @@ def _with_responses(change: Change, response: Reached | None) -> Change:
     """Return a change of a whole response with both responses as its values."""
     if response is None or change.verdict not in _OF_WHOLE_RESPONSES:
         return change
+
     expected = canonical(response.expected)
     received = canonical(response.received)
     return change._replace(recorded=expected, received=received)
@@ -608,6 +661,7 @@ def summary_line(verification: Verification) -> str:
     line = f"{names}: {total}: {counts_text(verification.counts)}"
     if verification.compared:
         return line
+
     return f"{line}; nothing was compared"
 
 
@@ -636,6 +690,8 @@ def verification_markdown(verifications: Sequence[Verification]) -> str:
         failing = []
         for interaction in verification.failures:
             failing += interaction_lines(interaction, is_whole=True)
+
         failing += _notes(verification)
         lines += [f"### {summary}", "", *diff_block(failing), ""]
+
     return "\n".join(lines)

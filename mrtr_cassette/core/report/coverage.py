@@ -16,6 +16,7 @@ from mrtr_cassette.errors import counted, printable
 
 ANSWERS: Final = ("accept", "decline", "cancel")
 """The answers that a person can give to a form or a URL."""
+
 _REJECTED: Final = "rejected"
 """An accept that an error or the same question follows."""
 
@@ -52,6 +53,7 @@ def coverage_of(cassettes: Sequence[CassetteDetails]) -> dict[str, ToolCoverage]
         for interaction in details.interactions:
             if interaction.method != CALL_TOOL and not interaction.turns:
                 continue
+
             tool = found[_tool_of(interaction)]
             tool.arguments.add(interaction.arguments_json)
             tool.histories.add(histories[interaction.number])
@@ -59,6 +61,7 @@ def coverage_of(cassettes: Sequence[CassetteDetails]) -> dict[str, ToolCoverage]
             for given in answers_in([interaction]):
                 place = (given.turn, given.key)
                 tool.questions.setdefault(place, Counter())[given.answer] += 1
+
     return dict(found)
 
 
@@ -70,6 +73,7 @@ def _histories(details: CassetteDetails) -> dict[int, tuple[CallKey, ...]]:
     for number, entries in enumerate(player.interactions, start=1):
         histories[number] = tuple(made)
         made += [entry.key for entry in entries if player.is_write(entry)]
+
     return histories
 
 
@@ -83,10 +87,12 @@ def answers_in(interactions: Iterable[Interaction]) -> Iterator[GivenAnswer]:
             if number < first:
                 # Another interaction has the same turn.
                 continue
+
             for key, request in turn.input_requests.items():
                 answer = _answer_to(turn, key)
                 if request.kind not in ("form", "url") or answer is None:
                     continue
+
                 yield GivenAnswer(tool, number, key, answer)
                 if answer == "accept" and _is_rejected(interaction, number, key):
                     yield GivenAnswer(tool, number, key, _REJECTED)
@@ -97,6 +103,7 @@ def _answer_to(turn: Turn, key: str) -> str | None:
     answered = turn.answered
     if answered is None or key not in answered:
         return ""
+
     answer = answered[key]
     action = answer.get("action") if isinstance(answer, dict) else None
     return action if action in ANSWERS else None
@@ -105,6 +112,7 @@ def _answer_to(turn: Turn, key: str) -> str | None:
 def _is_rejected(interaction: Interaction, number: int, key: str) -> bool:
     if number == len(interaction.turns):
         return _has_failed(interaction)
+
     asked = interaction.turns[number - 1].asked[key]
     return interaction.turns[number].asked.get(key) == asked
 
@@ -126,13 +134,16 @@ def coverage_data(covered: dict[str, ToolCoverage]) -> dict[str, Any]:
             question = {"turn": turn, "key": key}
             for answer in (*ANSWERS, _REJECTED):
                 question[answer] = counts[answer]
+
             questions.append(question)
+
         tools[name] = {
             "arguments": len(tool.arguments),
             "errors": tool.errors,
             "histories": len(tool.histories),
             "questions": questions,
         }
+
     return {"tools": tools}
 
 
@@ -149,6 +160,7 @@ def coverage_text(covered: dict[str, ToolCoverage]) -> str:
         for (turn, key), counts in tool.questions.items():
             question = f"turn {turn}, {printable(key)}"
             lines.append(f"  {question}: {answer_counts(counts)}")
+
     return "\n".join(lines) or "no tool was called"
 
 
@@ -163,9 +175,11 @@ def coverage_markdown(covered: dict[str, ToolCoverage]) -> str:
             times = [counts[answer] or "never" for answer in ANSWERS]
             row = [name, str(turn), key, *map(str, times), str(counts[_REJECTED])]
             questions.append(row)
+
     lines = _table(tools)
     if len(questions) > 1:
         lines += ["", *_table(questions)]
+
     return "\n".join(lines)
 
 
@@ -184,9 +198,11 @@ def untried_questions(
             total += 1
             if not counts[answer]:
                 untried.append(printable(f"{name} turn {turn} {key}"))
+
     tried = total - len(untried)
     if tried * 100 >= percent * total:
         return None
+
     share = f"{tried * 100 // total}% of the questions"
     return f"tried on {share}, never on {', '.join(untried)}"
 
@@ -196,6 +212,7 @@ def answer_counts(counts: Counter[str]) -> str:
     accept, *others = [f"{answer} {counts[answer] or 'never'}" for answer in ANSWERS]
     if counts[_REJECTED]:
         accept += f" ({counts[_REJECTED]} rejected)"
+
     return ", ".join([accept, *others])
 
 
@@ -204,6 +221,7 @@ def untried_line(given: Iterable[GivenAnswer]) -> str | None:
     questions: dict[tuple[str, int, str], set[str]] = defaultdict(set)
     for tool, turn, key, given_answer in given:
         questions[tool, turn, key].add(given_answer)
+
     never = []
     for answer in ANSWERS:
         tried = sum(answer in found for found in questions.values())
@@ -212,6 +230,8 @@ def untried_line(given: Iterable[GivenAnswer]) -> str | None:
         elif tried < len(questions):
             untried = len(questions) - tried
             never.append(f"{answer} on {untried} of {len(questions)} questions")
+
     if not never:
         return None
+
     return f"never tried: {', '.join(never)} (mrtr-cassette inspect --coverage)"

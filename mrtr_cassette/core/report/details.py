@@ -151,9 +151,11 @@ def arguments_json(call: Call) -> str | None:
     params = call.arguments
     if not call.is_rpc or not isinstance(params, dict):
         return None
+
     arguments = params.get("arguments")
     if arguments is None:
         return None
+
     return canonical(arguments)
 
 
@@ -163,6 +165,7 @@ def details_of(cassette: Cassette) -> CassetteDetails:
     calls = []
     for recorded in in_conversation_order(cassette.interactions):
         calls.append(_interaction(recorded, streamed))
+
     return CassetteDetails(cassette, tuple(calls))
 
 
@@ -200,6 +203,7 @@ def _notifications(recorded: RecordedInteraction) -> Iterator[Message]:
     for exchange in recorded.exchanges[recorded.shared :]:
         if exchange.response is None:
             continue
+
         for located in messages_in(exchange.response):
             if located.message.kind is Kind.NOTIFICATION:
                 yield located.message
@@ -218,9 +222,11 @@ def task_words(state: TaskState, polls: int = 1) -> str:
     message = state.tree.get("statusMessage")
     if isinstance(message, str):
         words += f": {message}"
+
     shown = printable(shorten(" ".join(words.split())))
     if polls > 1:
         return f"{shown} ({polls} polls)"
+
     return shown
 
 
@@ -231,6 +237,7 @@ def _parameters(call: Call) -> Any:
         return None
     if call.name:
         return message.params.get("arguments") or None
+
     params = dict(message.params)
     params.pop("_meta", None)
     return params or None
@@ -241,13 +248,16 @@ def _client(call: Call) -> str:
     message = call.message
     if message is None:
         return ""
+
     info = message.meta.get(_CLIENT_INFO) or message.params.get("clientInfo")
     if not isinstance(info, dict):
         return ""
+
     facts = []
     for fact in (info.get("title") or info.get("name"), info.get("version")):
         if isinstance(fact, str):
             facts.append(fact)
+
     return " ".join(facts)
 
 
@@ -262,16 +272,19 @@ def _turn(recorded: RecordedTurn) -> Turn:
         message = printable(request.message)
         shown = InputRequest(kind, message, request.definition)
         requests[printable(recorded.names[key])] = shown
+
     answers = None
     if recorded.given is not None:
         answers = {}
         for key, answer in recorded.given.items():
             name = recorded.names.get(key, key)
             answers[printable(name)] = canonical(answer, without_null=True)
+
     ask = recorded.ask
     answered_by = None
     for exchange in recorded.answering:
         answered_by = answered_by or exchange.request.header(ANSWERED_BY_HEADER) or None
+
     return Turn(
         requests,
         answers,
@@ -287,6 +300,7 @@ def _answered_after_ms(turn: RecordedTurn) -> float | None:
     """Return how long the server waited for the answers; None if none came."""
     if not turn.answering:
         return None
+
     # A client may send its answers before a response that has asked has ended.
     answered_ms = max(exchange.started_ms for exchange in turn.answering)
     return max(0.0, answered_ms - turn.asked_ms)
@@ -296,11 +310,13 @@ def _waits(recorded: RecordedInteraction, turns: Sequence[Turn]) -> dict[Via, fl
     """Return how long the server waited for answers, by the way in which it asked."""
     if recorded.branch is not None:
         turns = turns[recorded.branch.turn :]
+
     waits: dict[Via, float] = {"result": 0.0, "push": 0.0, "task": 0.0}
     for turn in turns:
         # An ask without requests for input makes the client call again and asks no person.
         if turn.input_requests:
             waits[turn.via] += turn.answered_after_ms or 0
+
     return waits
 
 
@@ -310,8 +326,10 @@ def _server_ms(recorded: RecordedInteraction, person_ms: Mapping[Via, float]) ->
     busy_ms = 0.0
     for exchange in chain:
         busy_ms += exchange.ended_ms - exchange.started_ms
+
     if recorded.steps:
         busy_ms += recorded.steps[-1].exchange.ended_ms - chain[-1].ended_ms
+
     return max(0.0, busy_ms - person_ms["push"] - person_ms["task"])
 
 
@@ -337,12 +355,14 @@ def _streamed_responses(interactions: Iterable[RecordedInteraction]) -> _Streame
             response = exchange.response
             if exchange.request.method != "GET" or response is None:
                 continue
+
             session = session_of(exchange.request) or opened_session(response)
             for located in messages_in(response):
                 if located.message.kind is Kind.RESPONSE:
                     after = response.pieces[located.piece].after
                     streamed = interaction.number, after, located.message
                     found[session, located.message.same_id].append(streamed)
+
     return found
 
 
@@ -350,6 +370,7 @@ def final_of(method: str, response: Response | None) -> FinalResponse:
     """Return the outcome of a call of a method, or the last state of its task."""
     if response is None:
         return _NOTHING
+
     message = last_response(response)
     state = polled_state(message) if method == GET_TASK else None
     return _outcome(message, state).final
@@ -371,16 +392,20 @@ def _ending(recorded: RecordedInteraction, streamed: _Streamed) -> _Outcome:
     # A server may refuse a request without saying its id.
     if response is not None and last.call.message is not None:
         message = last_response(response)
+
     state = polled_state(message) if recorded.steps else None
     if recorded.is_open:
         return _Outcome(_why_abandoned(last, state), _NOTHING)
+
     if state is not None:
         outcome = _outcome(message, state)
         facts = filter(None, [f"task {state.status}", outcome.words])
         return outcome._replace(words=", ".join(facts))
+
     place = ""
     if message is None:
         message, place = _streamed_response(last, streamed)
+
     outcome = _outcome(message)
     if outcome.words:
         outcome = outcome._replace(words=outcome.words + place)
@@ -388,6 +413,7 @@ def _ending(recorded: RecordedInteraction, streamed: _Streamed) -> _Outcome:
     elif response is not None and response.body and not response.is_framed:
         final = FinalResponse("text", _text_of(response.body))
         outcome = _Outcome("", final, len(response.body))
+
     facts = filter(None, _facts(response, outcome.words))
     return outcome._replace(words=", ".join(facts))
 
@@ -406,13 +432,16 @@ def _facts(response: Response | None, words: str) -> Iterator[str]:
         yield "no response"
         yield words
         return
+
     if not response.is_lines:
         yield f"HTTP {response.status}"
+
     yield words
     if response.is_lines:
         yield counted(len(response.pieces), "line")
     elif response.is_event_stream:
         yield f"stream of {counted(len(response.pieces), 'event')}"
+
     yield _ENDS.get(response.end, "")
 
 
@@ -423,11 +452,13 @@ def _streamed_response(
     request = exchange.call.message
     if request is None or request.kind is not Kind.REQUEST:
         return None, ""
+
     candidates = streamed.get((session_of(exchange.request), request.same_id), ())
     for stream, after, answer in candidates:
         # A client may use an id again: responses from before the call are not its own.
         if after >= (exchange.number or 0):
             return answer, f" on the stream of #{stream}"
+
     return None, ""
 
 
@@ -435,15 +466,18 @@ def _outcome(message: Message | None, state: TaskState | None = None) -> _Outcom
     """Return the outcome that a response tells, or the last state of a task in it."""
     if message is None:
         return _Outcome("", _NOTHING)
+
     members = message.tree if state is None else state.response
     if not members:
         return _Outcome("", _NOTHING, len(message.raw))
+
     words = "result"
     error = members.get("error")
     result = members.get("result")
     if isinstance(error, dict):
         text = shorten(canonical(error.get("message")))
         words = f"error {canonical(error.get('code'))} {text}"
+
     if "error" in members:
         final = FinalResponse("error", error)
     elif isinstance(result, dict) and result.get("isError") is True:
@@ -451,6 +485,7 @@ def _outcome(message: Message | None, state: TaskState | None = None) -> _Outcom
         final = FinalResponse("failed result", result)
     else:
         final = FinalResponse("result", result)
+
     return _Outcome(words, final, len(message.raw))
 
 

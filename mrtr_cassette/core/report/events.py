@@ -58,15 +58,19 @@ def request_event(observation: Observation) -> Event:
     given = _given(call, push)
     if given is None:
         return event
+
     via = "result"
     if named_task(call.message) is not None:
         via = "task"
+
     if push is not None:
         via = "push"
         event["call"] = recorder.label(push.call)
+
     state = None
     if call.answers:
         state = call.answers.request_state
+
     return event | {
         "event": "answered",
         "via": via,
@@ -80,6 +84,7 @@ def _given(call: Call, push: OpenPush | None) -> dict[str, Any] | None:
     if push is not None and call.message is not None:
         tree = call.message.tree
         return {push.key: tree.get("result", tree.get("error"))}
+
     if call.answers is None:
         return None
     return _without_id(call.answers.input_responses or {}, named_task(call.message))
@@ -89,9 +94,11 @@ def _without_id(members: Mapping[str, Any], task: str | None) -> dict[str, Any]:
     """Return members by the keys of questions, without the id of the task that asks them."""
     if not task:
         return {**members}
+
     renamed = {}
     for key, member in members.items():
         renamed[key.replace(task, TASK)] = member
+
     return renamed
 
 
@@ -125,6 +132,7 @@ def response_said(
     given = _given(call, observation.answered)
     if given is not None:
         line += f", {answer_words(given)}"
+
     line += f" -> {_arrived(observation)}"
     if asked is not None:
         event |= asked.facts
@@ -138,6 +146,7 @@ def response_said(
         words = final_words(final_of(call.method, exchange.response))
         if words:
             line += f": {words}"
+
     return said(event, f"{line} ({took_ms:.0f} ms)")
 
 
@@ -172,15 +181,19 @@ def _asked_in(
     if task is not None and task.input_requests:
         requests = _without_id(task.input_requests, task.id)
         return _Asked("task", _shown(requests, observation.recorder.shown))
+
     response = exchange.response
     if response is None:
         return None
+
     ask = ask_in(exchange.call.message, response)
     if ask is None:
         return None
+
     state_sha256 = None
     if ask.request_state:
         state_sha256 = exchange.issued_sha256
+
     return _Asked("result", _shown(ask.input_requests, printable), state_sha256)
 
 
@@ -193,6 +206,7 @@ def _shown(
     for key, request in requests.items():
         message = shown(" ".join(request.message.split()))
         found[shown(key)] = InputRequest(request.kind, message)
+
     return found
 
 
@@ -224,8 +238,10 @@ def unread_said(
     )
     if unread.hides_id:
         line += ", and a caller with another id gets a miss"
+
     if unread.side == "response" and unread.reason.startswith("its "):
         line += ": make it readable with <<accept_gzip>>"
+
     return said(event, in_terms(line, terms))
 
 
@@ -295,10 +311,13 @@ def replay_said(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> Said:
     }
     if report.faults:
         event["faults"] = as_data(report.faults, {})
+
     if report.learned:
         event["learned"] = dict(report.learned)
+
     if report.by_kind:
         event["by_kind"] = as_data(report.by_kind, {})
+
     return event, summary_text(report, terms)
 
 
@@ -319,6 +338,7 @@ def turn_said(turn: CallTurn) -> Said:
     sources = {}
     for key, source in turn.answered_by.items():
         sources[printable(key)] = source
+
     event = {
         "event": "answered" if sources or not turn.requests else "unanswered",
         "turn": turn.number,
@@ -332,10 +352,13 @@ def turn_said(turn: CallTurn) -> Said:
         question = f"{key} ({request.kind})"
         if request.message:
             question += f" {shorten(request.message)!r}"
+
         answered = "not answered"
         if key in turn.answered_by:
             answered = f"answered by {turn.answered_by[key]}"
+
         asked.append(f"{question}, {answered}")
+
     line = f"turn {turn.number}: {'; '.join(asked) or 'asked for a retry only'}"
     return said(event, line)
 

@@ -127,11 +127,13 @@ def fixes_of(miss: Miss, cassette: Cassette, adds_to: str, terms: Terms) -> list
     chosen = _chosen(miss, values)
     if is_on_pipes is not (cassette.transport == "stdio"):
         chosen = _over_this_transport(chosen, is_on_pipes=is_on_pipes)
+
     fixes = []
     for fix in chosen:
         if _has_needed(fix, values):
             spelled = fix.format(too=f"{recorder}_too", again=f"{recorder}_again")
             fixes.append(in_terms(spelled, filled, values))
+
     return fixes
 
 
@@ -140,6 +142,7 @@ def _has_needed(fix: str, values: Values) -> bool:
     for slot, name in _NEEDED.items():
         if slot in fix and name not in values:
             return False
+
     return True
 
 
@@ -149,8 +152,10 @@ def _chosen(miss: Miss, values: Values) -> Sequence[str]:
     fixes = list(_FIXES[miss.reason])
     if "tool" in values and _REPEAT in fixes:
         fixes.remove(_REPEAT)
+
     if nearest is None:
         return fixes
+
     return _chosen_near(miss, nearest, fixes, values)
 
 
@@ -167,8 +172,10 @@ def _chosen_near(
     if reason is Reason.UNRECORDED and not nearest.asks:
         # It can't be recorded after a write that was played, whose result may vary in every run.
         return [_IGNORE if "pointers" in values else _READS, _AGAIN]
+
     if reason is Reason.ALREADY_PLAYED and nearest.session:
         fixes.append("open a new session, in which everything is played anew")
+
     return fixes
 
 
@@ -190,6 +197,7 @@ def _over_this_transport(fixes: Sequence[str], *, is_on_pipes: bool) -> list[str
             ways.append(again)
         elif fix is not _INSTEAD:
             ways.append(fix)
+
     return ways
 
 
@@ -212,9 +220,11 @@ def _values_of(miss: Miss, cassette: Cassette, adds_to: str) -> Values:
     tool = _tool_that_may_read(miss)
     if tool:
         values["tool"] = tool
+
     differences = miss.differences
     if differences and all(_varies(difference, miss) for difference in differences):
         values["pointers"] = [difference.pointer for difference in differences]
+
     return values
 
 
@@ -225,9 +235,11 @@ def _server_of(cassette: Cassette, *, is_on_pipes: bool) -> Values:
         return {}
     if _names_url(cassette):
         return {"upstream": _USER.sub("", server)}
+
     words = _words_of(server)
     if is_on_pipes and any("{port}" in word for word in words):
         return {}
+
     return {"command": words, "started": server}
 
 
@@ -243,10 +255,13 @@ def _kept(cassette: Cassette, terms: Terms) -> str:
     kept = ""
     if cassette.request_state == "verbatim":
         kept += terms.get("kept_verbatim", "")
+
     if cassette.seals_answers:
         kept += terms.get("kept_sealed", "")
+
     for name in cassette.values:
         kept += terms.get("kept_value", "").replace("NAME", name)
+
     return kept
 
 
@@ -266,6 +281,7 @@ def _varies(difference: Difference, miss: Miss) -> bool:
         return True
     if difference.recorded is None or difference.received is None:
         return False
+
     shown = {
         without_times_and_ids(difference.recorded),
         without_times_and_ids(difference.received),
@@ -278,22 +294,27 @@ def asked_in(miss: Miss) -> Mapping[str, InputRequest]:
     nearest = miss.nearest
     if nearest is None:
         return {}
+
     question = nearest.answered_question
     if question is not None:
         return {question.request.key: question.request.asks}
+
     asker: ReplayEntry | None = nearest
     if nearest.state is None:
         asker = nearest.parent
+
     if asker is None or miss.reason not in (
         Reason.ANSWERS_DIFFER,
         Reason.ANSWERS_MISSING,
     ):
         return {}
+
     asked = {}
     keys = {_answered_key(difference.pointer) for difference in miss.differences}
     for key, request in asker.asked.items():
         if key in keys:
             asked[key] = request
+
     return asked
 
 

@@ -33,14 +33,17 @@ from mrtr_cassette.errors import counted, printable, shorten
 
 GENERATOR: Final = "mrtr-cassette view"
 """The generator that a page names; only such a file is ever overwritten by a page."""
+
 START: Final = (
     '<!doctype html>\n<html lang="en"><head>'
     f'<meta name="generator" content="{GENERATOR}">'
 )
 _MOST_OPEN: Final = 10
 """Calls that asked, up to which a page opens them."""
+
 _PIECES: Final = 1000
 """Pieces of a template that are written together."""
+
 TEMPLATES: Final = ("page.html", "call.html", "turn.html", "values.html")
 
 
@@ -68,12 +71,14 @@ def page(
         sessions[call.session].append(call)
         if call.branch is not None:
             branches[call.branch.of].append(call)
+
     facts: dict[str, Any] = {"comparison": None, "earlier": (), "changed": {}}
     if first is not None:
         comparison = compared(first, cassette, ignored_for)
         facts["comparison"] = comparison
         facts["earlier"] = details_of(first).interactions
         facts["changed"] = {pair.received: pair for pair in comparison.differing}
+
     stream = _template(assets.templates).stream(
         cassette=cassette,
         version=VERSION,
@@ -104,6 +109,7 @@ def _misses_near(
         for number, miss in enumerate(replay.misses, start=1):
             if miss.nearest is not None:
                 misses[miss.nearest.interaction].append((number, miss))
+
     return misses
 
 
@@ -111,6 +117,7 @@ def _is_redacted(recorded: RecordedInteraction) -> bool:
     for exchange in recorded.own:
         if has_secrets(repr((exchange.request, exchange.response))):
             return True
+
     return False
 
 
@@ -122,6 +129,7 @@ def _template(texts: tuple[str, ...]) -> Template:
     sources = {}
     for name, text in zip(TEMPLATES, texts, strict=True):
         sources[name] = "".join(map(str.strip, text.splitlines()))
+
     environment = Environment(
         loader=DictLoader(sources),
         autoescape=True,
@@ -195,6 +203,7 @@ def spans_of(
         per_ms = spans[timed[0].number].per_ms
         for call in calls:
             spans.setdefault(call.number, CallSpan(0.0, per_ms))
+
     return spans
 
 
@@ -217,21 +226,26 @@ def _spans_on_axis(
         for before, until in list(under_way.items()):
             if until < arrived:
                 del under_way[before]
+
         if not under_way:
             origin = first.started_ms - end
+
         left = first.started_ms - origin
         lefts[call.number] = left
         beside[call.number] = [*under_way]
         for before in under_way:
             beside[before].append(call.number)
+
         under_way[call.number] = max(
             exchange.ended_after or -1 for exchange in exchanges
         )
         end = max(end, left + call.duration_ms + call.person_ms)
+
     per_ms = 100 / max(end, 1.0)
     spans = {}
     for number, left in lefts.items():
         spans[number] = CallSpan(left * per_ms, per_ms, tuple(beside[number]))
+
     return spans
 
 
@@ -239,8 +253,10 @@ def _spans_on_axis(
 
 _LONGEST_TEXT: Final = 20_000
 """Characters of one value: a page has to stay quick, and `inspect` shows the rest."""
+
 _LARGEST_IMAGE: Final = 4_000_000
 """Characters in base64 of a picture that is shown."""
+
 _IMAGE: Final = re.compile(r"image/[a-z0-9.+-]+")
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 _TAB: Final = 4
@@ -254,9 +270,11 @@ def _plain(value: Any) -> str:
         return value
     if value is None:
         return ""
+
     text = str(value)
     if text.isprintable():
         return text
+
     return "\n".join(printable(line.expandtabs(_TAB)) for line in text.split("\n"))
 
 
@@ -264,12 +282,14 @@ def _recorded(text: str) -> Markup:
     """Return a recorded text with its stand-ins marked."""
     if isinstance(text, Markup):
         return text
+
     shown = []
     for part in cut(as_bytes(text)):
         if isinstance(part, Ref):
             shown.append(_MARK.format(part.raw.decode()))
         else:
             shown.append(escape(_plain(part.decode("utf-8", "surrogatepass"))))
+
     return Markup("").join(shown)
 
 
@@ -277,6 +297,7 @@ def is_app(content: Mapping[str, Any]) -> bool:
     """Tell whether content of a resource is a page of the extension Apps."""
     if not isinstance(content.get("text"), str):
         return False
+
     is_html = str(content.get("mimeType")).startswith("text/html")
     return is_html and str(content.get("uri")).startswith("ui://")
 
@@ -291,6 +312,7 @@ def image_url(content: Mapping[str, Any]) -> str:
         return ""
     if _BASE64.fullmatch(data):
         return f"data:{kind};base64,{data}"
+
     return ""
 
 
@@ -323,15 +345,19 @@ def form_fields(schema: Any, content: Any) -> list[FormField]:
     required = members.get("required")
     if not isinstance(required, list):
         required = []
+
     fields = []
     for name, definition in properties.items():
         helps = []
         if name in required:
             helps = ["required"]
+
         fields.append(_field(name, definition, answers, helps))
+
     for name in answers:
         if name not in properties:
             fields.append(_field(name, {}, answers, ["not in the schema"]))
+
     return fields
 
 
@@ -341,9 +367,11 @@ def _listed_field(definition: Mapping[str, Any], answer: Any) -> FormField:
     answers = {}
     if "value" in members_of(answer):
         answers[key] = answer["value"]
+
     helps = []
     if definition.get("required", True) is not False:
         helps = ["required"]
+
     return _field(
         key, {**definition, "type": definition.get("kind", "string")}, answers, helps
     )
@@ -360,6 +388,7 @@ def _field(
     for member, value in facts.items():
         if member not in _SHOWN_APART and not isinstance(value, dict | list):
             limits.append(f"{member}: {_text(value)}")
+
     return FormField(
         label=title if isinstance(title, str) and title else name,
         description=description if isinstance(description, str) else "",
@@ -377,8 +406,10 @@ def _choices(
     options = [(_text(value), label) for value, label in titled_choices(definition)]
     if definition.get("type") == "boolean":
         options = [("true", "yes"), ("false", "no")]
+
     if not options:
         return ()
+
     chosen = answer if isinstance(answer, list) else [answer]
     texts = list(map(_text, chosen))
     labels = dict(options)
@@ -386,6 +417,7 @@ def _choices(
         if text not in labels:
             # An answer is shown even if it is not one of the choices.
             options.append((text, text))
+
     return tuple([(label, option in texts) for option, label in options])
 
 

@@ -37,6 +37,7 @@ class Expected(NamedTuple):
         """Tell whether it is about the outcome of a probe."""
         if not probed.is_finding or self.probe != probed.probe:
             return False
+
         is_of_question = self.question in (None, probed.question)
         return self.tool == probed.tool and is_of_question
 
@@ -55,6 +56,7 @@ def read_expected(text: str) -> tuple[Expected, ...]:
     expected = []
     for where, table in tables_in(text, _TABLE):
         expected.append(_read_table(where, table))
+
     return tuple(expected)
 
 
@@ -63,14 +65,18 @@ def _read_table(where: str, table: Any) -> Expected:
     unknown = sorted(members.keys() - _REQUIRED - {"question"})
     if unknown:
         raise ValueError(f"{where} has an unknown key {unknown[0]!r}")
+
     missing = sorted(_REQUIRED - members.keys())
     if missing:
         raise ValueError(f"{where} has no {missing[0]!r}")
+
     for name, value in members.items():
         if not isinstance(value, str) or not value.strip():
             raise ValueError(f"{where}: {name!r} is not a text")
+
     if members["probe"] not in PROBES:
         raise ValueError(f"{where}: {members['probe']!r} is not a probe")
+
     return Expected(**members)
 
 
@@ -96,6 +102,7 @@ class Probing:
         for probed in told_once(self.probes):
             if probed.is_finding:
                 found.append(probed)
+
         return tuple(found)
 
     @property
@@ -127,9 +134,11 @@ class Probing:
             if not fitting:
                 probes.append(probed)
                 continue
+
             met.update(dict.fromkeys(fitting))
             reason = fitting[0].reason
             probes.append(replace(probed, is_finding=False, expected=reason))
+
         unmet = [entry for entry in expected if entry not in met]
         return replace(self, probes=tuple(probes), unmet=tuple(unmet))
 
@@ -141,11 +150,14 @@ def told_once(probes: Iterable[Probed]) -> list[Probed]:
         key: object = index
         if probed.is_found:
             key = (probed.tool, probed.probe, probed.verdict, probed.expected)
+
         groups.setdefault(key, []).append(probed)
+
     told = []
     for first, *others in groups.values():
         places = dict.fromkeys([probed.place for probed in others])
         told.append(replace(first, also=tuple(places)))
+
     return told
 
 
@@ -153,10 +165,12 @@ def unmet_in(probings: Sequence[Probing]) -> list[Expected]:
     """Return the expected findings that no cassette had."""
     if not probings:
         return []
+
     first, *others = probings
     unmet = list(first.unmet)
     for probing in others:
         unmet = [entry for entry in unmet if entry in probing.unmet]
+
     return unmet
 
 
@@ -177,7 +191,9 @@ def probing_text(probing: Probing) -> str:
         told = filter(_is_told, probes)
         for probed in sorted(told, key=lambda probed: not probed.is_found):
             lines += probed_lines(probed)
+
         lines += _other_lines(probes)
+
     lines.append(probing_line(probing))
     return "\n".join(lines)
 
@@ -191,6 +207,7 @@ def _by_place(probes: Iterable[Probed]) -> dict[str, list[Probed]]:
     places: dict[str, list[Probed]] = defaultdict(list)
     for probed in probes:
         places[_place_of(probed)].append(probed)
+
     return places
 
 
@@ -216,14 +233,17 @@ def probed_lines(probed: Probed) -> Iterator[str]:
     line = f"  {probed.verdict}: {probe_name(probed)}"
     if probed.reason is not None:
         line += f": {printable(probed.reason)}"
+
     if probed.expected is not None:
         line += f"; expected: {printable(probed.expected)}"
+
     yield line
     yield f"      sent      {printable(shorten(probed.sent))}"
     for name in ("received", "accepted", "declined"):
         value = getattr(probed, name)
         if value is not None:
             yield f"      {name:<9} {printable(response_line(value))}"
+
     if probed.also:
         yield f"      also      {'; '.join(probed.also)}"
 
@@ -234,10 +254,13 @@ def _other_lines(probes: Sequence[Probed]) -> Iterator[str]:
     for probed in probes:
         if _is_told(probed):
             continue
+
         head: str = probed.verdict
         if probed.verdict in ("not-reached", "undecidable") and probed.reason:
             head += f" ({printable(shorten(probed.reason))})"
+
         names[head].append(probe_name(probed))
+
     for head, of_head in names.items():
         yield f"  {head}: {', '.join(of_head)}"
 
@@ -270,5 +293,7 @@ def probings_markdown(probings: Sequence[Probing]) -> str:
             shown.append(place)
             for probed in probes:
                 shown += probed_lines(probed)
+
         lines += [f"**{probing_line(probing)}**", "", *diff_block(shown), ""]
+
     return "\n".join(lines)

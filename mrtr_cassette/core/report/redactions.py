@@ -38,15 +38,18 @@ def redactions_of(
     counts = _counts(recorded)
     if earlier is not None:
         counts -= _counts(earlier)
+
     totals: Counter[str] = Counter()
     calls: dict[str, list[RedactedCall]] = {}
     for (rule, number), count in counts.items():
         totals[rule] += count
         call = recorded.interactions[number - 1].exchanges[0].call.title
         calls.setdefault(rule, []).append(RedactedCall(number, printable(call)))
+
     redactions = []
     for rule, found in calls.items():
         redactions.append(Redaction(rule, totals[rule], tuple(found)))
+
     return tuple(redactions)
 
 
@@ -57,6 +60,7 @@ def _counts(cassette: Cassette) -> Counter[tuple[str, int]]:
         for exchange in interaction.own:
             for secret in secrets_in(_text_of(exchange)):
                 counts[plain_rule(secret.kind), interaction.number] += 1
+
     return counts
 
 
@@ -69,9 +73,11 @@ def _text_of(exchange: RecordedExchange) -> str:
     if response is not None:
         headers += response.headers
         bodies += b"\n" + response.body
+
     texts = [request.target]
     for _, value in headers:
         texts.append(value)
+
     return "\n".join([*texts, bodies.decode("latin-1")])
 
 
@@ -83,7 +89,9 @@ def redaction_lines(redactions: Iterable[Redaction]) -> list[str]:
         rest = len(redaction.calls) - _MOST_CALLS
         if rest > 0:
             shown += f"; and {rest} more"
+
         lines.append(f"redacted: {redaction.rule} ×{redaction.count} ({shown})")
+
     return lines
 
 
@@ -91,7 +99,9 @@ def _calls_text(calls: Sequence[RedactedCall]) -> str:
     numbers: dict[str, list[str]] = {}
     for number, call in calls:
         numbers.setdefault(call, []).append(f"#{number}")
+
     texts = []
     for call, found in numbers.items():
         texts.append(f"{', '.join(found)} {call}")
+
     return "; ".join(texts)

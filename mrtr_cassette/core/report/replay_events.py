@@ -16,6 +16,7 @@ from mrtr_cassette.errors import line_by_line, printable
 
 Event = dict[str, Any]
 """An entry of a log that programs read: ready for JSON."""
+
 Said = tuple[Event, str]
 """The same with the line for people."""
 
@@ -41,6 +42,7 @@ def played_events(play: Play) -> Iterator[Event]:
     via = "result"
     if entry.created_by is not None:
         via = "task"
+
     yield {
         "event": "played",
         **place,
@@ -51,6 +53,7 @@ def played_events(play: Play) -> Iterator[Event]:
     }
     if entry.turn:
         yield _answered_event(entry, {**place, "turn": entry.turn, "via": via})
+
     asking_turn = entry.place.asking_turn
     is_asking_task = asking_turn and entry.state and play.times == 1
     if entry.asks or is_asking_task:
@@ -68,6 +71,7 @@ def _answered_event(entry: ReplayEntry, place: Event) -> Event:
         keys = [question.request.key]
     elif answers is not None:
         keys = sorted(answers.input_responses or {})
+
     return {"event": "answered", **place, "keys": [printable(key) for key in keys]}
 
 

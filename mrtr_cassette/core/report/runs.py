@@ -49,8 +49,10 @@ from mrtr_cassette.terms import (
 MISS_CODE: Final = -32010
 UPSTREAM_CODE: Final = -32011
 """The upstream gave no response."""
+
 UNRECORDED_CODE: Final = -32012
 """A request that the cassette lacks could not be recorded."""
+
 _BEGINS_MISS: Final = "miss: "
 
 
@@ -128,19 +130,23 @@ def miss_report(
     differences = []
     for difference in miss.differences:
         differences.append(_shown_difference(difference, shown))
+
     fixes = [shown(fix) for fix in fixes_of(miss, cassette, adds_to or path, terms)]
     lines = [f"{_BEGINS_MISS}{miss.reason.value}: {detail}", f"  request:  {request}"]
     for question in questions:
         lines.append(f"  question: {question}")
+
     if nearest is None:
         lines.append(f"  cassette: {path}")
     else:
         lines.append(f"  nearest:  {nearest} in {path}")
+
     lines += map(_difference_line, differences)
     head = "  fix:      "
     for fix in fixes:
         lines.append(f"{head}{fix}")
         head = "       or:  "
+
     return MissReport(
         reason=miss.reason.value,
         detail=detail,
@@ -159,9 +165,11 @@ def _nearest(miss: Miss, shown: Callable[[str], str]) -> Nearest | None:
     entry = miss.nearest
     if entry is None:
         return None
+
     key = (entry.created_by or entry).key
     if entry.answered_question is not None:
         key = entry.answered_question.pending.key
+
     return Nearest(entry.interaction, entry.turn, shown(str(key)))
 
 
@@ -192,14 +200,17 @@ def _request_text(miss: Miss) -> str:
     arguments = arguments_json(call)
     if arguments is not None:
         text += f" with {shorten(arguments)}"
+
     answers = call.answers
     if answers is not None:
         text += f", answering {', '.join(sorted(answers.input_responses or {})) or 'nothing'}"
         if answers.request_state is not None:
             text += ", echoing a request state"
+
     question = None if miss.nearest is None else miss.nearest.answered_question
     if question is not None:
         text += f", answering {question.request.key}"
+
     return text
 
 
@@ -209,6 +220,7 @@ def _questions(miss: Miss) -> Iterator[str]:
         question = f"{key} ({request.kind})"
         if request.message:
             question += f" {shorten(canonical(request.message))}"
+
         yield question
 
 
@@ -220,6 +232,7 @@ def error_body(report: MissReport, answered: Call | bytes | None) -> bytes:
     code = MISS_CODE
     if report.reason == Reason.UNRECORDED.value:
         code = UNRECORDED_CODE
+
     return _body(answered, {"code": code, "message": report.text, "data": report.facts})
 
 
@@ -296,6 +309,7 @@ class ReplayReport:
     elsewhere: tuple[str, ...] = ()
     without_response: tuple[int, ...] = ()
     """Numbers of the interactions that were played up to a call whose response was not recorded."""
+
     after_other_writes: tuple[StrayedRead, ...] = ()
     faults: tuple[FaultOutcome, ...] = ()
     by_kind: tuple[KindMatch, ...] = ()
@@ -320,6 +334,7 @@ class UnplayedError(MrtrCassetteError):
         lines = [f"not all that is on {path} was played:"]
         for interaction in unplayed:
             lines.append(f"  #{interaction.number} {interaction.call}")
+
         super().__init__("\n".join(lines))
         self.unplayed = tuple(unplayed)
 
@@ -336,21 +351,27 @@ def report_of_replay(player: Player, terms: Terms = LIBRARY_TERMS) -> ReplayRepo
             # The client decides how often it polls a task.
             if entry.created_by is None:
                 plays += player.times[entry]
+
         outcome: Outcome = "played"
         if number in unplayed:
             outcome = "played in part" if plays else "never played"
+
         call = redacted(str(entries[0].key))
         interactions.append(InteractionOutcome(number, call, outcome, plays))
+
     strayed = []
     for number, times in player.after_other_writes.items():
         strayed.append(StrayedRead(number, interactions[number - 1].call, times))
+
     harmless: Counter[tuple[str, str]] = Counter()
     # Another thread may replay meanwhile.
     for request in tuple(player.harmless):
         harmless[redacted(request.call.title), request.answer] += 1
+
     answered = []
     for (title, answer), times in harmless.items():
         answered.append(HarmlessRequest(title, answer, times))
+
     return ReplayReport(
         player.path,
         tuple(interactions),
@@ -387,11 +408,13 @@ def summary_text(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> str:
     unplayed = []
     for call in incomplete:
         unplayed.append(f"  {call.outcome}: #{call.number} {call.call}")
+
     lines += _first_ten(unplayed)
     given_up = []
     for number in report.without_response:
         call = report.interactions[number - 1]
         given_up.append(f"  no response was recorded: #{number} {call.call}")
+
     lines += _first_ten(given_up)
     harmless = []
     for request in report.harmless:
@@ -399,6 +422,7 @@ def summary_text(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> str:
         harmless.append(
             f"  not recorded, answered as by any server{times}: {request.call}"
         )
+
     lines += _first_ten(harmless)
     strayed = []
     for read in report.after_other_writes:
@@ -406,13 +430,16 @@ def summary_text(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> str:
         strayed.append(
             f"  played after other writes than recorded{_times(read.times)}: {place}"
         )
+
     lines += _first_ten(strayed)
     if strayed:
         hint = "  reads are held to the writes before them with <<history_strict>>"
         lines.append(in_terms(hint, terms))
+
     for match in report.by_kind:
         times = counted(match.times, "time")
         lines.append(f"  matched without being equal, by {match.kind}: {times}")
+
     lines += map(_elsewhere_text, report.elsewhere)
     lines += _first_ten(_indented(report.faults))
     lines += _indented(learned_lines(report.learned))
@@ -428,6 +455,7 @@ def learned_lines(learned: Mapping[str, str]) -> list[str]:
     lines = []
     for name, text in learned.items():
         lines.append(f"learned from the first request: {{{name}}} = {text}")
+
     return lines
 
 
@@ -452,10 +480,12 @@ def _misses_text(misses: Sequence[MissReport]) -> str:
     """Return how many requests were missed, and for which reasons."""
     if not misses:
         return "no misses"
+
     reasons = Counter(miss.reason for miss in misses)
     named = []
     for reason, times in sorted(reasons.items()):
         named.append(f"{reason} {times}")
+
     noun = "miss" if len(misses) == 1 else "misses"
     return f"{len(misses)} {noun} ({', '.join(named)})"
 
@@ -469,11 +499,13 @@ def is_report_of(report: ReplayReport, cassette: Cassette) -> bool:
     """Tell whether a report has the calls of a cassette, in its order."""
     if len(report.interactions) != len(cassette.interactions):
         return False
+
     for outcome, recorded in zip(
         report.interactions, cassette.interactions, strict=True
     ):
         if outcome.call != str(recorded.exchanges[0].call.key()):
             return False
+
     return True
 
 
@@ -548,11 +580,14 @@ class RecordingReport:
     objection: str | None = None
     kept: int = 0
     """How many interactions are as they were before."""
+
     is_same: bool = False
     """All are, and the file was left alone."""
+
     elsewhere: tuple[str, ...] = ()
     unread: int = 0
     """How many exchanges have a body that could not be read."""
+
     redacted: tuple[Redaction, ...] = ()
 
 
@@ -560,13 +595,17 @@ def recording_text(report: RecordingReport) -> str:
     """Return the outcome of a recording in one or a few lines."""
     if report.objection is not None:
         return str(UnpublishedError(report.cassette, report.objection))
+
     parts = [f"{counted(report.exchanges, 'exchange')} recorded"]
     if report.played is not None:
         parts.append(f"{report.played} played")
+
     if report.unrecorded:
         parts.append(f"{report.unrecorded} could not be recorded")
+
     if report.unread:
         parts.append(f"{report.unread} with a body that could not be read")
+
     if report.is_same:
         outcome = (
             f"{report.cassette}: {counted(report.kept, 'interaction')}, same, kept"
@@ -581,6 +620,7 @@ def recording_text(report: RecordingReport) -> str:
         outcome = f"{report.cassette} stays as it is"
     else:
         return "nothing was recorded, no cassette was written"
+
     lines = [", ".join([outcome, *parts])]
     lines += map(_elsewhere_text, report.elsewhere)
     lines += _indented(redaction_lines(report.redacted))
@@ -623,9 +663,11 @@ class CallResult:
         """
         if self.error is not None:
             return str(self.error.get("message", ""))
+
         if self.result is None:
             problems = "; ".join(_problems(self, _as_argument))
             raise UpstreamError(problems or "the call has no result")
+
         return "\n".join(result_texts(self.result))
 
     @property
@@ -666,11 +708,14 @@ def problem_lines(result: CallResult, *, is_miss_told: bool = False) -> list[str
         result = replace(
             result, error={**error, "message": "not recorded, for the reason above"}
         )
+
     lines = []
     for problem in _problems(result, _as_options):
         lines.append(f"error: {problem}")
+
     for name in result.unused:
         lines.append(f"warning: {unused_text([name])}")
+
     return lines
 
 
@@ -686,12 +731,15 @@ def _problems(
     """Yield why a call has no result, with the way to answer an open question."""
     if result.problem is not None:
         yield result.problem
+
     if result.unanswered is not None:
         asked = result.unanswered
         line = f"turn {asked.asked.turn} is not answered: {asked.key!r}: {asked.detail}"
         if asked.example:
             line += f"; write {printable(spelled(asked))}"
+
         yield line
+
     if result.error is not None:
         yield f"{result.error.get('code')}: {result.error.get('message')}"
 
@@ -706,6 +754,7 @@ def _as_options(unanswered: Unanswered) -> str:
     pairs = []
     for name, value in unanswered.example.items():
         pairs.append(spelled_pair(name, value))
+
     return in_terms("<<answer>>", SHELL_TERMS, {"given": pairs})
 
 
@@ -723,5 +772,6 @@ class UnansweredError(MrtrCassetteError):
         hint = None
         if result.unused:
             hint = unused_text(result.unused)
+
         super().__init__("; ".join(_problems(result, _as_argument)), hint=hint)
         self.result = result

@@ -53,6 +53,7 @@ def inspection_text(details: CassetteDetails) -> str:
     handles = _handles_by_call(details)
     for interaction in details.interactions:
         lines += ["", *_short_lines(interaction, handles)]
+
     return short_digests(line_by_line(*lines))
 
 
@@ -61,6 +62,7 @@ def review_text(details: CassetteDetails) -> str:
     lines = [f"recorded from {details.recorded.server}", _form(details)]
     for interaction in details.interactions:
         lines += ["", *_whole_lines(interaction)]
+
     return line_by_line(*lines)
 
 
@@ -78,6 +80,7 @@ def _handles_by_call(details: CassetteDetails) -> _Handles:
     for repeated in sent_back_in(details.recorded):
         if repeated.issued_by != repeated.sent_by:
             found[repeated.sent_by][repeated.handle] = repeated.issued_by
+
     return found
 
 
@@ -86,17 +89,22 @@ def _short_lines(interaction: Interaction, handles: _Handles) -> Iterator[str]:
     line = f"#{interaction.number} {interaction.call}"
     if interaction.arguments_json:
         line += f" {shorten(interaction.arguments_json)}"
+
     yield line
     outcome = outcome_line(interaction)
     if outcome:
         yield f"    {outcome}"
+
     yield from _origin_lines(interaction)
     for handle, issued_by in handles.get(interaction.number, {}).items():
         yield f"    sends back: {handle}, of #{issued_by}"
+
     for number, turn in enumerate(interaction.turns, start=1):
         yield from _turn_lines(number, turn)
+
     if interaction.task:
         yield f"    task: {', '.join(interaction.task)}"
+
     cost = f"{interaction.size_bytes:,} bytes, {interaction.duration_ms:,} ms"
     yield f"    ended: {interaction.ended} ({cost})"
 
@@ -108,12 +116,15 @@ def _whole_lines(interaction: Interaction) -> Iterator[str]:
     if interaction.parameters is not None:
         yield "    params:" if interaction.arguments_json is None else "    arguments:"
         yield from _indented(json_text(interaction.parameters), 6)
+
     for number, turn in enumerate(interaction.turns, start=1):
         yield from _turn_lines(number, turn)
         yield from _content_lines(turn)
+
     for notification in interaction.notifications:
         yield f"    said {notification.method}"
         yield from _indented(json_text(notification.params), 6)
+
     yield f"    ended: {interaction.ended}"
     kind, value = interaction.final
     if kind == "text":
@@ -126,6 +137,7 @@ def _origin_lines(interaction: Interaction) -> Iterator[str]:
     """Yield where an interaction comes from, if it continues another one."""
     if interaction.is_orphan:
         yield "    orphan: continues a request state that no recorded ask issued"
+
     branch = interaction.branch
     if branch is not None:
         yield f"    branch: shares the ask of turn {branch.turn} with #{branch.of}"
@@ -136,13 +148,16 @@ def _turn_lines(number: int, turn: Turn) -> Iterator[str]:
     form = "without request state"
     if turn.has_request_state:
         form = "with request state"
+
     form = {"push": "pushed", "task": "of its task"}.get(turn.via, form)
     named = []
     for key, request in turn.input_requests.items():
         named.append(f"{key} ({request.kind})")
+
     unasked = (turn.answered or {}).keys() - turn.input_requests.keys()
     for key in sorted(unasked):
         named.append(f"{key} (was not asked)")
+
     yield f"    turn {number}, {form}: {', '.join(named) or 'asked for a retry only'}"
     if turn.answered_by is not None:
         yield f"      by the recording proxy ({turn.answered_by}), and not by the client"
@@ -157,11 +172,14 @@ def _content_lines(turn: Turn) -> Iterator[str]:
         for name, member in request.definition.items():
             if name not in _SHOWN_APART:
                 rest[name] = member
+
         if rest:
             yield from _indented(json_text(rest), 8)
+
     if turn.answered is None:
         yield "      not answered"
         return
+
     for key, answer in turn.answered.items():
         yield f"      answered {key}"
         yield from _indented(json_text(answer), 8)
@@ -181,15 +199,18 @@ def _with_json_read(value: Any) -> Any:
         return [_with_json_read(item) for item in value]
     if not isinstance(value, Mapping):
         return value
+
     shown = {}
     for name, member in value.items():
         tree = None
         if name == "text" and isinstance(member, str):
             tree = json_in(member)
+
         if tree is None:
             shown[name] = _with_json_read(member)
         else:
             shown[f"{name} (JSON)"] = tree
+
     return shown
 
 
@@ -217,12 +238,16 @@ def outcome_line(interaction: Interaction) -> str:
         is_answered = turn.answered is not None
         if turn.answered is not None:
             answered = answer_words(turn.answered)
+
         parts += [question_words(turn.input_requests), answered]
+
     outcome = final_words(interaction.final)
     if is_answered:
         outcome = outcome or interaction.ended
+
     if outcome:
         parts.append(outcome)
+
     return " → ".join(parts)
 
 
@@ -232,6 +257,7 @@ def question_words(requests: Mapping[str, InputRequest]) -> str:
     for key, request in requests.items():
         message = _one_line(" ".join(message_lines(request)))
         texts.append(message or f"{key} ({request.kind})")
+
     return " / ".join(texts) or "call again"
 
 
@@ -240,6 +266,7 @@ def answer_words(answers: Mapping[str, Any]) -> str:
     parts: list[str] = []
     for key, answer in answers.items():
         parts += _answer_parts(key, answer)
+
     return ", ".join(parts) or "retry"
 
 
@@ -254,6 +281,7 @@ def _answer_parts(key: str, answer: Any) -> list[str]:
         return [f"{name}: {_value_words(value)}" for name, value in content.items()]
     if isinstance(action, str):
         return [f"{key}: {_one_line(action)}"]
+
     value = content.get("text", members.get("value", answer))
     return [f"{key}: {_value_words(value)}"]
 
@@ -272,11 +300,14 @@ def final_words(final: FinalResponse) -> str:
     if final.kind == "error":
         message = members_of(value).get("message", canonical(value))
         return f"error: {_one_line(str(message))}"
+
     if not isinstance(value, dict) or _TEXTS.isdisjoint(value):
         return ""
+
     text = _one_line(" ".join(result_texts(value)))
     if final.kind == "failed result":
         return f"failed: {text}"
+
     return text
 
 
@@ -295,6 +326,7 @@ def result_texts(result: Mapping[str, Any]) -> Iterator[str]:
         part = result.get(name)
         if isinstance(part, list):
             items += part
+
     for item in items:
         if isinstance(item, dict):
             inner = item.get("content")
@@ -302,11 +334,14 @@ def result_texts(result: Mapping[str, Any]) -> Iterator[str]:
             shown = _content_text(content)
             if "role" in item:
                 shown = f"{item['role']}: {shown}"
+
             yield shown
+
     if not items:
         structured = result.get("structuredContent")
         if structured is None:
             structured = result
+
         yield json_text(structured)
 
 
@@ -315,12 +350,14 @@ def _content_text(content: Mapping[str, Any]) -> str:
     text = content.get("text")
     if isinstance(text, str):
         return text
+
     for member in ("data", "blob"):
         base64 = content.get(member)
         if isinstance(base64, str):
             size = len(base64) * 3 // 4
             about = content.get("mimeType", content.get("type", "data"))
             return f"[{about}, about {counted(size, 'byte')}]"
+
     return json_text(content)
 
 
@@ -347,13 +384,18 @@ def as_data(value: Any, rows: Mapping[type, str | Callable[[Any], Any]]) -> Any:
         data = {}
         for name, member in value.items():
             data[_encodable(name)] = as_data(member, rows)
+
         return data
+
     if isinstance(value, str):
         return _encodable(value)
+
     if isinstance(value, frozenset):
         value = sorted(value)
+
     if isinstance(value, list | tuple):
         return [as_data(item, rows) for item in value]
+
     return value
 
 
@@ -364,13 +406,16 @@ def _members_in(value: Any, row: str | Callable[[Any], Any] | None) -> Any:
         for word in row.split():
             name, _, path = word.partition("=")
             members[name] = attrgetter(path or name)(value)
+
         return members
+
     if row is not None:
         return row(value)
     if hasattr(value, "_asdict"):
         return value._asdict()
     if is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in fields(value)}
+
     return value
 
 
@@ -406,6 +451,7 @@ def inspection_data(details: CassetteDetails) -> Any:
     handles = _handles_by_call(details)
     for interaction in data["interactions"]:
         interaction["sends_back"] = handles.get(interaction["number"], {})
+
     return data
 
 
@@ -422,17 +468,21 @@ def diagram(details: CassetteDetails) -> str:
     arrows: list[str] = []
     for call in drawn:
         arrows += _arrows(call)
+
     lines = ["sequenceDiagram", "    participant client", "    participant server"]
     lines += arrows[:MOST_ARROWS]
     left_out = []
     if len(arrows) > MOST_ARROWS:
         left_out.append(counted(len(arrows) - MOST_ARROWS, "more message"))
+
     if len(calls) > len(drawn):
         left_out.append(
             f"{counted(len(calls) - len(drawn), 'call')} without a question"
         )
+
     if left_out:
         lines.append(f"    Note over client,server: and {' and '.join(left_out)}")
+
     return "\n".join(["```mermaid", *lines, "```"])
 
 
@@ -443,6 +493,7 @@ def _arrows(interaction: Interaction) -> Iterator[str]:
         yield _arrow("server-->>client", question_words(turn.input_requests))
         if turn.answered is not None:
             yield _arrow("client->>server", answer_words(turn.answered))
+
     if not interaction.turns or interaction.turns[-1].answered is not None:
         end = final_words(interaction.final) or interaction.ended.removeprefix(
             "HTTP 200, "
@@ -480,6 +531,7 @@ def markdown_table(rows: Iterable[Sequence[str]], rule: str) -> list[str]:
     for row in rows:
         cells = [in_markdown(printable(cell)) for cell in row]
         lines.append(f"| {' | '.join(cells)} |")
+
     return [lines[0], rule, *lines[1:]]
 
 

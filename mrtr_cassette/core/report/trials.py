@@ -56,6 +56,7 @@ def reports_of_divergences(
     paths = player.paths
     if followed.recordings < len(paths):
         paths = (player.path,)
+
     # Several recordings are left by the same request.
     reasons: dict[tuple[int, bool], MissReport] = {}
     nearest: DivergenceReport | None = None
@@ -64,14 +65,17 @@ def reports_of_divergences(
         if divergence.miss is not None and not misses:
             # Another thread replays, and it came just now.
             continue
+
         request = (divergence.after, divergence.miss is None)
         if request not in reasons:
             reasons[request] = _why_left(divergence, player, misses)
+
         recording = paths[divergence.recording]
         report = DivergenceReport(divergence.after, recording, reasons[request])
         reports.append(report)
         if divergence is followed.nearest:
             nearest = report
+
     return RecordingsLeft(nearest, tuple(reports))
 
 
@@ -85,6 +89,7 @@ def _why_left(
         return misses[0]
     if entry is None:
         raise AssertionError("unreachable because it is no miss")
+
     call = printable(player.redacted(str(entry.key)))
     nearest = Nearest(entry.interaction, entry.turn, call)
     detail = f"this was played from another recording, {nearest}"
@@ -164,6 +169,7 @@ def trials_data(report: TrialsReport) -> Any:
         members["first_divergence"] = None if nearest is None else nearest.facts
         members["divergences"] = [found.facts for found in divergences.all]
         trials.append(members)
+
     total = {
         "trials": len(report.trials),
         "valid": report.valid,
@@ -171,6 +177,7 @@ def trials_data(report: TrialsReport) -> Any:
     }
     for name in ("served", "missed", "unplayed", "stopped"):
         total[name] = sum(map(attrgetter(name), report.trials))
+
     unknown = [sum(trial.unknown_tools.values()) for trial in report.trials]
     total["unknown_tools"] = sum(unknown)
     return {"trials": trials, "total": total}
@@ -204,5 +211,6 @@ def trials_markdown(report: TrialsReport) -> str:
             str(trial.divergences.nearest or ""),
         ]
         rows.append([shorten(printable(cell)) for cell in row])
+
     table = "\n".join(markdown_table(rows, _RULE))
     return f"{table}\n\n{report.text}\n"

@@ -39,10 +39,13 @@ _LONG_RUN = 2 * _GRAM - 1
 
 So long is hardly a word of a message but states, hashes and the like.
 """
+
 _DEEPEST = 4
 """Escapes within one another that are undone, as of JSON in a string of JSON."""
+
 _SHORT = b""
 """Stands for the grams of a text that has a shorter run, which is looked for in all other text."""
+
 _PLAIN_RUN = re.compile(rb"[0-9A-Za-z._-]+")
 _PROBED = words_of(f"{ascii_letters}{digits}._-")
 _URL_ALPHABET = bytes.maketrans(b"+/", b"-_")
@@ -77,9 +80,11 @@ def _grams_of(spellings: Sequence[_Spelling]) -> set[bytes]:
         if len(spelling.probe) < _LONG_RUN:
             grams.add(_SHORT)
             continue
+
         end = spelling.probe[-_LONG_RUN:]
         for start in range(_GRAM):
             grams.add(end[start : start + _GRAM])
+
     return grams
 
 
@@ -94,6 +99,7 @@ def _spellings_of(text: str) -> Iterator[_Spelling]:
     if _PADDED_OR_STANDARD.fullmatch(raw):
         # A text that is base64 itself may come back in the other alphabet, and without its padding.
         yield _spelling(raw.rstrip(b"=").translate(_URL_ALPHABET))
+
     for before in range(3):
         # A character that also encodes bytes of the surrounding text is left out.
         first = -(-8 * before // 6)
@@ -123,14 +129,17 @@ class _Layer(NamedTuple):
             for decoded in reversed(self.undone):
                 start = decoded.source(start)
                 end = decoded.source(end)
+
             index = bisect_left(taken, (end, -1))
             taken_until = 0
             if index:
                 taken_until = taken[index - 1][1]
+
             if taken_until <= start:
                 yield start, end
             elif not self.undone:
                 at = taken_until
+
             at = self.text.find(text, at)
 
     def inner(self, mark: str, undo: Callable[[str], Decoded]) -> Iterator[_Layer]:
@@ -146,6 +155,7 @@ class _Layer(NamedTuple):
         """Spell the text that takes the place of one that was found here."""
         if self.is_in_url:
             shown = spell_in_url(shown).replace(":", "%3A")
+
         return shown.encode()
 
 
@@ -163,12 +173,15 @@ def _replaced(raw: bytes, texts: Iterable[_Known]) -> bytes:
     for known in texts:
         for spelling in known.spellings_in(raw):
             likely.append((spelling, known.shown))
+
     if not likely:
         return raw
+
     if all(spelling.raw == spelling.probe for spelling, _ in likely):
         layers = [_Layer(raw.decode("latin-1"))]
     else:
         layers = _layers_of(raw)
+
     taken: list[tuple[int, int]] = []
     replacements = []
     # The longest first: it may contain others.
@@ -180,6 +193,7 @@ def _replaced(raw: bytes, texts: Iterable[_Known]) -> bytes:
             for start, end in layer.places_of(text, taken):
                 insort(taken, (start, end))
                 replacements.append((Span(start, end), new))
+
     return splice(raw, replacements)
 
 
@@ -202,11 +216,14 @@ class RepeatedSecrets:
         """Replace a text from now on; the oldest one that is not kept is forgotten for it."""
         if text in self.texts:
             return
+
         if len(self.texts) >= self._most:
             self._forget_oldest()
+
         spellings: tuple[_Spelling, ...] = ()
         if is_searched:
             spellings = tuple(_spellings_of(text))
+
         known = _Known(shown, is_kept, spellings, _grams_of(spellings))
         self.texts[text] = known
         for gram in known.grams:
@@ -216,17 +233,20 @@ class RepeatedSecrets:
         for text, known in self.texts.items():
             if known.is_kept:
                 continue
+
             del self.texts[text]
             for gram in known.grams:
                 del self._by_gram[gram][text]
                 if not self._by_gram[gram]:
                     del self._by_gram[gram]
+
             return
 
     def remember(self, state: str, shown_as: str | None = None) -> None:
         """Replace a state from now on, unless it is so short that it may be a word."""
         if state in self.texts:
             return
+
         hashed = state if shown_as is None else shown_as
         self.add(state, sealed_hash(hashed), is_searched=is_searched(state))
 
@@ -241,22 +261,26 @@ class RepeatedSecrets:
     def _likely(self, raw: bytes) -> list[_Known]:
         if not self._by_gram:
             return []
+
         likely = dict(self._by_gram.get(_SHORT, ()))
         for start, end in long_words(raw, _PROBED, _LONG_RUN):
             for at in range(start, end - _GRAM + 1, _GRAM):
                 found = self._by_gram.get(raw[at : at + _GRAM])
                 if found:
                     likely |= found
+
         return [self.texts[text] for text in likely]
 
     def seal_text(self, text: str) -> str:
         """Replace the texts in a text as `seal` does in bytes."""
         if not self.texts:
             return text
+
         raw = text.encode("utf-8", "surrogatepass")
         sealed = self.seal(raw)
         if sealed is raw:
             return text
+
         return sealed.decode("utf-8", "surrogatepass")
 
     def sealed_headers(self, headers: Headers) -> Headers:
@@ -268,11 +292,13 @@ class RepeatedSecrets:
         target = self.seal_text(request.target)
         if target != request.target:
             target = spell_in_url(target)
+
         headers = self.sealed_headers(request.headers)
         body = self.seal(request.body)
         sealed = (target, headers, body)
         if sealed == (request.target, request.headers, request.body):
             return request
+
         return replace(request, target=target, headers=headers, body=body)
 
 
@@ -286,6 +312,7 @@ _OPEN = re.compile(
     r"accept.*|content-.*|host|origin|referer|user-agent|cache-control|mcp-(?!session-id).*"
 )
 """Headers whose values are no secrets, whoever sets them."""
+
 _WORDS = re.compile(r"[A-Za-z]+(?:[ ,_/-]+[A-Za-z]+)*|[0-9.]+")
 """Words or a number, which other text may have in its own right."""
 
@@ -328,6 +355,7 @@ class Credentials:
         for secret in given.secrets:
             shown = redactor.placeholder("secret", secret)
             self._know(secret, shown, is_kept=True)
+
         settings = [pair for pair in given.environment if not _WORDS.fullmatch(pair[1])]
         self.seen(given.headers, ours=True, is_kept=True)
         self.seen((*given.query, *settings), is_kept=True)
@@ -359,6 +387,7 @@ class Credentials:
         """Look from now on, in all that passes, for a secret that the redactor has found."""
         if secret in self.known or not is_told_apart(rule, secret):
             return
+
         self.has_found = True
         self._know(secret, self._redactor.placeholder(rule, secret), is_kept=False)
 
@@ -370,12 +399,16 @@ class Credentials:
                 # One that reads as words is sealed in its header, and stays in other text.
                 if self._seals_sessions and not reads_as_words(value):
                     found.append((value, sealed_hash(value)))
+
                 continue
+
             rule = self._rule_of(name, ours=ours)
             if not rule:
                 continue
+
             for secret in _secrets_in(name, value):
                 found.append((secret, self._redactor.placeholder(rule, secret)))
+
         return found
 
     def _rule_of(self, name: str, *, ours: bool) -> str:
@@ -400,6 +433,7 @@ def is_told_apart(rule: str, secret: str) -> bool:
     has_length = SHORTEST_CREDENTIAL <= len(secret) <= _LONGEST_REPEATED
     if is_pattern or not has_length:
         return False
+
     return _WORDS.fullmatch(secret) is None and not has_secrets(secret)
 
 
@@ -421,6 +455,7 @@ def _secrets_in(name: str, value: str) -> list[str]:
         return _secrets_of_cookies(name, value)
     if _is_secret(name) or not _WORDS.fullmatch(value):
         return [value]
+
     return []
 
 
@@ -429,6 +464,7 @@ def _secrets_of_authorization(value: str) -> list[str]:
     secret = credential.strip() or scheme
     if scheme.lower() != "basic":
         return [secret]
+
     user = as_text(decoded_base64(secret))
     _, _, password = user.partition(":")
     return [secret, user, password]
@@ -439,12 +475,14 @@ def _secrets_of_cookies(name: str, value: str) -> list[str]:
     if name == "set-cookie":
         # After the value come its attributes.
         pairs = pairs[:1]
+
     secrets = []
     for pair in pairs:
         _, _, spelled = pair.partition("=")
         secret = spelled.strip(' \t"')
         if not _WORDS.fullmatch(secret):
             secrets.append(secret)
+
     return secrets
 
 

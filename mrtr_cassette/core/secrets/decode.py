@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 _ASCII_ESCAPE = re.compile(r"\\+(?:/|u00(?!5[cC]|7[fF])[2-7][0-9a-fA-F])")
 """A printable character of ASCII, escaped in JSON or in JSON in a string; not a backslash."""
+
 _PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 _JSON_ESCAPE = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[\"\\/bfnrt])"
@@ -54,6 +55,7 @@ class Decoded:
             self._ratios += (ratio, 1)
             length += len(new)
             at = end
+
         parts.append(text[at:])
         self.text = "".join(parts)
 
@@ -63,6 +65,7 @@ class Decoded:
         beyond = at - self._starts[index]
         if beyond and not self._ratios[index]:
             return self._sources[index + 1]
+
         return self._sources[index] + beyond * self._ratios[index]
 
 
@@ -70,11 +73,14 @@ def flattened(text: str) -> str:
     r"""Return a text of the same length with real line ends for `\n` in strings of JSON."""
     if "\\" not in text:
         return text
+
     escapes = _LINES_IN_STRINGS
     if "\\\\" not in text:
         escapes = _LINES_IN_STRINGS[-3:]
+
     for escape, char in escapes:
         text = text.replace(escape, char)
+
     return text
 
 
@@ -84,6 +90,7 @@ def without_framing(stream: str) -> str:
     for end in "\n\r":
         for name in ("data: ", "data:"):
             stream = stream.replace(end + name, end + " " * len(name))
+
     return stream[1:]
 
 
@@ -91,13 +98,16 @@ def string_end(text: str, start: int, backslashes: int) -> int:
     """Return where a string of JSON ends whose quotes have so many backslashes before them."""
     if not backslashes:
         return _STRING.match(text, start).end()  # type: ignore[union-attr]
+
     for quote in _QUOTES.finditer(text, start):
         if quote[1] is None:
             return quote.start()
+
         # Escaped backslashes come before those of the quote.
         of_quote = len(quote[1]) % (2 * backslashes + 2)
         if of_quote <= backslashes:
             return quote.end() - 1 - of_quote
+
     return len(text)
 
 
@@ -105,6 +115,7 @@ def as_text(spelled: str) -> str:
     """Return the characters that a Latin-1 decoding of UTF-8 stands for."""
     if spelled.isascii():
         return spelled
+
     raw = spelled.encode("latin-1")
     try:
         return raw.decode("utf-8", "surrogatepass")
@@ -130,21 +141,25 @@ def without_percent(text: str, *, is_form: bool = False) -> Decoded:
 
     if is_form:
         text = text.replace("+", " ")
+
     return Decoded(text, _PERCENT, undo, ratio=3)
 
 
 def _undo_ascii(escape: str) -> str:
     if escape[-1] == "/":
         return "/"
+
     char = chr(int(escape[-2:], 16))
     if char == '"':
         return escape[:-5] + char
+
     return char
 
 
 def _undo_json(escape: str) -> str:
     if len(escape) == 2:
         return _JSON_SHORT.get(escape[1], escape[1])
+
     units = bytes.fromhex(escape.replace("\\u", ""))
     char = units.decode("utf-16-be", "surrogatepass")
     return char.encode("utf-8", "surrogatepass").decode("latin-1")
@@ -155,10 +170,13 @@ def undo_json(spelled: str, times: int = 6) -> str:
     for _ in range(times):
         if "\\" not in spelled:
             break
+
         undone = _JSON_ESCAPE.sub(lambda escape: _undo_json(escape[0]), spelled)
         if undone == spelled:
             break
+
         spelled = undone
+
     return spelled
 
 
@@ -166,6 +184,7 @@ def spell_in_url(text: str) -> str:
     """Spell a text inside a URL or a form."""
     for char, escape in (("<", "%3C"), (">", "%3E"), ('"', "%22"), ("\\", "%5C")):
         text = text.replace(char, escape)
+
     return text
 
 
@@ -174,6 +193,7 @@ def words_of(chars: str) -> bytes:
     table = bytearray(b" " * 256)
     for char in chars:
         table[ord(char)] = ord("w")
+
     return bytes(table)
 
 
@@ -188,8 +208,10 @@ def long_words(raw: bytes, words: bytes, shortest: int) -> list[tuple[int, int]]
         end = mapped.find(b" ", start)
         if end < 0:
             end = len(raw)
+
         found.append((start, end))
         start = mapped.find(beginning, end)
+
     return found
 
 
@@ -199,6 +221,7 @@ def decoded_base64(spelled: str) -> str:
     encoded = encoded.rstrip("=").translate(_AS_STANDARD)
     if len(encoded) % 4 == 1:
         encoded = encoded[:-1]
+
     padding = "=" * (-len(encoded) % 4)
     # The last character may be cut off.
     decoder = getincrementaldecoder("utf-8")()
@@ -206,6 +229,8 @@ def decoded_base64(spelled: str) -> str:
         text = decoder.decode(a2b_base64(encoded + padding))
     except ValueError:
         return ""
+
     if "\0" in text:
         return ""
+
     return text.removeprefix("\ufeff").encode().decode("latin-1")

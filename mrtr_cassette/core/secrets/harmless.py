@@ -21,26 +21,31 @@ _CODE = re.compile(
     re.ASCII,
 )
 """Text behind a name in code, and in a list of names and values, and not in settings."""
+
 _PHRASE = re.compile(
     r"(?i)[\"']?(?:(?:put|insert|enter|replace|use)[-_ ](?:with[-_ ])?)?your[-_ ][a-z]"
 )
 """`YOUR_API_KEY`, `your-client-secret`, and other words that a reader is to replace."""
+
 _SHOWN = re.compile(
     r"\[+[A-Za-z_ -]+\]+|(?:<[\w .-]*>\W?)+|\{[A-Za-z_][\w.]*(?:\([\w.]*\)[\w.()]*)?\}",
     re.ASCII,
 )
 """A name in brackets of a value that is put in."""
+
 _CUT_OFF = re.compile(r".*(?:\.\.\.|\u2026)", re.DOTALL)
 _FORMAT = re.compile(r"[^\w\s{%]*(?:(?:%[sdrqv]|\{[\w.]*\})[^\w\s{%]*)+")
 _URL = re.compile(
     r"(?i)https?://[a-z][\w.-]*(?::[0-9]+)?(?:/[a-z0-9._-]{0,24})*", re.ASCII
 )
 """A URL without credentials, query and anything long."""
+
 _RELATIVE = re.compile(r"\.{1,2}/[\w./-]+", re.ASCII)
 _RANGE = re.compile(r"(?:\^|~|[<>]=?)\s?v?[0-9]+(?:\.[\w*-]+)*|workspace:\S+|npm:\S+")
 _VERSION = re.compile(r"v?[0-9]+\.[0-9]+\.[0-9]+(?:[-+][\w.]+)?(?: \|\| .*)?")
 _MODES = frozenset(["include", "omit", "same-origin"])
 """Values of `credentials` for `fetch` in browsers."""
+
 _AFTER_SCHEME = frozenset(
     "token key apikey auth authentication authorization scheme tokens header".split()  # noqa: SIM905
 )
@@ -60,6 +65,7 @@ _CASES = re.compile(
     r"[A-Za-z]*[a-z][A-Z][A-Za-z]*|_*[A-Za-z]+(?:_[A-Za-z]+)+|_[A-Za-z]+", re.ASCII
 )
 """Names that nobody takes for words: in camel case, or with underlines."""
+
 _VARIABLES = frozenset(
     "value val user username name key token secret creds data text result response arg".split()  # noqa: SIM905
 )
@@ -100,6 +106,7 @@ def is_harmless(name: Name, value: str) -> bool:
         return value in _MODES
     if name.rule == "cookie" and _is_of_package(value):
         return True
+
     return not value.isascii() and len(value) <= 2
 
 
@@ -132,11 +139,14 @@ def is_code(name: Name, value: str, line: str, sign: str, *, has_gap: bool) -> b
         return True
     if not name.is_certain and _PAIR.match(value):
         return True
+
     if _PATH.fullmatch(value):
         is_random = looks_random(value)
         return _is_attribute(name, value) or (has_gap and not is_random)
+
     if not has_gap or not _NAME.fullmatch(value):
         return False
+
     return _is_variable(name, value, line, sign)
 
 
@@ -153,12 +163,15 @@ def _is_variable(name: Name, value: str, line: str, sign: str) -> bool:
         return True
     if _ends_with_name(value, name.folded):
         return True
+
     if sign == ":":
         # A type; settings behind a colon are indented too.
         is_type = value[0].isupper() and value[-1].isalpha()
         return is_type and name.folded in fold(value)
+
     if line[:1] not in (" ", "\t"):
         return False
+
     return value in _VARIABLES or _CASES.fullmatch(value) is not None
 
 
@@ -166,9 +179,11 @@ def _ends_with_name(value: str, folded: str) -> bool:
     """Tell whether a variable says what it has: `key_password` and `testRSA2048PrivateKey`."""
     if len(value) > _LONGEST_VARIABLE:
         return False
+
     for match in _WORD_BEGINS.finditer(value):
         if fold(value[match.start() :]) == folded:
             return True
+
     return False
 
 

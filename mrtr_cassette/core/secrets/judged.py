@@ -50,13 +50,16 @@ class Find(NamedTuple):
     rule: str
     plain: str
     """The secret with all escapes undone."""
+
     quote: str = ""
     """What a placeholder needs around it, where a number of JSON stood."""
+
     in_url: bool = False
 
 
 _WINDOW = 1024
 """Characters around a find that are looked at."""
+
 _LONGEST_NAME = 64
 _LONGEST_VALUE = 2048
 _NAME_CHARS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
@@ -73,12 +76,14 @@ _VALUE_IN_OBJECT = re.compile(
     re.ASCII,
 )
 """Up to the value of a field, or of the field of an answer."""
+
 _ONLY_FIELD = re.compile(
     r"\{[^{}]{0,1024}?(?<!\\)(\\*)\"action\1\"[^{}]{0,1024}?\1\"content\1\"\s*:\s*\{\s*"
     r"(\\*)\"[^\"\\{}]{1,64}\2\"\s*:",
     re.ASCII,
 )
 """The same for the first field of an answer, whatever it is called."""
+
 _END_OF_OBJECT = re.compile(r"\\*\"\s*\}", re.ASCII)
 _OF_SCHEMA = re.compile(r"\"dependen(?:tRequired|cies)\\*\"\s*:\s*\{[^{}]*\Z", re.ASCII)
 _NESTED = re.compile(r"\{[^{}\0]*+\}")
@@ -99,6 +104,7 @@ _REST_OF_LINE = re.compile(
 )
 _BARE_SECRET = re.compile(r"(?=.*\d)(?=.*[A-Za-z])(?!.*://|[./~]).{8}")
 """A value that may be a secret behind a colon, or in a sentence."""
+
 _IN_SINGLE_QUOTES = re.compile(rf"[^'\r\n]{{0,{_LONGEST_VALUE}}}")
 _OTHER_VALUE = re.compile(r"(?:(\\*[\"'])[^\"'\r\n\\]{0,128}\1|[\w.]{1,64}),[ \t]*+")
 _PREFIX = re.compile(r"[bBrRuUfF]{1,2}(?=\\{0,15}[\"'])")
@@ -132,11 +138,13 @@ def in_named(rule: str, value: str, disabled: Collection[str]) -> Find | None:
         name = scheme[1].lower()
         if name in ("basic", "bearer") and name not in disabled:
             rule = name
+
     secret = value[start:]
     if ref_of(secret) or _HIDDEN.fullmatch(secret):
         return None
     if start and is_harmless_after_scheme(secret):
         return None
+
     return Find(start, len(value), rule, secret)
 
 
@@ -179,6 +187,7 @@ class JudgedText:
         searched = self._flat.replace("\v", "\1")
         for rule in self._rules.likely(searched):
             yield from self._shaped(searched, rule)
+
         if self._rules.may_name(searched):
             yield from self._given_by_sign(searched)
             yield from self._given_beside(searched)
@@ -193,6 +202,7 @@ class JudgedText:
                 continue
             if rule.name in _BY_PLACE and is_stand_in(self._text[start:stop]):
                 continue
+
             yield self._found(start, stop, rule.name)
 
     def _after(self, pattern: re.Pattern[str], at: int) -> int:
@@ -207,6 +217,7 @@ class JudgedText:
             plain = self._undone(spelled)
         else:
             plain = undo_json(spelled)
+
         return Find(start, end, rule, as_text(plain), in_url=in_url)
 
     def _undone(self, spelled: str) -> str:
@@ -215,10 +226,12 @@ class JudgedText:
     def _is_in_url(self, start: int, end: int) -> bool:
         if self._kind != "text":
             return True
+
         before = self._flat[max(0, start - _WINDOW) : start]
         scheme, _, rest = before.rpartition("://")
         if not scheme[-1:].isalnum():
             return False
+
         return _IN_URL.fullmatch(rest + self._flat[start:end]) is not None
 
     def _name_at(
@@ -228,12 +241,14 @@ class JudgedText:
         chars = _NAME_CHARS
         if has_spaces:
             chars += " "
+
         chunk = self._flat[max(0, start - _LONGEST_NAME) : start]
         before = chunk.rstrip(chars)
         start -= len(chunk[len(before) :].lstrip(" "))
         spelled = self._flat[start:end].rpartition(".")[2]
         if not spelled.isascii() or "\\" in spelled:
             spelled = as_text(undo_json(spelled))
+
         return self._rules.name(spelled), start
 
     # A name, a sign and a value
@@ -246,9 +261,11 @@ class JudgedText:
             name, start = self._name_at(stem, end, has_spaces=bool(closing))
             if start < at or name is None:
                 continue
+
             quoted_at = start - len(closing)
             if closing and is_choice(self._line_before(quoted_at)):
                 continue
+
             opening = flat[max(0, quoted_at) : start]
             is_member = closing[-1:] == '"' and opening == closing
             is_escaped = flat[quoted_at - 1 : quoted_at] == "\\"
@@ -256,6 +273,7 @@ class JudgedText:
                 found = self._member(name, start, value_at, len(closing) - 1)
             else:
                 found = self._assigned(name, start, end, value_at, closing)
+
             for find in found:
                 yield find
                 at = max(at, find.end)
@@ -266,17 +284,20 @@ class JudgedText:
         if value is not None:
             yield from self._decided(name, value, start)
             return
+
         at = self._after(_SPACES, at)
         if not self._flat.startswith("[", at):
             return
         if _OF_SCHEMA.search(self._flat, max(0, start - _WINDOW), start):
             return
+
         item = self._scalar(self._after(_SPACES, at + 1), depth)
         while item is not None:
             end = item.end
             if not item.quote:
                 end += depth + 1
                 yield from self._decided(name, item, None)
+
             item = self._scalar(self._after(_SPACES, end), depth)
 
     def _scalar(self, at: int, depth: int) -> Find | None:
@@ -284,9 +305,11 @@ class JudgedText:
         number = _NUMBER.match(self._flat, at)
         if number is not None:
             return Find(*number.span(1), "", number[1], quote)
+
         opened = _OPENING.match(self._flat, at)
         if opened is None or opened[1] != quote:
             return None
+
         start = opened.end()
         end = string_end(self._text, start, depth)
         plain = undo_json(self._text[start:end], (depth + 1).bit_length())
@@ -298,12 +321,15 @@ class JudgedText:
         inner = _VALUE_IN_OBJECT.match(self._flat, at)
         if inner is not None and len(inner[2]) == depth:
             return self._scalar(inner.end(), depth)
+
         field = _ONLY_FIELD.match(self._flat, at)
         if inner is not None or field is None or len(field[2]) != depth:
             return None
+
         value = self._scalar(field.end(), depth)
         if value is None or not _END_OF_OBJECT.match(self._flat, value.end):
             return None
+
         return value
 
     def _decided(self, name: Name, value: Find, start: int | None) -> Iterator[Find]:
@@ -320,6 +346,7 @@ class JudgedText:
                 is_secret = name.among(members)(value.plain)
             elif not name.companions.isdisjoint(members):
                 is_secret = name.beside(value.plain)
+
         if is_secret:
             yield from self._secret(name, value)
 
@@ -331,6 +358,7 @@ class JudgedText:
         inner_objects = 1
         while inner_objects:
             around, inner_objects = _NESTED.subn("", around)
+
         beside = _IN_OBJECT.search(around)[0]  # type: ignore[index]
         return set(map(fold, _MEMBERS.findall(beside)))
 
@@ -338,16 +366,20 @@ class JudgedText:
         is_custom = name.rule == CUSTOM_KEY
         if not value.plain or (not is_custom and is_harmless(name, value.plain)):
             return
+
         named = in_named(name.rule, value.plain, self._rules.disabled)
         if named is None:
             return
+
         start = value.start + named.start
         rule = named.rule
         if rule != CUSTOM_KEY:
             # The same secret has the same placeholder under a name and in other text.
             rule = self._shapes.get((start, value.end), rule)
+
         if value.quote:
             rule = rule_of_number(rule)
+
         yield Find(start, value.end, rule, named.plain, value.quote, value.in_url)
 
     def _assigned(
@@ -358,11 +390,13 @@ class JudgedText:
         sign = flat[at - 1]
         if flat.startswith("=>", at - 2):
             sign = "=>"
+
         is_parameter = self._may_be_parameter(start)
         is_bare_name = sign == "=" and not closing
         if is_parameter and is_bare_name and self._is_in_url(start, start):
             yield from self._parameter(name, start, at)
             return
+
         is_spaced = flat[at : at + 1] in {" ", "\t"}
         assignment = _Assignment(
             name=name,
@@ -377,10 +411,12 @@ class JudgedText:
         value = self._on_line_of_its_own(assignment) or self._meant_value(assignment)
         if value is None or self._is_code(assignment, value):
             return
+
         counts = name.alone
         if is_parameter or (sign == "=" and flat.startswith("&", value.end)):
             parameters = self._parameters_around(start, value.end)
             counts = name.among(parameters, is_parameter=True)
+
         if counts(value.plain):
             yield from self._secret(name, value)
 
@@ -397,6 +433,7 @@ class JudgedText:
     def _is_code(self, assignment: _Assignment, value: Find) -> bool:
         if self._flat[value.start - 1] in "\"'":
             return False
+
         return is_code(
             assignment.name,
             value.plain,
@@ -410,24 +447,29 @@ class JudgedText:
         at = assignment.value_at
         if assignment.sign == "=" and assignment.has_gap:
             at = self._past_others(at, assignment.line)
+
         value = self._value_after(at)
         if value is None or not counts_at_all(value.plain):
             return None
+
         if value.start > assignment.value_at:
             is_meant = self._is_text_meant(assignment, value)
         elif assignment.is_spaced and _BARE_SECRET.match(value.plain):
             is_meant = True
         else:
             is_meant = assignment.sign == "=" and not assignment.has_gap
+
         return value if is_meant else None
 
     def _is_text_meant(self, assignment: _Assignment, value: Find) -> bool:
         """Tell whether a text in quotes is the value of a name, and not a label or prose."""
         if assignment.closing or not re.search(r"\s", value.plain):
             return True
+
         is_label = assignment.name.folded in fold(value.plain.replace(" ", ""))
         if assignment.sign != ":" or is_label:
             return False
+
         return is_among_settings(self._flat, assignment.start, value.end)
 
     def _past_others(self, at: int, line: str) -> int:
@@ -436,7 +478,9 @@ class JudgedText:
             passed = _OTHER_VALUE.match(self._flat, at)
             if passed is None:
                 break
+
             at = passed.end()
+
         return at
 
     def _parameter(self, name: Name, start: int, at: int) -> Iterator[Find]:
@@ -445,6 +489,7 @@ class JudgedText:
         if self._kind == "text" and flat[end : end + 1] not in {"&", "#"}:
             # A link of Markdown ends so.
             end = at + len(flat[at:end].partition(")](")[0].rstrip(_URL_END))
+
         plain = as_text(self._undone(self._text[at:end]))
         counts = name.among(self._parameters_around(start, end), is_parameter=True)
         if counts(plain):
@@ -454,11 +499,13 @@ class JudgedText:
         """Return the folded names of the parameters in the URL or form around one of them."""
         if self._kind != "text":
             return self._parameters
+
         before = self._flat[max(0, start - _WINDOW) : start]
         after = self._flat[end : end + _WINDOW]
         names: set[str] = set()
         for text in [*before.split()[-1:], *after.split()[:1]]:
             names.update(map(fold, _PARAMETERS.findall(text)))
+
         return names
 
     @cached_property
@@ -472,15 +519,18 @@ class JudgedText:
         before = before.removesuffix("export ").removesuffix("- ").rstrip(" \t")
         if before[-1:] not in '\r\n"':
             return None
+
         at = assignment.value_at
         rest = _REST_OF_LINE.match(self._flat, at)
         if rest is None:
             return None
         if not 4 <= len(rest[0]) <= _LONGEST_VALUE or is_no_setting(rest[0]):
             return None
+
         value = rest[0].rstrip(",;")
         if not self._is_setting(assignment, value):
             return None
+
         return self._found(at, at + len(value))
 
     def _is_setting(self, assignment: _Assignment, value: str) -> bool:
@@ -491,11 +541,13 @@ class JudgedText:
         is_in_capitals = spelled.rstrip(" \t:").isupper()
         if assignment.sign == "=" or is_in_capitals or not name.is_certain:
             return True
+
         is_pin = name.rule == "password" and value.isdigit()
         if is_pin or is_strong(value) or is_encoded(value):
             return True
         if not is_plain_setting(spelled, value):
             return False
+
         return is_among_settings(self._flat, assignment.start, at + len(value))
 
     def _value_after(self, at: int) -> Find | None:
@@ -503,14 +555,18 @@ class JudgedText:
         prefix = _PREFIX.match(flat, at)
         if prefix is not None:
             at = prefix.end()
+
         opened = _OPENING.match(flat, at)
         if opened is not None and opened.start(1) == at:
             return self._quoted(opened)
+
         if at >= self._bare_end:
             self._bare_end = self._after(_BARE, at)
+
         end = self._bare_end
         if not 0 < end - at <= _LONGEST_VALUE or not _AFTER_BARE.match(flat, end):
             return None
+
         return self._found(at, end)
 
     def _quoted(self, opened: re.Match[str]) -> Find | None:
@@ -522,12 +578,14 @@ class JudgedText:
             end = self._after(_IN_SINGLE_QUOTES, start)
         else:
             end = string_end(self._text, start, depth)
+
         # The end of an outer string of JSON ends the value too.
         outer = _END_OF_JSON.search(flat, start, end)
         if outer is not None:
             end = outer.start()
         elif is_single and flat[end : end + 1] not in {"", "'"}:
             return None
+
         value = flat[start:end]
         if not 0 < len(value) <= _LONGEST_VALUE:
             return None
@@ -535,6 +593,7 @@ class JudgedText:
             return None
         if depth == 0 and _END_OF_JSON.match(flat, opened.start(1)):
             return None
+
         return self._found(start, end)
 
     # A name and a value side by side
@@ -545,10 +604,12 @@ class JudgedText:
             name, start = self._name_at(*span, has_spaces=False)
             if name is None or abs(at - start) > _WINDOW + _LONGEST_NAME:
                 continue
+
             if depth is None:
                 value = self._value_after(at)
             else:
                 value = self._scalar(at, depth) or self._scalar_in_object(at, depth)
+
             if value is not None:
                 yield from self._decided(name, value, start)
 
@@ -558,13 +619,16 @@ class JudgedText:
             columns = []
             for column in self._flat[start:end].split(","):
                 columns.append(column.strip(_AROUND_COLUMN))
+
             companions = set(map(fold, columns))
             for place, first, last in texts_in_rows(self._flat, rows_at):
                 if place >= len(columns):
                     continue
+
                 name = self._rules.name(columns[place])
                 if name is None:
                     continue
+
                 value = self._found(first, last)
                 value = value._replace(plain=value.plain.replace("''", "'"))
                 counts = name.among(companions)

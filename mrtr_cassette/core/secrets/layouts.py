@@ -12,8 +12,10 @@ _SETTING = re.compile(
     re.ASCII,
 )
 """A line with a name, a colon and maybe a value."""
+
 _OTHER_LINE = re.compile(r"[ \t]*(?:#|- \S).*|---\s*|\.\.\.\s*")
 """Other lines of YAML: a comment, an item, a mark."""
+
 _INDENT = re.compile(r"[ \t]*(?:- )*")
 _END_OF_LINE = re.compile(r"\\*[\"']?\s*(?:#.*)?")
 _END_OF_STRING = re.compile(r"(?:\\*'|\\+\")?\\*\"")
@@ -23,6 +25,7 @@ _NO_SECRET = frozenset(
     " redacted secret password read write inherit".split()
 )
 """Types, and what is told of a password."""
+
 _AROUND = 1024
 
 
@@ -39,10 +42,12 @@ def is_among_settings(text: str, start: int, end: int) -> bool:
         return False
     if ends_string and not _END_OF_STRING.match(rest):
         return False
+
     before = 0 if begins_string else _settings_in(reversed(earlier), at_end=True)
     after = 0 if ends_string else _settings_in(later, at_end=False)
     if before is None or after is None:
         return False
+
     return before + after > 0
 
 
@@ -58,14 +63,18 @@ def _settings_in(lines: Iterable[str], *, at_end: bool) -> int | None:
             break
         if _OTHER_LINE.fullmatch(line):
             continue
+
         if _SETTING.fullmatch(line):
             count += 1
             continue
+
         parts = _parts(line, at_end=at_end)
         if any(map(_SETTING.fullmatch, parts)):
             return count + 1
+
         is_end = any(not part.strip() or _OTHER_LINE.fullmatch(part) for part in parts)
         return count if is_end else None
+
     return count
 
 

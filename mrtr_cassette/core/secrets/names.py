@@ -21,6 +21,7 @@ TASK: Final = "mrtr-task"
 SESSION: Final = "mrtr-session"
 HASH: Final = "sha256"
 """Of a state or an id: in a journal, and in a cassette where no response issued it."""
+
 ANSWER: Final = "mrtr-answer"
 
 _NUMBER = "[0-9]{1,9}"
@@ -117,10 +118,12 @@ def ref_spans(raw: bytes) -> list[tuple[Span, Ref]]:
             kind, *parts = match[0].decode().split(colon.decode())
             ref = Ref(kind, tuple(parts), (b"", colon, b""))
             found.append((Span(*match.span()), ref))
+
     for match in _SECRET.finditer(raw):
         opening, rule, colon, token, closing = match.groups()
         ref = Ref(rule.decode(), (token.decode(),), (opening, colon, closing))
         found.append((Span(*match.span()), ref))
+
     return sorted(found)
 
 
@@ -131,6 +134,7 @@ def cut(raw: bytes) -> Text:
     for span, ref in ref_spans(raw):
         text += (raw[end : span.start], ref)
         end = span.end
+
     return (*text, raw[end:])
 
 
@@ -174,12 +178,16 @@ def with_refs(text: AnyStr, change: Change) -> AnyStr:
         new: bytes | Ref | None = None
         if isinstance(part, Ref):
             new = change(part)
+
         changed.append(part if new is None else new)
+
     if len(changed) == 1:
         return text
+
     raw = join(changed)
     if isinstance(text, bytes):
         return raw
+
     return raw.decode("utf-8", "surrogatepass")
 
 
@@ -190,6 +198,7 @@ def ref_of(text: str, *kinds: str) -> Ref | None:
         return None
     if kinds and refs[0].kind not in kinds:
         return None
+
     return refs[0]
 
 
@@ -232,6 +241,7 @@ def renumber(text: AnyStr, number: Callable[[str, str], int | str | None]) -> An
     def numbered(ref: Ref) -> Ref | None:
         if not ref.is_secret:
             return None
+
         new = number(ref.kind, ref.token)
         return None if new is None else ref.with_last(new)
 
@@ -289,9 +299,11 @@ def reveal(text: AnyStr, state_of: Callable[[str], str | None]) -> AnyStr:
     def named(ref: Ref) -> bytes | None:
         if ref.kind != HASH:
             return None
+
         state = state_of(ref.token)
         if state is None:
             return None
+
         _, colon, _ = ref.spelling
         spelled = encode_basestring_ascii(state)[1:-1].encode()
         return spelled.replace(b":", colon)
@@ -348,11 +360,14 @@ def renaming(names: Mapping[str, str]) -> Callable[[bytes], bytes]:
     for old, new in names.items():
         if not old or old == new:
             continue
+
         for colon in (b":", b"%3A"):
             old_name = old.encode().replace(b":", colon)
             spelled[old_name] = new.encode().replace(b":", colon)
+
     if not spelled:
         return bytes
+
     # The id of session 1 begins that of session 12.
     pattern = re.compile(b"(?:%b)(?![0-9])" % b"|".join(map(re.escape, spelled)))
     return lambda raw: pattern.sub(lambda match: spelled[match[0]], raw)

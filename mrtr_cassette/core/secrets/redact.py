@@ -53,14 +53,18 @@ from mrtr_cassette.errors import NotJsonError
 
 _DEEPEST = 5
 """Layers of escapes of URLs, and of base64 in base64, that are undone."""
+
 _FORM = "application/x-www-form-urlencoded"
 _SCALAR = re.compile(rb"\s*(?:-?[0-9][0-9.eE+-]*|true|false|null)\s*")
 _FRAMING = re.compile(rb"(?:\r\n|\r|\n)(?:data: ?)?")
 """Kept of a secret in the data of an event that goes over several lines."""
+
 _CHALLENGE = re.compile(r"(?<=[?&]code_challenge=)[\w.~-]{43,128}(?=&|\Z)")
 """A challenge for one authorization (RFC 7636), in the request that asks for it."""
+
 _REPEATED = 1024
 """Headers and targets whose redacted form is remembered."""
+
 _BASE64 = words_of(f"{ascii_letters}{digits}+/-_")
 _AS_STANDARD = bytes.maketrans(b"-_", b"+/")
 _TEXT_BEGINS = re.compile(
@@ -68,6 +72,7 @@ _TEXT_BEGINS = re.compile(
     rb"|[\xf0-\xf4][\x80-\xbf]{3}){4}"
 )
 """How text in UTF-8 begins, which most long words don't when they are read as base64."""
+
 _ENCODED = re.compile(
     r"(?:[A-Za-z0-9+/_-]{60,}+(?:\s{1,4}[A-Za-z0-9+/_-]{2,})*|[A-Za-z0-9+/_-]{11,})={0,2}",
     re.ASCII,
@@ -82,6 +87,7 @@ _STRINGS = re.compile(
 )
 _NO_NAME = re.compile(r"[0-9@]|home|[Uu]sers[\\/]")
 """In a member's name that may be a value, such as a path."""
+
 _BETWEEN_STRINGS = re.compile(
     r"(?:\xef\xbb\xbf)?[\s{}\[\],:\d.eE+truefalsn-]*", re.ASCII
 )
@@ -100,6 +106,7 @@ _EXEMPT: Final[tuple[MemberPath, ...]] = (
     *[place.path for place in ECHO_PLACES],
 )
 """Places of a message that replay splices, seals or compares by itself."""
+
 _VERSION: Final[MemberPath] = ("jsonrpc",)
 """A member that each message has, unlike other JSON with such members."""
 
@@ -138,6 +145,7 @@ class Redactor:
             return ""
         if known.is_certain or by_ending(name) is not None:
             return known.rule
+
         return ""
 
     def placeholder(self, rule: str, secret: str) -> str:
@@ -160,11 +168,13 @@ class Redactor:
         """
         if _SCALAR.fullmatch(raw):
             return raw
+
         media_type = content_type.partition(";")[0].strip().lower()
         if media_type == EVENT_STREAM:
             return self._replaced(raw, "text", is_stream=True)
         if media_type == _FORM and raw.lstrip()[:1] not in (b"{", b"["):
             return self._replaced(raw, "form")
+
         return self._replaced(raw, "text")
 
     def request(self, request: Request) -> Request:
@@ -176,6 +186,7 @@ class Redactor:
         redacted = (target, headers, body)
         if redacted == (request.target, request.headers, request.body):
             return request
+
         return replace(request, target=target, headers=headers, body=body)
 
     def text(self, value: str, kind: Kind = "text") -> str:
@@ -184,6 +195,7 @@ class Redactor:
         redacted = self._replaced(raw, kind)
         if redacted is raw:
             return value
+
         return redacted.decode("utf-8", "surrogatepass")
 
     def _redacted_target(self, path_with_query: str) -> str:
@@ -214,10 +226,12 @@ class Redactor:
             self.on_find(credential.rule, credential.plain)
             shown = self.placeholder(credential.rule, credential.plain)
             redacted = searched[: credential.start] + shown
+
         if redacted == plain:
             return value
         if plain is None or (redacted.isascii() and redacted.isprintable()):
             return redacted
+
         placeholders = secrets_in(redacted)
         return placeholders[0].raw.decode() if placeholders else value
 
@@ -227,13 +241,16 @@ class Redactor:
         known = self._rules.name(name.lower().removeprefix("mcp-param-"))
         if known is None or not known.beside(value):
             return None
+
         credential = in_named(known.rule, value, self._rules.disabled)
         if credential is None or credential.rule == CUSTOM_KEY:
             return credential
+
         # If its shape is known too, it has the same rule as in other places.
         for rule, secret in self.secrets_in(value):
             if secret == credential.plain:
                 return credential._replace(rule=rule)
+
         return credential
 
     def _replaced(self, raw: bytes, kind: Kind, *, is_stream: bool = False) -> bytes:
@@ -247,13 +264,16 @@ class Redactor:
             end = find.end
             if not is_stream:
                 continue
+
             for framing in _FRAMING.findall(raw, find.start, find.end):
                 parts.append(framing)
                 # A line that is no data must not become an empty one, which ends an event.
                 if b":" not in framing:
                     parts.append(shown)
+
         if not parts:
             return raw
+
         parts.append(raw[end:])
         return b"".join(parts)
 
@@ -267,6 +287,7 @@ class Redactor:
         text = spelled
         if is_stream:
             text = without_framing(spelled)
+
         found = list(self._in_layer(text, kind, _DEEPEST))
         if self._rules.custom and is_stream:
             for field in _FIELD.finditer(text):
@@ -274,12 +295,16 @@ class Redactor:
                 found += _moved(self._custom(field[1], kind), start.__add__)
         elif self._rules.custom:
             found += self._custom(text, kind)
+
         if not found:
             return []
+
         if is_stream:
             found = [_of_lines(spelled, find) for find in found]
+
         if is_stream or text.lstrip()[:1] in ("{", "[", '"'):
             found = list(_in_one_string(text, found))
+
         return list(_without_exempt(text, _without_overlaps(text, found)))
 
     def _in_layer(self, text: str, kind: Kind, depth: int) -> Iterator[Find]:
@@ -293,14 +318,17 @@ class Redactor:
                 inner = self._in_layer(decoded.text, kind, depth)
                 yield from _moved(inner, decoded.source)
                 return
+
         flat = flattened(text)
         if self._rules.may_find(flat):
             found = JudgedText(self._rules, text, flat, kind).finds()
             if filter_of(PLACEHOLDER_MARKER)(text):
                 found = _beside_placeholders(text, found)
+
             yield from found
             if depth:
                 yield from self._in_base64(text, depth)
+
         if depth and filter_of(ESCAPED_IN_URL)(text):
             yield from self._in_percent(text, kind, depth)
 
@@ -310,6 +338,7 @@ class Redactor:
             before = ""
             if find.start:
                 before = text[decoded.source(find.start - 1)]
+
             # Whatever begins at a quote that is no escape was judged before, with that quote.
             if before != '"':
                 yield _moved_in_url(find, decoded)
@@ -320,18 +349,22 @@ class Redactor:
         for start, stop in long_words(raw, _BASE64, 11):
             if start < end:
                 continue
+
             length = 12 if stop - start >= 12 else 8
             first = raw[start : start + length].translate(_AS_STANDARD)
             if not _TEXT_BEGINS.match(a2b_base64(first)):
                 continue
+
             # Base64 may go over several lines.
             match = _ENCODED.match(text, start)
             if match is None:
                 continue
+
             end = match.end()
             inner = decoded_base64(match[0])
             if not inner:
                 continue
+
             find = next(self._in_layer(inner, "text", depth - 1), None)
             if find is not None:
                 yield Find(start, end, find.rule, match[0])
@@ -343,6 +376,7 @@ class Redactor:
         if _is_json(text):
             yield from self._custom_in_strings(text)
             return
+
         raw = text.encode("latin-1")
         in_url = kind != "text"
         found = []
@@ -350,9 +384,11 @@ class Redactor:
             # Whole texts are taken out of messages, and not out of headers and lines.
             if rule.name == rule_of_kind("text") and not is_string:
                 continue
+
             for start, end in rule.spans(raw):
                 plain = as_text(text[start:end])
                 found.append(Find(start, end, rule.name, plain, in_url=in_url))
+
         yield from _beside_placeholders(text, found)
         if in_url and "%" in text:
             decoded = without_percent(text, is_form=kind == "form")
@@ -370,6 +406,7 @@ class Redactor:
             is_plain_name = bool(colon) and _NO_NAME.search(spelled) is None
             if not spelled or is_plain_name:
                 continue
+
             start = string.start(1)
             decoded = without_json_escapes(spelled)
             inner = self._custom(decoded.text, "text", is_string=True)
@@ -395,6 +432,7 @@ def _without_exempt(text: str, finds: Iterable[Find]) -> Iterator[Find]:
         if not _EXEMPT_KEY.search(text, begin, find.start):
             yield find
             continue
+
         line_start, line_end = _line_around(text, find.start)
         exempt = [*spans_in(0, len(text)), *spans_in(line_start, line_end)]
         if not any(_is_inside(find, span) for span in exempt):
@@ -417,14 +455,17 @@ def _exempt_spans(text: str, start: int, end: int) -> list[Span]:
         found = find_spans(text[start:end].encode("latin-1"), (*_EXEMPT, _VERSION))
     except NotJsonError:
         return []
+
     if not found.pop(_VERSION, None):
         return []
+
     exempt = []
     for spans in found.values():
         for span in spans:
             # An object or an array is no id, so it is like any other value.
             if text[start + span.start] not in "{[":
                 exempt.append(Span(start + span.start, start + span.end))
+
     return exempt
 
 
@@ -485,8 +526,10 @@ def _without_overlaps(text: str, finds: list[Find]) -> list[Find]:
         if not kept or find.start >= kept[-1].end:
             kept.append(find)
             continue
+
         last = kept[-1]
         if find.end > last.end:
             plain = as_text(undo_json(text[last.start : find.end]))
             kept[-1] = last._replace(end=find.end, plain=plain)
+
     return kept

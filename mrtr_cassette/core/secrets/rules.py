@@ -46,6 +46,7 @@ def _rule_by_name() -> dict[str, str]:
     for rule, names in _NAMED.items():
         for name in names.replace("*", "").split():
             rules[name] = rule
+
     return rules
 
 
@@ -58,10 +59,12 @@ ENDINGS: Final = tuple(re.findall(r"\*(\S+)", " ".join(_NAMED.values())))
 _Check = Callable[[str], bool]
 _LEAST = 4
 """Characters, without `_` and `-`, of each value that makes an ambiguous name count."""
+
 REFERENCE: Final = (
     r"\$(?:[({]|[0-9]+\Z|(?:[A-Z_][A-Z0-9_]*|[A-Za-z_]+)(?![A-Za-z0-9!#%^&*+=?~]))"
 )
 """Matches the beginning of a value that names a variable: `$PASSWORD`, and not `$uper5ecret`."""
+
 _WHOLE = re.compile(
     # No template, nothing that is in brackets itself, and no address of a blockchain.
     rf"(?!0x|[{{\[<]|{REFERENCE}|%[({{])"
@@ -73,11 +76,13 @@ _LETTER_AND_OTHER = re.compile(
 )
 _GIVEN = re.compile(rf"(?![{{\[<]|{REFERENCE}|%[({{])(?=.*\w)", re.DOTALL)
 """No template, nothing that is in brackets itself, and no stars."""
+
 _IN_BASE64 = re.compile(r"(?=.{8})[A-Za-z0-9+/]+={0,2}")
 _CASED_WORDS = re.compile(
     r"(?:(?:[A-Z]+|[A-Za-z]?[a-z]*(?:[A-Z][a-z]{2,})*[A-Z]{0,3})[0-9]*(?:[/+]|\Z))+"
 )
 """Words in one case, or in camel case."""
+
 _COUNTED = re.compile(
     r"(?i)\A[0-9]+(?:st|nd|rd|th)\b|\A[a-z]+[-_.][0-9]{1,2}\Z|[0-9](?:%|m?s|h)\Z"
 )
@@ -86,6 +91,7 @@ _WORD_OF_RESULT = re.compile(
 )
 _MOST_FOREIGN = 8
 """Characters outside ASCII of a password; languages without spaces have sentences of more."""
+
 _USER_AND_PASSWORD = re.compile(rb"[!-9;-~]+:[ -~]{3,}")
 _PATH = re.compile(r"[/~.]|[A-Za-z]:[\\/]")
 _SEPARATOR = re.compile(r"[^A-Za-z0-9]+")
@@ -189,17 +195,23 @@ class Name(NamedTuple):
     rule: str
     alone: _Check = _always
     """Tells whether a value is a secret by itself."""
+
     beside: _Check = _always
     """The same beside a companion, or as a parameter of a URL or form."""
+
     companions: frozenset[str] = frozenset()
     """Folded names; beside one of them a value takes less to be a secret."""
+
     takes_numbers: bool = True
     parameters: frozenset[str] = frozenset()
     """If any, a parameter needs one of these beside it as a companion."""
+
     proofs: frozenset[str] = frozenset()
     """Folded names; beside one of them any value is a secret."""
+
     parameter: _Check | None = None
     """Replaces `beside` for a parameter of a URL or form."""
+
     folded: str = ""
     """How it was spelled, folded."""
 
@@ -207,12 +219,15 @@ class Name(NamedTuple):
         """Return the check for a value that has values of these folded names beside it."""
         if not self.proofs.isdisjoint(names):
             return _given
+
         if is_parameter:
             if self.parameters and self.parameters.isdisjoint(names):
                 return self.alone
             return self.parameter or self.beside
+
         if self.companions.isdisjoint(names):
             return self.alone
+
         return self.beside
 
     def may_be(self, value: str) -> bool:
@@ -239,6 +254,7 @@ _OF_TOKENS = (
     " verificationuricomplete sessionstate accesstoken refreshtoken idtoken clientsecret"
 )
 """The names beside a secret in a request to a token endpoint, or in its response."""
+
 _OAUTH = frozenset(_OF_OAUTH.split())
 _LOGIN = frozenset(_OF_LOGIN.split())
 _SIGNED_URL = frozenset(_OF_SIGNED_URL.split())
@@ -282,6 +298,7 @@ def _ambiguous_by_name() -> dict[str, Name]:
     for names, known in _AMBIGUOUS.items():
         for name in names.split():
             found[name] = known._replace(proofs=known.proofs or _OF_EXCHANGE)
+
     return found
 
 
@@ -309,11 +326,13 @@ def by_ending(name: str) -> Name | None:
     """Judge the name of an environment variable or of a header by its last word."""
     if _KEY.fullmatch(name):
         return Name("api-key", looks_random, looks_random, takes_numbers=False)
+
     ending = _ENDING.fullmatch(name)
     if ending is None:
         return None
     if ending[1]:
         return Name(ending[1].lower(), looks_random, looks_random, takes_numbers=False)
+
     return Name("password", is_strong, is_strong, takes_numbers=False)
 
 
@@ -322,10 +341,12 @@ def builtin_name(name: str) -> Name | None:
     folded = fold(name)
     if folded in NAMES:
         return Name(NAMES[folded])
+
     endings = [ending for ending in ENDINGS if folded.endswith(ending)]
     if endings:
         # `…secretkey` says more than `…key`.
         return Name(NAMES[max(endings, key=len)])
+
     return AMBIGUOUS.get(folded) or by_ending(name)
 
 
@@ -344,7 +365,9 @@ def patterns_of_path(url: str) -> list[str]:
             beside = ""
             if _BESIDE_SECRET.fullmatch(before):
                 beside = f"{before}/"
+
             patterns.append(f"/{beside}([^/?#]{{{len(segment)}}})")
+
     return patterns
 
 
@@ -378,8 +401,10 @@ class SharedRule(NamedTuple):
     name: str
     pattern: str
     """For `re`; group 1 is the text, or all of the match."""
+
     first: str = ""
     """Precedes the pattern where no match ends, so that a long word is read once."""
+
     needs: str = ""
 
     def spans(self, raw: bytes) -> Iterator[tuple[int, int]]:
@@ -395,6 +420,7 @@ class SharedRule(NamedTuple):
             first, last = match.span(match.lastindex or 0)
             if not re.match(self.needs, text[first:last]):
                 continue
+
             start = end_of_raw + _bytes_of(text[end:first])
             end_of_raw = start + _bytes_of(text[first:last])
             end = last
@@ -429,6 +455,7 @@ SHARED_RULES: Final[Mapping[SharedKind, SharedRule]] = {
 
 No pattern finds a `host`: the server's own is known.
 """
+
 SHARED_NAMES: Final = frozenset(map(rule_of_kind, get_args(SharedKind)))
 _EXAMPLES: Final[Mapping[str, str]] = {
     rule_of_kind("email"): "somebody{}@example.com",
@@ -449,8 +476,10 @@ def example_of(rule: str, token: str) -> bytes | None:
 
 ESCAPED: Final = r"\\(?:/|u00[2-7])"
 """An escape of a character of names and secrets, or of a quote in JSON."""
+
 _BASE64 = "(?:^|[^A-Za-z0-9+/_-])[C-Za-fw-z0-9][A-Za-z0-9+/_-]{10}"
 """Text in base64 begins with ASCII or the first byte of a character; PNG and JPEG don't."""
+
 ESCAPED_IN_URL: Final = "%[0-7][0-9A-Fa-f]"
 PLACEHOLDER_MARKER = r"(?:<|%3[cC]|u003[cC])[a-z0-9-]+(?::|%3[aA])"
 _QUOTE = r"\\{0,15}[\"']"
@@ -475,6 +504,7 @@ def user_pattern(pattern: str) -> Any:
             "which is not installed",
             hint="install it with: pip install 'mrtr-cassette[re2]'",
         ) from None
+
     options = re2.Options()
     options.log_errors = False
     try:
@@ -499,10 +529,12 @@ class UserRule(NamedTuple):
             match = pattern.search(raw, at)
             if match is None:
                 return
+
             # If a user's first group took no part, nothing is secret.
             start, end = match.span(min(pattern.groups, 1))
             if 0 <= start < end:
                 yield start, end
+
             at = max(match.end(), at + 1)
 
 
@@ -516,12 +548,14 @@ def _too_large(patterns: Sequence[str]) -> str:
     """Return why a user's patterns would take too long to search a text, or an empty string."""
     if len(patterns) > _MOST_PATTERNS:
         return f"there are {len(patterns):,} redaction patterns, and {_MOST_PATTERNS} at most"
+
     groups = 0
     size = 0
     for pattern in patterns:
         shown = _shown(pattern)
         if len(pattern) > _LONGEST_PATTERN:
             return f"{shown} has {len(pattern):,} characters, and {_LONGEST_PATTERN:,} at most"
+
         program = user_pattern(pattern)
         groups += program.groups
         size += program.programsize
@@ -529,6 +563,7 @@ def _too_large(patterns: Sequence[str]) -> str:
             return f"{shown} has too many groups: {_MOST_GROUPS} at most, of all patterns together"
         if size > _LARGEST_PROGRAMS:
             return f"{shown} repeats too much: all patterns together are too large to search with"
+
     return ""
 
 
@@ -547,6 +582,7 @@ class RedactionRules:
 
     patterns: tuple[str, ...] = ()
     """Regular expressions of RE2; group 1, if any, is the secret of the rule `custom-n`."""
+
     keys: tuple[str, ...] = ()
     disabled: tuple[str, ...] = ()
     shared: tuple[SharedKind, ...] = ()
@@ -557,19 +593,24 @@ class RedactionRules:
         for pattern in self.patterns[:_MOST_PATTERNS]:
             if len(pattern) > _LONGEST_PATTERN:
                 break
+
             try:
                 searched = user_pattern(pattern)
             except ValueError as error:
                 message = f"{_shown(pattern)} is not a regular expression: {error}"
                 raise ValueError(message) from None
+
             if searched.fullmatch(b""):
                 raise ValueError(f"{_shown(pattern)} matches the empty text")
+
         reason = _too_large(self.patterns)
         if reason:
             raise ValueError(reason)
+
         for key in self.keys:
             if not fold(key):
                 raise ValueError(f"redaction key {key!r} names no member")
+
         for name in self.disabled:
             if name not in RULE_NAMES and builtin_name(fold(name)) is None:
                 raise ValueError(
@@ -593,6 +634,7 @@ class NameBeside(NamedTuple):
 
 _FARTHEST = 1088
 """Characters between a name that is a value itself and the value that it names."""
+
 _KEY_BEFORE = rf"({_QUOTE})?\s{{0,8}}([:=])\s{{0,8}}({_QUOTE})?"
 _WORD = r"((?:[\w.\x80-\xff-]|\\+u[0-9a-fA-F]{4})*+)"
 _NAME_AS_VALUE = rf"(?:n(?<!\wn)ame|i(?<!\wi)d|k(?<!\wk)ey){_KEY_BEFORE}{_WORD}"
@@ -601,6 +643,7 @@ _DESCRIPTION = (
 )
 _MEMBER = r"\\{0,15}\"\s{0,8}:"
 """What comes after the name of a member of JSON."""
+
 _VALUE_AFTER = (
     rf"\\{{0,15}}\"[^{{}}]{{0,{_FARTHEST}}}?(\")value{_MEMBER}"
     r"|[\"']?[ \t\r]*+\n\s{0,64}value[ \t]*+[:=][ \t]*+"
@@ -612,6 +655,7 @@ _TYPED = (
     r"|setValue)\(\s{0,4}"
 )
 """Code of a browser that types a text into a field."""
+
 _BEFORE_TYPED = rf"[\"'](?=([^\r\n;]{{0,48}}?{_TYPED}))"
 _LONGEST_QUOTE = 16
 _MEMBER_BEFORE = re.compile(rf"\w+{_MEMBER}\s{{0,8}}{_QUOTE}", re.ASCII)
@@ -631,6 +675,7 @@ class _NameAsValue(NamedTuple):
     span: tuple[int, int]
     stop: int
     """Where the text ends that ends with the name."""
+
     depth: int
 
 
@@ -643,6 +688,7 @@ def _after_values(
         is_member = _MEMBER_BEFORE.match(text, name.at)
         if is_member and _END_OF_STRING.match(text, name.stop):
             named.append(name)
+
     starts = [name.at for name in named]
     end = 0
     for value in compiled(member + _MEMBER).finditer(text):
@@ -650,9 +696,11 @@ def _after_values(
         index = bisect_left(starts, value.end())
         if opened is None or index == len(named):
             continue
+
         name = named[index]
         if name.at - value.end() > _FARTHEST:
             continue
+
         if _BRACE.search(text, value.end(), name.at) is None:
             end = name.stop
             yield NameBeside(name.span, value.end(), _backslashes(opened.span()))
@@ -673,9 +721,11 @@ class ActiveRules:
         custom: list[UserRule | SharedRule] = []
         for number, pattern in enumerate(rules.patterns, start=1):
             custom.append(UserRule(f"custom-{number}", pattern))
+
         for kind, rule in SHARED_RULES.items():
             if kind in rules.shared:
                 custom.append(rule)
+
         self.custom = tuple(custom)
         self.keys = set(map(fold, rules.keys))
         self._disabled_names = {
@@ -718,16 +768,20 @@ class ActiveRules:
         ):
             if member not in text:
                 continue
+
             names = list(self._names_as_values(text, head))
             at = 0
             for name in names:
                 after = compiled(tail).match(text, name.stop)
                 if name.at < at or after is None:
                     continue
+
                 at = after.end()
                 depth = name.depth if after.end(1) >= 0 else None
                 yield NameBeside(name.span, at, depth)
+
             yield from _after_values(text, member, names)
+
         yield from self._filled_in(text)
 
     def inserts_in(self, text: str) -> Iterator[tuple[int, int, int]]:
@@ -749,8 +803,10 @@ class ActiveRules:
                 start = self._stem_before(text, stop)
                 span = None if start is None else (start, stop)
                 is_far = False
+
             if span is None or is_far:
                 continue
+
             depth = _backslashes(match.span(3))
             yield _NameAsValue(match.start(), span, stop, depth)
 
@@ -758,6 +814,7 @@ class ActiveRules:
         """Yield the names of fields in code of a browser, up to the text typed into them."""
         if not filter_of(_TYPED)(text):
             return
+
         at = 0
         for quote in compiled(_BEFORE_TYPED).finditer(text):
             before = text[max(0, quote.start() - _LONGEST_QUOTE) : quote.start()]
@@ -775,6 +832,7 @@ class ActiveRules:
             start = self._stem_before(text, name_end)
             if start is not None:
                 return start, name_end
+
         return None
 
     def _stem_before(self, text: str, end: int) -> int | None:
@@ -801,6 +859,7 @@ class ActiveRules:
             last = f"[{re.escape(''.join({end[1] for end in ends}))}]"
             pairs = "|".join(map(re.escape, sorted(ends)))
             before = rf"(?![a-z0-9,.;)_-])(?<=(?:{pairs})|[_-].)"
+
         return compiled(rf"(?:{last}){before}(?=({_QUOTE})?\s{{0,64}}(=>|[:=]))")
 
     @cached_property
@@ -813,18 +872,23 @@ class ActiveRules:
             pattern = "[_-]?".join([_spelled(char, -1) for char in reversed(name)])
             if name in whole:
                 pattern += r"(?:[nrt]\\|[_-]|(?![a-z0-9_]))"
+
             patterns.append(pattern)
+
         return compiled("|".join(patterns)), len(names[0]) * _LONGEST_SPELLING
 
     def _name(self, name: str) -> Name | None:
         folded = fold(name)
         if folded in self.keys:
             return Name(CUSTOM_KEY)
+
         known = None
         if folded not in self._disabled_names:
             known = builtin_name(name)
+
         if known is None or known.rule in self.disabled:
             return None
+
         return known._replace(folded=folded)
 
 
@@ -839,10 +903,12 @@ def _spelled(char: str, step: int = 1) -> str:
     """Return a pattern for a character as it may be spelled, read backwards if `step` is -1."""
     if char.isascii():
         return re.escape(char)
+
     spellings = []
     for case in {char.lower(), char.upper()}:
         spellings.append(case.encode().decode("latin-1").lower()[::step])
         if len(case) == 1:
             digits = f"{ord(case):04x}"[::step]
             spellings.append(rf"\\+u{digits}" if step > 0 else rf"{digits}u\\+")
+
     return f"(?:{'|'.join(spellings)})"

@@ -35,6 +35,7 @@ from mrtr_cassette.errors import NotJsonError
 
 _MARKERS = (f'"{INPUT_RESPONSES}"'.encode(), b'"result"', b"\\u", b"mrtr-answer:")
 """A body with something to seal has at least one of these; a name may be escaped."""
+
 _RESULT: MemberPath = ("result",)
 _ACTIONS = ("accept", "decline", "cancel")
 
@@ -52,6 +53,7 @@ def seal_answers(body: bytes, is_sealed: Callable[[str], bool] = looks_sealed) -
     """
     if not any(marker in body for marker in _MARKERS):
         return body
+
     sealer = _AnswerSealer(is_sealed)
     try:
         sealed = list(sealer.message(body))
@@ -60,6 +62,7 @@ def seal_answers(body: bytes, is_sealed: Callable[[str], bool] = looks_sealed) -
         if is_sealed(text):
             return body
         return _answer_hash(text).encode()
+
     return splice(body, sealed)
 
 
@@ -76,9 +79,11 @@ class _AnswerSealer:
         if not isinstance(message, dict):
             # Nobody answers in a batch, which MCP no longer has.
             raise NotJsonError("no message")
+
         paths: list[MemberPath] = [ANSWERS_PATH]
         if "jsonrpc" in message and "method" not in message:
             paths.append(_RESULT)
+
         for path, spans in find_spans(raw, paths).items():
             for span in spans:
                 value = parse(raw[span.start : span.end])
@@ -86,6 +91,7 @@ class _AnswerSealer:
                     sealed = self.answers(value)
                 else:
                     sealed = self.result(value)
+
                 yield span, canonical(sealed).encode()
 
     def answers(self, answers: Any) -> Any:
@@ -103,6 +109,7 @@ class _AnswerSealer:
                 item, kept="id", known=["value"], seal=self.answer
             )
             return {"id": item["id"]} | sealed
+
         return self.answer(item)
 
     def result(self, result: Any) -> Any:
@@ -117,6 +124,7 @@ class _AnswerSealer:
                 answer, kept="action", known=known, seal=self.hashed
             )
             return {"action": answer["action"]} | sealed
+
         return self.hashed(answer)
 
     def hashed(self, value: Any) -> Any:
@@ -137,13 +145,16 @@ class _AnswerSealer:
         for name, value in members.items():
             if name == kept or value is None:
                 continue
+
             new_name = name if name in known else self.hashed(name)
             sealed[new_name] = seal(value)
+
         return sealed
 
 
 SHORTEST_SEARCHED = 24
 """Characters from which on a state is also replaced outside `requestState`."""
+
 _WORD = r"(?:[A-Za-z][a-z]{0,15}(?:[A-Z][a-z]{2,15}){0,9}|[A-Z]{1,16})?[0-9]{0,6}"
 _WORDS = re.compile(rf"{_WORD}(?:[ .,:;!?'()_/@-]{_WORD})*|[0-9.]{{1,15}}")
 
@@ -163,6 +174,7 @@ def is_searched(state: str) -> bool:
 
 _STATE = re.compile(rf'{REQUEST_STATE}(\\{{0,63}})"\s*:\s*\1"', re.ASCII)
 """The end of the member's name, and the beginning of its value."""
+
 _STATE_PATHS = (ECHOED_STATE_PATH, ISSUED_STATE_PATH)
 _RELATED = ("_meta", "io.modelcontextprotocol/related-task", TASK_ID)
 _TASK_IDS: Final[tuple[MemberPath, ...]] = (
@@ -183,6 +195,7 @@ class StatePlace(NamedTuple):
     state: str
     depth: int
     """How many strings of JSON are around it."""
+
     is_task: bool = False
 
 
@@ -205,9 +218,11 @@ def find_states(raw: bytes, known: Container[str] = ()) -> list[StatePlace]:
     """
     if REQUEST_STATE.encode() not in raw:
         return []
+
     plain = _only_state(raw)
     if plain is not None:
         return [plain]
+
     found = []
     elsewhere = []
     for text in _json_texts(raw):
@@ -217,11 +232,13 @@ def find_states(raw: bytes, known: Container[str] = ()) -> list[StatePlace]:
                 found.append(place)
             else:
                 elsewhere.append(place)
+
     issued = {place.state for place in found}
     for place in elsewhere:
         is_known = place.state in issued or place.state in known
         if is_known and not reads_as_words(place.state):
             found.append(place)
+
     return found
 
 
@@ -230,14 +247,17 @@ def _only_state(raw: bytes) -> StatePlace | None:
     # A name that the bytes have once, in its only spelling, is that of the message's own member.
     if raw.count(REQUEST_STATE.encode()) != 1 or b"\\u" in raw:
         return None
+
     message = classify(raw)
     if message is None:
         return None
+
     result = members_of(message.tree.get("result"))
     state = message.params.get(REQUEST_STATE, result.get(REQUEST_STATE))
     places = _states_in(raw, Span(0, len(raw)))
     if len(places) == 1 and places[0].state == state:
         return places[0]
+
     return None
 
 
@@ -246,10 +266,12 @@ def _json_texts(raw: bytes) -> list[Span]:
     whole = Span(0, len(raw))
     if b"\n" not in raw.strip():
         return [whole]
+
     try:
         parse(raw)
     except NotJsonError:
         return _lines_of(raw)
+
     return [whole]
 
 
@@ -260,6 +282,7 @@ def _lines_of(raw: bytes) -> list[Span]:
         end = start + len(line)
         lines.append(Span(start, end))
         start = end
+
     return lines
 
 
@@ -269,6 +292,7 @@ def _state_spans(raw: bytes, text: Span) -> set[Span] | None:
         messages = _messages_of(raw, text)
     except NotJsonError:
         return None
+
     found: set[Span] = set()
     for message in messages:
         by_path = find_spans(raw[message.start : message.end], _STATE_PATHS)
@@ -277,6 +301,7 @@ def _state_spans(raw: bytes, text: Span) -> set[Span] | None:
                 start = message.start + span.start + 1
                 end = message.start + span.end - 1
                 found.add(Span(start, end))
+
     return found
 
 
@@ -285,10 +310,12 @@ def _messages_of(raw: bytes, text: Span) -> list[Span]:
     inner = raw[text.start : text.end]
     if classify(inner) is not None or not isinstance(parse(inner), list):
         return [text]
+
     (array,) = find_spans(inner, [()])[()]
     messages = []
     for item in item_spans(inner, array):
         messages.append(Span(text.start + item.start, text.start + item.end))
+
     return messages
 
 
@@ -301,6 +328,7 @@ def _states_in(raw: bytes, part: Span) -> list[StatePlace]:
         quote = f'{match[1]}"'
         if not flat.endswith(quote, 0, match.start()):
             continue
+
         start = match.end()
         backslashes = len(match[1])
         end = string_end(text, start, backslashes)
@@ -308,6 +336,7 @@ def _states_in(raw: bytes, part: Span) -> list[StatePlace]:
         state = as_text(undo_json(text[start:end], depth))
         span = Span(part.start + start, part.start + end)
         places.append(StatePlace(span, state, depth))
+
     return places
 
 
@@ -315,10 +344,12 @@ def find_task_ids(raw: bytes, known: Container[str]) -> list[StatePlace]:
     """Return the known ids of tasks where MCP has them; short ones are other values elsewhere."""
     if TASK_ID.encode() not in raw:
         return []
+
     try:
         found = find_spans(raw, _TASK_IDS)
     except NotJsonError:
         return []
+
     values = []
     items = []
     for spans in found.values():
@@ -326,14 +357,17 @@ def find_task_ids(raw: bytes, known: Container[str]) -> list[StatePlace]:
             values.append(span)
             if raw[span.start] == ord("["):
                 items += item_spans(raw, span)
+
     places = []
     for value in [*values, *items]:
         if raw[value.start] != ord('"'):
             continue
+
         text = Span(value.start + 1, value.end - 1)
         identity = as_text(undo_json(raw[text.start : text.end].decode("latin-1"), 1))
         if identity in known:
             places.append(StatePlace(text, identity, 1, is_task=True))
+
     return places
 
 
@@ -342,11 +376,13 @@ def with_task(request: Request, new: Callable[[str], str]) -> Request:
     task = named_task(classify(request.body))
     if task is None:
         return request
+
     places = find_task_ids(request.body, {task})
     body = splice(request.body, replaced_states(places, new))
     if is_searched(task):
         # Servers make keys of questions that begin with it.
         body = body.replace(task.encode(), new(task).encode())
+
     headers = []
     for name, value in request.headers:
         is_name = name.lower() == "mcp-name"
@@ -354,6 +390,7 @@ def with_task(request: Request, new: Callable[[str], str]) -> Request:
             headers.append((name, new(task)))
         else:
             headers.append((name, value))
+
     return replace(request, headers=tuple(headers), body=body)
 
 
@@ -366,7 +403,9 @@ def replaced_states(
         spelled = new(place.state)
         for _ in range(place.depth):
             spelled = encode_basestring_ascii(spelled)[1:-1]
+
         replaced.append((place.span, spelled.encode()))
+
     return replaced
 
 

@@ -51,6 +51,7 @@ _COUNTED = 3
 
 One of more patterns counts none, and one of a single pattern all.
 """
+
 _MOST_COUNTED = 1000
 _ESCAPES: Final = {
     "w": "[A-Za-z0-9_]",
@@ -79,11 +80,14 @@ def _widened(part: re.Match[str], counted: int) -> str:
         chars = part["set"]
         for name in "wds":
             chars = chars.replace(f"\\{name}", _ESCAPES[name][1:-1])
+
         return chars
+
     if part["escaped"] is not None:
         return _ESCAPES.get(part["escaped"], part[0])
     if part["least"] is not None:
         return f"{{{min(int(part['least']), counted)},}}"
+
     # Nothing, if it looks around.
     return part["repeated"] or ""
 
@@ -99,10 +103,13 @@ class Rule:
     name: str
     pattern: str
     """The secret is the group that took part, or all of the match."""
+
     needs: str = ""
     """A pattern that the beginning of a secret must match too."""
+
     after: str = ""
     """A set of characters, as in brackets, of which none is before a match."""
+
     within: str = ""
     """A pattern for the parts of a text that are searched, if not all of it."""
 
@@ -111,6 +118,7 @@ class Rule:
         pattern = widened(self.within or self.pattern, counted)
         if not self.after:
             return f"(?:{pattern})"
+
         before = self.after[1:] if self.after[0] == "^" else f"^{self.after}"
         return f"(?:(?:^|{widened(f'[{before}]')})(?:{pattern}))"
 
@@ -135,6 +143,7 @@ def _compiled_after(pattern: str, after: str) -> re.Pattern[str]:
     """
     if not after:
         return compiled(pattern)
+
     lead = _LEAD.match(pattern)
     first = "" if lead is None else lead[0]
     return compiled(f"{first}(?<![{after}]{first})(?:{pattern[len(first) :]})")
@@ -166,6 +175,7 @@ class Rules:
         groups = []
         for first in range(0, len(self._rules), size):
             groups.append(Rules(self._rules[first : first + size], counted))
+
         return groups
 
 
@@ -175,6 +185,7 @@ _WORD = "A-Za-z0-9"
 def _token(name: str, pattern: str, needs: str = "", *, ends: str = "") -> Rule:
     if ends:
         pattern += f"(?![{ends}])"
+
     # After a letter or a digit it is the inside of a word: `task-…` contains no `sk-…`.
     return Rule(name, pattern, needs, _WORD)
 
@@ -219,6 +230,7 @@ def _argument(
     command = ""
     if of:
         command = rf"(?i:{of})\b[^\r\n;|&<>]{{0,256}}?[ \t]"
+
     quoted = r"\\{0,8}[\"']([^\s\"'\\,:}\]][^\"'\r\n\\]{2,255})"
     bare = r"([^\s\"'<>$|;&\\,:}\]-][^\s\"'<>\\;|&]{2,255})"
     pattern = f"{command}{option}(?:{quoted}|{bare})"
@@ -231,6 +243,7 @@ _LONG_AND_MIXED = (
 )
 _ANY = r"[\w.-]{0,64}?"
 """The beginning of longer names that are known by their end."""
+
 _OPTION = r"--(?:\w{1,32}-)?"
 
 _DATABASES = r"postgres(?:ql)?|mysql|mariadb|mongodb(?:\+srv)?|rediss?|amqps?"

@@ -18,14 +18,17 @@ from mrtr_cassette.errors import UsageError
 
 Place = Literal["body", "header", "target"]
 """Where a text stands; it tells how a reference without a spelling is spelled."""
+
 Spell = Callable[[str], str]
 
 _SHORTEST: Final = 3
 """Characters of a text that is learned; a shorter one is part of too many others."""
+
 _NUMBER: Final = "number"
 _IN_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\\?/\\?/[^\s\"'<>\\]*\Z")
 _LONGEST_URL: Final = 300
 """Characters before a value that may belong to its URL."""
+
 _UNRESERVED: Final = f"{ascii_letters}{digits}_.-~".encode()
 _DRIVE: Final = re.compile(r"[A-Za-z]:\\")
 _GOES_ON: Final = (
@@ -55,6 +58,7 @@ def _quoted(text: str, safe: str) -> str:
     spelled = []
     for byte in text.encode("utf-8", "surrogateescape"):
         spelled.append(chr(byte) if byte in kept else f"%{byte:02X}")
+
     return "".join(spelled)
 
 
@@ -79,12 +83,14 @@ _SPELLINGS: Final[Mapping[str, Spell]] = {
     "component": lambda text: _quoted(text, ""),
 }
 """The ways to spell a value, by the names that a reference has for them."""
+
 _PREFERRED: Final[Mapping[str, tuple[str, ...]]] = {
     "json": ("json", "ascii", "slash", "nested", "plain", "url", "strict", "component"),
     "plain": ("plain", "url", "strict", "component", "json"),
     "url": ("url", "strict", "component", "json", "ascii", "slash", "nested", "plain"),
 }
 """The spellings that are tried, by the one that is expected."""
+
 _DEFAULTS: Final[Mapping[Place, str]] = {
     "body": "json",
     "header": "plain",
@@ -112,8 +118,10 @@ class Values:
         for name, text in self.texts.items():
             for spelling, spell in _SPELLINGS.items():
                 self._forms.setdefault(spell(text), {}).setdefault(spelling, name)
+
         if not self.names:
             return
+
         self._signs = [form.encode("utf-8", "surrogateescape") for form in self._forms]
         self._signs += [name.encode() for name in self.names]
         any_name = "|".join(sorted(self.names, key=len, reverse=True))
@@ -129,8 +137,10 @@ class Values:
         found = [rf"\{{(?P<alike>{alike[2:]})"]
         if self._forms:
             found.append(self._form_pattern())
+
         if any(map(str.isdigit, self._forms)):
             found.append(r'(?P<quote>(?<!\\)\\*")')
+
         self._found = re.compile("|".join(found))
 
     def _form_pattern(self) -> str:
@@ -138,6 +148,7 @@ class Values:
         for form in sorted(self._forms, key=len, reverse=True):
             end = "" if form.endswith(_SEPARATORS) else _GOES_ON
             alternatives.append(re.escape(form) + end)
+
         return f"(?P<form>{'|'.join(alternatives)})"
 
     def with_texts(self, texts: Mapping[str, str]) -> Values:
@@ -150,6 +161,7 @@ class Values:
         """Put references in the place of this run's texts; escape what looks like a reference."""
         if not self.names or not any(sign in raw for sign in self._signs):
             return raw
+
         text = raw.decode("utf-8", "surrogateescape")
         sealed = _Sealing(text, place)
         at = 0
@@ -161,6 +173,7 @@ class Values:
                 sealed.put(match.start(), match.end(), "{=" + match["alike"])
             elif not self._seal_form(sealed, match):
                 at = match.start() + 1
+
         return sealed.whole.encode("utf-8", "surrogateescape")
 
     def _seal_form(self, sealed: _Sealing, match: re.Match[str]) -> bool:
@@ -169,22 +182,26 @@ class Values:
         start, end = match.span()
         if not _begins(sealed.text, start, self.texts[next(iter(names.values()))][0]):
             return False
+
         if match[0].isdigit() and sealed.is_number(start, end):
             name = names["json"]
             sealed.put(start, end, f'"{{{name}:{_NUMBER}}}"')
             return True
+
         default = sealed.default_at(start)
         for spelling in _PREFERRED[default]:
             if spelling in names:
                 end_of_ref = "}" if spelling == default else f":{spelling}}}"
                 sealed.put(start, end, f"{{{names[spelling]}{end_of_ref}")
                 return True
+
         return False
 
     def reveal(self, raw: bytes, place: Place = "body") -> bytes:
         """Put this run's texts in the place of references; one without a text stays."""
         if not self.names or b"{" not in raw:
             return raw
+
         text = raw.decode("utf-8", "surrogateescape")
 
         def revealed(match: re.Match[str]) -> str:
@@ -193,9 +210,11 @@ class Values:
                 return self.texts.get(number, match[0])
             if match["escape"]:
                 return f"{{{match[0][2:]}"
+
             value = self.texts.get(match["name"])
             if value is None:
                 return match[0]
+
             spelling = match["spelling"] or _default(text, match.start(), place)
             return _SPELLINGS[spelling](value)
 
@@ -205,10 +224,12 @@ class Values:
         """Return the names of the values to which a text refers."""
         if not self.names or b"{" not in raw:
             return set()
+
         found = set()
         for match in self._ref.finditer(raw.decode("utf-8", "surrogateescape")):
             if not match["escape"]:
                 found.add(match["number"] or match["name"])
+
         return found
 
     def alike(self, raw: bytes) -> bytes:
@@ -250,6 +271,7 @@ class Values:
     ) -> Request:
         if not self.names:
             return request
+
         changed = Request(
             request.method,
             _in_bytes(request.target, change, "target"),
@@ -272,25 +294,31 @@ class Values:
             name = match["name"]
             if match["escape"] or name is None or name in self.texts:
                 continue
+
             pattern.append(re.escape(recorded[end : match.start()]))
             end = match.end()
             spelling = match["spelling"] or _default(recorded, match.start(), "body")
             if spellings.setdefault(name, spelling) != spelling:
                 return None
+
             is_first = f"(?P<{name}>" not in "".join(pattern)
             group = f"(?P<{name}>.{{{_SHORTEST},}})"
             pattern.append(group if is_first else f"(?P={name})")
+
         if len(spellings) != 1:
             # With several, nothing tells where the text of the first one ends.
             return {} if recorded == received else None
+
         pattern.append(re.escape(recorded[end:]))
         found = re.fullmatch("".join(pattern), received, re.DOTALL)
         if found is None:
             return None
+
         texts = {}
         for name, spelling in spellings.items():
             is_of_url = spelling in ("url", "strict", "component")
             texts[name] = _unquoted(found[name]) if is_of_url else found[name]
+
         return texts
 
 
@@ -314,7 +342,9 @@ def values_of(
             hint = "record it again with this value"
             if known:
                 hint = f"it has {', '.join(known)}; another one needs it recorded again"
+
             raise UsageError(f"<<values>>: {path} has no value {name!r}", hint=hint)
+
     values = Values(known, given)
     if needs_all and values.unknown:
         name = values.unknown[0]
@@ -322,6 +352,7 @@ def values_of(
             f"{path} needs this run's text for its value {name!r}",
             hint="give it with <<give_value>>",
         )
+
     return values
 
 
@@ -352,9 +383,11 @@ class _Sealing:
         """Tell whether digits are a number of JSON, and not part of a string."""
         if self._place != "body" or self.in_string:
             return False
+
         before = self.text[max(0, start - _LOOKED_AT) : start]
         if _BEFORE_NUMBER.search(before) is None:
             return False
+
         return _AFTER_NUMBER.match(self.text, end) is not None
 
     @property
@@ -376,6 +409,7 @@ def _begins(text: str, start: int, first: str) -> bool:
     escape = _AFTER_ESCAPE if is_path else _AFTER_ODD_ESCAPE
     if not before or escape.search(before):
         return True
+
     percent = _AFTER_PERCENT.search(before)
     last = before[-1] if percent is None else chr(int(percent[1], 16))
     if is_path and last in "/\\":
@@ -384,6 +418,7 @@ def _begins(text: str, start: int, first: str) -> bool:
         return not (is_path or first.isalnum() or first in "_~-")
     if last == ".":
         return not is_path and not before[-2:-1].isalnum()
+
     return True
 
 
@@ -398,7 +433,9 @@ def _with_values(headers: Headers, change: Callable[[bytes, Place], bytes]) -> H
             new = value if new == plain else f"=?base64?{encoded.decode()}?="
         elif new != value and not new.isascii():
             new = header_text(new)
+
         changed.append((name, new))
+
     return tuple(changed)
 
 

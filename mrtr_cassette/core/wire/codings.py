@@ -24,9 +24,11 @@ _LIBRARIES: Final = {
     "zstd": ("compression.zstd", "zstandard"),
 }
 """The modules that can decode a coding; one is enough, and most are only there if installed."""
+
 _WITH_SEVERAL_STREAMS: Final = ("gzip", "x-gzip", "zstd")
 _HEADER_OF_ZLIB_OR_GZIP: Final = (0x8, 0xF)
 """The low half of the first byte; many servers send deflate without a header."""
+
 _AT_ONCE: Final = 1024
 """Bytes that are decoded at once, so that little becomes too much before it is noticed."""
 
@@ -38,6 +40,7 @@ def _library(coding: str) -> Any:
             return import_module(name)
         except ImportError:
             continue
+
     return None
 
 
@@ -49,11 +52,14 @@ def _decompressor(coding: str, first: int) -> Any:
     library = _library(coding)
     if coding == "br":
         return library.Decompressor()
+
     if coding == "zstd":
         decompressor = library.ZstdDecompressor()
         return getattr(decompressor, "decompressobj", lambda: decompressor)()
+
     if coding == "deflate" and first & 0xF not in _HEADER_OF_ZLIB_OR_GZIP:
         return zlib.decompressobj(-zlib.MAX_WBITS)
+
     return zlib.decompressobj(zlib.MAX_WBITS | 32)
 
 
@@ -86,6 +92,7 @@ class ContentDecoder:
         """Return what the next bytes decode to, up to a little more than the limit."""
         if not self.is_known:
             return chunk
+
         decoded: list[bytes] = []
         start = 0
         while start < len(chunk) and not self.failed:
@@ -95,11 +102,14 @@ class ContentDecoder:
             except Exception:  # noqa: BLE001  each library has errors of its own
                 self.failed = True
                 break
+
             self._decoded += len(decoded[-1])
             self.failed = self._decoded > self._limit
             start += len(part) - len(getattr(self._stream, "unused_data", b""))
+
         if self.failed:
             return chunk
+
         return b"".join(decoded)
 
     def _decode(self, part: bytes) -> bytes:
@@ -108,6 +118,7 @@ class ContentDecoder:
             self._stream = _decompressor(self._coding, part[0])
         elif _has_ended(self._stream):
             raise ValueError("bytes behind the end")
+
         # Brotli's has another name.
         decode = getattr(self._stream, "process", None) or self._stream.decompress
         return bytes(decode(part))
@@ -118,10 +129,12 @@ def readable(request: Request, limit_bytes: int = LARGEST_BODY) -> Request:
     coding = content_coding(request.headers)
     if not coding:
         return request
+
     decoder = ContentDecoder(coding, limit_bytes)
     body = decoder.decode(request.body)
     if not decoder.is_whole:
         return request
+
     kept = [pair for pair in request.headers if pair[0].lower() != "content-encoding"]
     return replace(request, headers=tuple(kept), body=body)
 
@@ -143,4 +156,5 @@ def why_unread(message: Request | Response) -> str:
         return "it is not UTF-8"
     if ContentDecoder(coding).is_known:
         return f"its {coding} is damaged, cut short or too large"
+
     return f"its content coding {coding} can't be decoded here"

@@ -37,8 +37,10 @@ def media_ranges(accept: str) -> frozenset[tuple[MediaRange, Decimal]]:
                 weight = _weight(value)
             elif name:
                 parameters.append(f"{name}={value}")
+
         if parts and parts[0]:
             found[parts[0].lower(), *sorted(parameters)] = weight
+
     return frozenset(found.items())
 
 
@@ -47,6 +49,7 @@ def _weight(text: str) -> Decimal:
         weight = Decimal(text)
     except InvalidOperation:
         return _FULL_WEIGHT
+
     return weight if weight.is_finite() else _FULL_WEIGHT
 
 
@@ -58,10 +61,12 @@ def meaning_of(name: str, value: str) -> str:
     is_parameter = name.startswith(PARAMETER_PREFIX)
     if not is_parameter and name != _NAME_HEADER:
         return value
+
     decoded = decoded_header(value)
     text = value if decoded is None else decoded
     if not is_parameter or not _NUMBER.fullmatch(text):
         return text
+
     try:
         return canonical(parse(text.encode()))
     except NotJsonError:

@@ -20,20 +20,27 @@ POST_HEADERS: Final[Headers] = (
     ("Accept", f"application/json, {EVENT_STREAM}"),
 )
 """What a client of MCP sends with every message (MCP 2026-07-28, "Transports")."""
+
 LARGEST_BODY: Final = 256 * 1024 * 1024
 """The most bytes of a body, unless another limit is set: memory holds it until it is written."""
+
 SESSION_HEADER: Final = "mcp-session-id"
 LAST_EVENT_ID_HEADER: Final = "last-event-id"
 FORBIDDEN_IN_HEADER: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 """Characters that no header may contain (RFC 9110, section 5.5)."""
+
 NO_METHOD: Final = ""
 """The HTTP method of a request that came over a pipe, which has none."""
+
 NO_STATUS: Final = 0
 """The HTTP status of a response over a pipe, which has none."""
+
 ACCEPTED: Final = 202
 """The HTTP status that acknowledges a message."""
+
 REFUSED: Final = 400
 """The lowest HTTP status of a refusal."""
+
 HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
@@ -48,18 +55,22 @@ CREDENTIAL_HEADERS: Final = _names(
 
 ANSWERED_BY_HEADER: Final = "mrtr-cassette-answered-by"
 """Says in a recorded retry of the proxy itself who gave the answers; it is never sent."""
+
 CONDITION_HEADERS: Final = _names(
     "if-match if-modified-since if-none-match if-range if-unmodified-since"
 )
 """Headers with what an earlier response said of a client's copy (RFC 9110, section 13.1)."""
+
 VALIDATING_HEADERS: Final = _names("dpop-nonce etag last-modified")
 """Headers of responses that clients send back, with new values whenever a server likes.
 
 The nonce of DPoP is no secret: anybody gets one, and it proves nothing without the client's key
 (RFC 9449, section 8).
 """
+
 ABOUT_COPIES: Final = frozenset({304, 412})
 """The HTTP statuses that answer a condition, and say nothing to a client without a copy."""
+
 _KEPT_OF_REQUESTS = CONDITION_HEADERS | frozenset(
     ["accept", "authorization", "content-type", "last-event-id", ANSWERED_BY_HEADER]
 )
@@ -83,6 +94,7 @@ class End(Enum):
     COMPLETE = "complete"
     OPEN = "open"
     """No end was seen: the client left, or the recording was stopped."""
+
     BROKEN = "broken"
     """The upstream was lost in the middle."""
 
@@ -162,6 +174,7 @@ def decoded_header(value: str) -> str | None:
     encoded = _ENCODED_HEADER.fullmatch(value)
     if encoded is None:
         return None
+
     try:
         return b64decode(encoded[1]).decode("utf-8", "surrogateescape")
     except Base64Error:
@@ -174,6 +187,7 @@ def header_text(text: str) -> str:
     is_ambiguous = text.startswith("=?") or text != text.strip()
     if is_printable and not is_ambiguous:
         return text
+
     encoded = b64encode(text.encode("utf-8", "surrogatepass"))
     return f"=?base64?{encoded.decode()}?="
 
@@ -210,6 +224,7 @@ def named_by_user(headers: Headers) -> frozenset[str]:
         is_kept_anyway = bool(_kept(((name, value),), _KEPT_OF_REQUESTS))
         if not is_kept_anyway or (is_condition and value):
             named.add(name.lower())
+
     return frozenset(named)
 
 
@@ -283,6 +298,7 @@ class LineFramer:
             lines.append(Line(bytes(self._held), is_whole=False, passed=self._passed))
             self._held.clear()
             return Read(lines)
+
         return Read(lines, bytes(self._held[self._passed :]))
 
     def finish(self) -> Read:
@@ -316,6 +332,7 @@ def lines_in(raw: bytes) -> Sequence[bytes]:
     """Return the lines of some bytes, each with its end; the last one may lack it."""
     if raw.find(_LINE_END, 0, -1) < 0:
         return (raw,)
+
     lines: list[bytes] = _LINES.findall(raw)
     return lines
 

@@ -39,6 +39,7 @@ def _fraction(text: str) -> Number:
     except ValueError as error:
         # What can't be compared can't be matched.
         raise NotJsonError(str(error)) from None
+
     return Number(text)
 
 
@@ -46,9 +47,11 @@ def _canonical_number(text: str) -> str:
     """Return the canonical spelling of a JSON number: `1`, `1.0` and `1e0` give `1`."""
     if _PLAIN_INTEGER.fullmatch(text):
         return "0" if text == "-0" else text
+
     match = _NUMBER.fullmatch(text)
     if match is None:
         raise ValueError(text)
+
     sign, whole, fraction, exponent_text = match.groups()
     fraction = fraction or ""
     digits = (whole + fraction).lstrip("0")
@@ -56,12 +59,15 @@ def _canonical_number(text: str) -> str:
     digits = digits.rstrip("0")
     if not digits:
         return "0"
+
     exponent -= len(digits)
     if 0 <= exponent <= _LONGEST_PLAIN - len(digits):
         return f"{sign}{digits}{'0' * exponent}"
+
     if -_LONGEST_PLAIN <= exponent < 0 and len(digits) <= _LONGEST_PLAIN:
         padded = digits.rjust(1 - exponent, "0")
         return f"{sign}{padded[:exponent]}.{padded[exponent:]}"
+
     return f"{sign}{digits}e{exponent}"
 
 
@@ -116,14 +122,18 @@ def parse(raw: bytes) -> Any:
         levels, is_exact = _levels_and_exactness(tree)
     except orjson.JSONDecodeError:
         is_exact = False
+
     if not is_exact:
         try:
             tree = _decoder.decode(raw.decode())
         except (ValueError, RecursionError) as error:
             raise NotJsonError(str(error)) from None
+
         levels, _ = _levels_and_exactness(tree)
+
     if levels > DEEPEST:
         raise NotJsonError(f"nested deeper than {DEEPEST} levels")
+
     return tree
 
 
@@ -147,6 +157,7 @@ def is_json(raw: bytes) -> bool:
         orjson.loads(raw)
     except orjson.JSONDecodeError:
         return False
+
     return True
 
 
@@ -171,7 +182,9 @@ def _levels_and_exactness(tree: Any) -> tuple[int, bool]:
                     inner.append(value)
                 elif kind is float or (kind is int and abs(value) >= _LEAST_UNPLAIN):
                     is_exact = False
+
         containers = inner
+
     return levels, is_exact
 
 
@@ -182,6 +195,7 @@ def canonical(value: Any, *, without_null: bool = False) -> str:
     """
     if value is None:
         return "null"
+
     try:
         text = orjson.dumps(value, option=_CANONICAL)
     except TypeError:
@@ -194,12 +208,14 @@ def canonical(value: Any, *, without_null: bool = False) -> str:
             and not (without_null and b"null" in text)
         ):
             return text.decode()
+
     return _exact_canonical(value, without_null=without_null)
 
 
 def _exact_canonical(value: Any, *, without_null: bool) -> str:
     if isinstance(value, Number):
         return _canonical_number(value.text)
+
     if isinstance(value, dict):
         members = [
             f"{json.dumps(key)}:{_exact_canonical(value[key], without_null=without_null)}"
@@ -207,9 +223,11 @@ def _exact_canonical(value: Any, *, without_null: bool) -> str:
             if not (without_null and value[key] is None)
         ]
         return f"{{{','.join(members)}}}"
+
     if isinstance(value, list):
         items = [_exact_canonical(item, without_null=without_null) for item in value]
         return f"[{','.join(items)}]"
+
     return json.dumps(value)
 
 
@@ -217,11 +235,14 @@ def to_json(value: Any) -> str:
     """Return the JSON text of a value, its keys in order and each number as it was spelled."""
     if isinstance(value, Number):
         return value.text
+
     if isinstance(value, dict):
         members = [f"{json.dumps(key)}:{to_json(value[key])}" for key in sorted(value)]
         return f"{{{','.join(members)}}}"
+
     if isinstance(value, list | tuple):
         return f"[{','.join(map(to_json, value))}]"
+
     return json.dumps(value)
 
 
@@ -250,9 +271,11 @@ def _find_spans(
         start = _skip_space(text, 0)
         if () in paths or text[start] != "{":
             spans = {(): [Span(start, _scan_value(text, start)[1])]}
+
         _collect_spans(text, start, frozenset(paths), (), spans)
     except (StopIteration, ValueError, IndexError, TypeError, RuntimeError) as error:
         raise NotJsonError(str(error)) from None
+
     return {path: found for path, found in spans.items() if path in paths}
 
 
@@ -266,11 +289,13 @@ def _collect_spans(
     deeper = {path[len(at)] for path in paths if len(path) > len(at)}
     if not deeper or text[start] != "{":
         return
+
     for member in _parts_of(text, start):
         if member.name in deeper:
             here = (*at, member.name)
             if here in paths:
                 spans.setdefault(here, []).append(member.value)
+
             below = frozenset(path for path in paths if path[: len(here)] == here)
             _collect_spans(text, member.value.start, below, here, spans)
 
@@ -280,6 +305,7 @@ def spelled_at(raw: bytes, path: MemberPath) -> bytes | None:
     spans = find_spans(raw, [path]).get(path)
     if not spans:
         return None
+
     last = spans[-1]
     return raw[last.start : last.end]
 
@@ -293,11 +319,13 @@ def splice(raw: bytes, replacements: Sequence[tuple[Span, bytes]]) -> bytes:
     """Replace the bytes of each span, leaving all others."""
     if not replacements:
         return raw
+
     parts: list[bytes] = []
     at = 0
     for span, new in sorted(replacements):
         parts += (raw[at : span.start], new)
         at = span.end
+
     parts.append(raw[at:])
     return b"".join(parts)
 
@@ -317,11 +345,14 @@ def replace_members(
     for span in find_spans(raw, [at]).get(at, []):
         if text[span.start] != "{":
             raise NotJsonError("no object")
+
         existing = list(_parts_of(text, span.start))
         inner = Span(span.start + 1, span.start + 1)
         if existing:
             inner = Span(existing[0].start, existing[-1].value.end)
+
         replacements.append((inner, _with_members(raw, existing, members)))
+
     return splice(raw, replacements)
 
 
@@ -336,10 +367,12 @@ def _with_members(
                 b"," if following is None else raw[part.value.end : following.start]
             )
             written += (raw[part.start : part.value.start], value, separator)
+
     names = {part.name for part in existing}
     for name, added in members.items():
         if added is not None and name not in names:
             written += (json.dumps(name).encode(), b":", added, b",")
+
     return b"".join(written[:-1])
 
 
@@ -371,10 +404,12 @@ def spans_of_values(raw: bytes) -> Iterator[tuple[MemberPath, Span]]:
         yield path, span
         if text[span.start] not in "{[":
             continue
+
         inner = []
         for index, part in enumerate(_parts_of(text, span.start)):
             name = part.name if text[span.start] == "{" else str(index)
             inner.append(((*path, name), part.value))
+
         left += reversed(inner)
 
 
@@ -397,7 +432,9 @@ def _parts_of(text: str, start: int) -> Iterator[_Part]:
             name, index = _scan_value(text, index)
             if not name.isascii():
                 name = parse(text[start:index].encode("latin-1"))
+
             index = _skip_space(text, _skip_space(text, index) + 1)
+
         end = _scan_value(text, index)[1]
         yield _Part(name, start, Span(index, end))
         index = _skip_space(text, end)

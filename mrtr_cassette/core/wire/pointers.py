@@ -10,8 +10,10 @@ from mrtr_cassette.errors import SHOWN_CHARS, shorten
 
 ANY: Final = "*"
 """In a path, every member or item."""
+
 ABSENT: Final = object()
 """Stands for a value that is not there."""
+
 _SHOWN_BEFORE: Final = 40
 """Characters that are shown before the first one in which two long texts differ."""
 
@@ -47,6 +49,7 @@ def differences(
     if without_null:
         recorded = _without_null(recorded)
         received = _without_null(received)
+
     found = []
     # A list and no recursion, as JSON in a text may be as deep as the JSON around it.
     uncompared = [ValuesAt(pointer, recorded, received)]
@@ -56,11 +59,13 @@ def differences(
         if inner is not None:
             uncompared += reversed(inner)
             continue
+
         difference = Difference(
             place.pointer, _spelled(place.recorded), _spelled(place.received)
         )
         if difference.recorded != difference.received:
             found.append(difference)
+
     return found
 
 
@@ -76,9 +81,11 @@ def excerpts(recorded: str, received: str) -> tuple[str, str]:
     """Return what people are shown of two texts: of long ones the part where they differ."""
     if max(len(recorded), len(received)) <= SHOWN_CHARS:
         return recorded, received
+
     begin = _common_length(recorded, received) - _SHOWN_BEFORE
     if begin <= 0:
         return shorten(recorded), shorten(received)
+
     return f"… {shorten(recorded[begin:])}", f"… {shorten(received[begin:])}"
 
 
@@ -92,6 +99,7 @@ def _common_length(recorded: str, received: str) -> int:
             alike = middle
         else:
             end = middle - 1
+
     return alike
 
 
@@ -106,13 +114,17 @@ def members_and_items(place: ValuesAt) -> list[ValuesAt] | None:
             if not _are_same_plainly(recorded, received):
                 inner = f"{pointer}/{escape_pointer(key)}"
                 found.append(ValuesAt(inner, recorded, received))
+
         return found
+
     if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for index, recorded in enumerate(old):
             received = new[index]
             if not _are_same_plainly(recorded, received):
                 found.append(ValuesAt(f"{pointer}/{index}", recorded, received))
+
         return found
+
     return None
 
 
@@ -137,6 +149,7 @@ def pointer_path(pointer: str) -> MemberPath:
     """
     if not pointer.startswith("/"):
         raise ValueError(pointer)
+
     return tuple(
         step.replace("~1", "/").replace("~0", "~")
         for step in pointer.removeprefix("/").split("/")
@@ -169,6 +182,7 @@ def value_at(value: Any, path: MemberPath) -> Any:
             value = value[int(step)] if is_item else None
         else:
             value = members_of(value).get(step)
+
     return value
 
 
@@ -176,12 +190,15 @@ def without_paths(value: Any, paths: Collection[MemberPath]) -> Any:
     """Return a value without the members at some paths; the key of an array item is its index."""
     if not paths or not isinstance(value, dict | list):
         return value
+
     below: dict[str, list[MemberPath]] = {}
     for path in paths:
         below.setdefault(path[0], []).append(path[1:])
+
     if isinstance(value, list):
         items = [(str(index), item) for index, item in enumerate(value)]
         return [kept for _, kept in _kept(items, below)]
+
     return dict(_kept(value.items(), below))
 
 

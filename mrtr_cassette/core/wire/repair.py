@@ -43,6 +43,7 @@ def repaired(raw: bytes) -> bytes:
         repair.take(token)
         if repair.is_whole:
             break
+
     return bytes(repair.text)
 
 
@@ -66,14 +67,18 @@ class _Repair:
         is_name_of_no_string = spelled == ":" and self._last == "word"
         if kind == "other" or is_name_of_no_string:
             raise NotJsonError("not JSON, even to a tolerant reader")
+
         if kind == "nothing":
             if self._depth <= DEEPEST:
                 self._blank(token.start(), token.end())
+
             return
+
         if kind == "mark":
             self._take_mark(spelled, token.start())
         elif self._depth <= DEEPEST:
             self._take_value(kind, token)
+
         self._last = spelled if kind == "mark" else kind
         if self._depth == 0:
             self._blank(token.end(), len(self.text))
@@ -87,8 +92,10 @@ class _Repair:
         elif mark in "}]":
             if self._last == "," and self._depth <= DEEPEST:
                 self._blank(self._comma, self._comma + 1)
+
             if self._depth == DEEPEST + 1:
                 self._quote(self._deep_start, start + 1)
+
             self._depth -= 1
         elif mark == ",":
             self._comma = start
@@ -109,5 +116,6 @@ class _Repair:
         if end - start == 1:
             self.text[start] = ord("0")
             return
+
         inner = self.text[start + 1 : end - 1].decode("latin-1")
         self.text[start:end] = b'"%b"' % _NOT_QUOTABLE.sub("'", inner).encode("latin-1")

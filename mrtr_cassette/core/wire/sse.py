@@ -13,6 +13,7 @@ _BOM = b"\xef\xbb\xbf"
 _LINE_END = re.compile(rb"\r\n|\r(?!\Z)|\n")
 _BLANK_LINE = re.compile(rb"(?:\n|\r(?!\n))(?:\r\n|\r(?!\Z)|\n)")
 """The end of a line, or its LF, and another end of a line behind it."""
+
 _ID_LINE = re.compile(rb"(?:\A|(?<=[\r\n]))id: ?([^\r\n]+)")
 _TYPE_LINE = re.compile(rb"(?:\A(?:\xef\xbb\xbf)?|(?<=[\r\n]))event: ?([^\r\n]*)")
 _RETRY_LINE = re.compile(rb"(?:\A|(?<=[\r\n]))retry: ?([0-9]{1,9})(?=[\r\n])")
@@ -35,6 +36,7 @@ class Event:
             if span.end <= offset + line.end - line.start:
                 shift = line.start - offset
                 return Span(span.start + shift, span.end + shift)
+
         return None
 
 
@@ -47,10 +49,12 @@ def read_event(raw: bytes, *, first: bool) -> Event:
         line = match[0]
         if line != b"data" and not line.startswith(b"data:"):
             continue
+
         skipped = 6 if line.startswith(b"data: ") else min(len(line), 5)
         parts.append(line[skipped:])
         lines.append((offset, Span(match.start() + skipped, match.end())))
         offset += len(line) - skipped + 1
+
     data = b"\n".join(parts) if lines else None
     return Event(raw, data, tuple(lines))
 
@@ -67,6 +71,7 @@ def event_id(raw: bytes) -> str:
     spans = event_id_spans(raw)
     if not spans:
         return ""
+
     last = spans[-1]
     return raw[last.start : last.end].decode("utf-8", "replace")
 
@@ -113,6 +118,7 @@ class SseFramer:
             events.append(bytes(pending[start:content]))
             start = content
             self._first = False
+
         del pending[:start]
         # Of an end that comes in several chunks, three bytes at most are there before the last.
         self._searched = max(len(pending) - 3, 0)
@@ -128,4 +134,5 @@ class SseFramer:
         is_blank = len(pending) == start + 1 or pending[-2:].startswith((b"\r", b"\n"))
         if is_blank and pending.endswith(b"\r"):
             return pending, b""
+
         return b"", pending

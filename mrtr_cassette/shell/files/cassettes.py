@@ -25,6 +25,7 @@ from mrtr_cassette.terms import shell_command
 
 OPENED_VARIABLE: Final = "MRTR_CASSETTE_OPENED"
 """Names a file that takes the path of each cassette that a process reads or writes."""
+
 _MARK: Final = b'"urn:mrtr-cassette:cassette:'
 _JOURNAL_SUFFIX: Final = ".journal"
 _BEGINNING: Final = 1024
@@ -52,6 +53,7 @@ def load_if_readable(path: Location) -> Cassette | None:
     """Load a cassette; None where there is none, or it can't be read."""
     with suppress(CassetteError):
         return load_cassette(path)
+
     return None
 
 
@@ -68,6 +70,7 @@ def read_file(path: Location) -> bytes:
     except FileNotFoundError:
         if os.path.lexists(journal_path(path)):
             raise journal_in_the_way(path) from None
+
         hint = "record one with: <<record>>"
         raise CassetteError(path, "there is no such cassette", hint=hint) from None
     except OSError as error:
@@ -118,6 +121,7 @@ def check_replaceable(path: Location) -> None:
             raise CassetteError(path, "is not a regular file", hint="name a file")
         if _beginning_of(path).startswith(LFS_POINTER):
             raise lfs_pointer_error(path)
+
         check_link(path)
 
 
@@ -130,6 +134,7 @@ def _beginning_of(path: Path) -> bytes:
     """Return the first bytes of a file; none where it can't be read."""
     with suppress(OSError), path.open("rb") as file:
         return file.read(_BEGINNING)
+
     return b""
 
 
@@ -150,15 +155,19 @@ def cassettes_in(
         if files is None:
             found.append(path)
             continue
+
         within = []
         for file in files:
             if file.suffix in suffixes and file.is_file():
                 if takes_all or file.suffix == ".journal" or is_cassette(file):
                     within.append(file)
+
         if not within:
             kind = "cassette" if ".json" in suffixes else "journal"
             raise UsageError(f"there is no {kind} in {path}")
+
         found += sorted(within)
+
     return found
 
 
@@ -171,6 +180,7 @@ def _files_in(word: str, path: Location) -> Iterable[Path] | None:
     # The names of cassettes may have brackets, as parameters of tests do.
     if has_magic(word) and not path.exists():
         return map(Path, glob(word, recursive=True))  # noqa: PTH207  Path takes no absolute one
+
     return None
 
 
@@ -182,6 +192,7 @@ def fix(path: Location) -> int:
     accepted, changed = accept_edit(data, str(path))
     if accepted != data:
         publish(path, [accepted], replace=True)
+
     return changed
 
 
@@ -204,6 +215,7 @@ def journal_in_the_way(cassette: Location) -> CassetteError:
             "another recorder is writing this recording",
             hint="choose another <<cassette>>",
         )
+
     return CassetteError(
         path,
         "an earlier recording ended before it was published",

@@ -25,6 +25,7 @@ def reason_of(error: OSError) -> str:
     """Return why the system refused something."""
     if error.errno == errno.ENOSPC:
         return "no space left on the device"
+
     reason = error.strerror or str(error)
     return reason[:1].lower() + reason[1:]
 
@@ -37,14 +38,17 @@ def check_writable(path: Path) -> None:
     """
     if path.is_dir():
         raise CassetteError(path, "is a directory", hint="name a file")
+
     folder = real_path(path).parent if path.is_symlink() else path.parent
     there = folder
     while not os.path.lexists(there):
         there = there.parent
+
     if not there.is_dir():
         raise CassetteError(
             path, f"{there} is not a directory", hint="name another place"
         )
+
     if there != folder and not os.access(there, os.W_OK | os.X_OK):
         reason = f"the directory {folder} doesn't exist and can't be made in {there}"
         raise CassetteError(path, reason, hint="name another place")
@@ -118,6 +122,7 @@ def _put_where_nothing_is(temporary: Path, target: Path) -> None:
         # Some file systems have no hard links; there the look and the move are two steps.
         if target.exists():
             raise FileExistsError from None
+
         temporary.replace(target)
 
 
@@ -141,9 +146,11 @@ def change_config(
         if is_own(before):
             write_whole(backup, [before], replace=True)
             backup.chmod(path.stat().st_mode & 0o777)
+
         write_whole(path, [after], replace=True)
     except OSError as error:
         raise CassetteError(path, reason_of(error)) from None
+
     return backup
 
 
@@ -154,6 +161,7 @@ def is_locked(path: Path) -> bool:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             return True
+
     return False
 
 

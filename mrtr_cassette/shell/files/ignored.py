@@ -31,6 +31,7 @@ def read_rules(
     for file in (ignore_from, learned):
         if file is None:
             continue
+
         path = Path(file)
         try:
             rules += read_ignored(path.read_text(encoding="utf-8"))
@@ -40,6 +41,7 @@ def read_rules(
         except (OSError, ValueError) as error:
             reason = reason_of(error) if isinstance(error, OSError) else str(error)
             raise UsageError(f"can't read the rules in {path}: {reason}") from None
+
     return rules
 
 

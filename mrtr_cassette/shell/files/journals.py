@@ -59,8 +59,10 @@ class Publication(NamedTuple):
     kept: int = 0
     is_same: bool = False
     """All stand as before, and the file was left alone."""
+
     redacted: tuple[Redaction, ...] = ()
     """What redaction replaced in what is new."""
+
     exchanges: int = 0
     """How many exchanges of a journal are in it."""
 
@@ -84,6 +86,7 @@ def publish_recording(
     if existing == "replace":
         # What can't be read as a cassette is replaced whole.
         earlier = load_if_readable(path)
+
     whole = recorded
     kept = 0
     if earlier is not None:
@@ -91,12 +94,14 @@ def publish_recording(
         from mrtr_cassette.core.drive.rerecording import recorded_over
 
         whole, kept = recorded_over(earlier, recorded, ignored_for)
+
     is_same = whole is earlier and not renews
     redacted = _redactions_in(whole, path, existing)
     publication = Publication(len(whole.interactions), kept, is_same, redacted)
     if not publication.is_same:
         whole = replace(whole, recorded_at=recorded.recorded_at)
         publish(path, [dump(whole)], replace=existing != "keep", hint=hint)
+
     return publication
 
 
@@ -128,8 +133,10 @@ class Journal:
             # Where a file is in its place, opening the journal tells.
             with suppress(FileExistsError):
                 path.parent.mkdir(parents=True, exist_ok=True)
+
             if _has_only_errors(path):
                 path.unlink()
+
             self._file = os.open(
                 path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600
             )
@@ -146,6 +153,7 @@ class Journal:
             hint = None
             if not isinstance(cassette, Path):
                 hint = "record in a folder where the journal can be written"
+
             raise CassetteError(path, reason_of(error), hint=hint) from None
 
     def append(self, line: bytes) -> None:
@@ -159,6 +167,7 @@ class Journal:
         self._is_torn = True
         while rest:
             rest = rest[os.write(self._file, rest) :]
+
         self._is_torn = not line.endswith(b"\n")
 
     def check_in_place(self) -> None:
@@ -166,6 +175,7 @@ class Journal:
         with suppress(OSError):
             if os.path.samestat(self.path.stat(), os.fstat(self._file)):
                 return
+
         raise CassetteError(
             self.path,
             "another program removed or replaced the journal; what it had is lost",
@@ -182,6 +192,7 @@ def _has_only_errors(path: Path) -> bool:
         if not is_locked(path):
             for exchange in read_journal(path).exchanges.values():
                 outcomes.add(exchange)
+
     return outcomes.has_only_errors
 
 
@@ -189,6 +200,7 @@ def client_of(path: Path) -> str | None:
     """Return which client's recording a journal is of, if that can be told."""
     with suppress(OSError, CassetteError), path.open("rb") as file:
         return decode_header(file.readline(), str(path)).client
+
     return None
 
 
@@ -203,6 +215,7 @@ def read_journal(path: Path) -> JournalContent:
         data = path.read_bytes()
     except OSError as error:
         raise CassetteError(path, reason_of(error)) from None
+
     return decode_journal(data, str(path))
 
 
@@ -223,6 +236,7 @@ def publish_journal(output: Location) -> tuple[Publication | None, str | None]:
             from mrtr_cassette.shell.files.ignored import ignoring_as
 
             ignored_for = ignoring_as(journal.header)
+
         published = publish_recording(
             output,
             _assembled(journal, output),
@@ -231,6 +245,7 @@ def publish_journal(output: Location) -> tuple[Publication | None, str | None]:
             hint=hint_at_journal(output),
         )
         published = published._replace(exchanges=len(journal.exchanges))
+
     path.unlink()
     return published, journal.lost
 
@@ -262,7 +277,9 @@ def recover_journal(output: Location) -> tuple[Publication | None, str | None] |
             discard_journal(output)
             if isinstance(output, Path):
                 remove_leftovers(output)
+
             return None
+
     return publish_journal(output)
 
 
@@ -277,6 +294,7 @@ def recorded_so_far(output: Location) -> Cassette | None:
         journal = read_journal(journal_path(output))
     except CassetteError:
         return None
+
     if not journal.exchanges:
         return None
     return load(dump(_assembled(journal, output)), str(output))
@@ -287,6 +305,7 @@ def _assembled(journal: JournalContent, output: Location) -> Cassette:
     earlier = None
     if journal.header.existing == "append" and exists(output):
         earlier = load_cassette(output)
+
     return assemble(journal.header, journal.exchanges, _TOOL, earlier)
 
 
@@ -299,16 +318,19 @@ def merge_files(
     """
     if not paths:
         raise UsageError("there is nothing to merge", hint="name journals or cassettes")
+
     check_replaceable(output)
     if exists(output) and not replaces:
         raise CassetteError(
             output, "the cassette exists", hint="use <<replace>> to replace it"
         )
+
     with without_collection():
         notes: list[str] = []
         sources = list(_sources(dict.fromkeys(paths), notes))
         if not any(source.exchanges for source in sources):
             raise CassetteError(paths[0], "no file has a complete exchange")
+
         cassette, further = merged(sources, _TOOL)
         publish(output, [dump(cassette)], replace=replaces)
         return cassette, (*notes, *further)
@@ -321,6 +343,7 @@ def _sources(places: Iterable[Location], notes: list[str]) -> Iterator[Source]:
         if not data.startswith(_JOURNAL_MARK):
             yield from sources_of(load(data, str(place)))
             continue
+
         header, exchanges, lost = decode_journal(data, str(place))
         if header.existing == "append":
             cassette = str(place).removesuffix(".journal")
@@ -330,10 +353,13 @@ def _sources(places: Iterable[Location], notes: list[str]) -> Iterator[Source]:
                 "it adds to a cassette, whose request states it repeats",
                 hint=f"publish it with: {publish}, and merge that",
             )
+
         if isinstance(place, Path) and is_locked(place):
             notes.append(
                 f"{place}: its recorder is still running; its exchanges so far are merged"
             )
+
         if lost is not None:
             notes.append(f"{place}: {lost}")
+
         yield Source(str(place), header, exchanges)

@@ -16,6 +16,7 @@ _MOST_WAITING: Final = 10_000
 _GATHERED_S: Final = 0.02
 """Seconds in which values gather after one was passed on: waking a thread for every value costs as
 much as all other work for a call."""
+
 Log = Callable[[str], None]
 OnEvent = Callable[[dict[str, Any]], None]
 T = TypeVar("T")
@@ -52,12 +53,15 @@ class Aside(Generic[T]):
             values = [self._waiting.get()]
             while not self._waiting.empty():
                 values.append(self._waiting.get())
+
             if None in values:
                 is_over = True
                 values = values[: values.index(None)]
+
             if values:
                 with suppress(OSError):
                     self._take(*values)
+
             if not is_over:
                 self._is_finishing.wait(_GATHERED_S)
 

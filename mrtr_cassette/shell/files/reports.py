@@ -29,10 +29,13 @@ _OWN = re.compile(
     re.VERBOSE,
 )
 """How our reports and pages begin."""
+
 _OPEN = re.compile("/dev/(fd/[0-9]+|stdin|stdout|stderr)|/proc/[^/]+/fd/[0-9]+")
 """What is open already, such as redirected output, is written to, and not replaced."""
+
 _ADDRESS = re.compile("[A-Za-z][A-Za-z0-9+.-]+:/")
 """How the path of an address begins, which has one slash less."""
+
 _BEGINNING: Final = 32 * 1024
 """Bytes in which that shows; a report begins with the path of a cassette."""
 
@@ -49,14 +52,17 @@ def check_place(path: Path) -> None:
             f"{path} is an address, and reports and pages are written to files",
             hint="name a file",
         )
+
     try:
         check_writable(path)
         if not _is_own_file(path):
             return
+
         with path.open("rb") as file:
             start = file.read(_BEGINNING)
     except OSError as error:
         raise CassetteError(path, reason_of(error)) from None
+
     if start and not _OWN.match(start):
         raise UsageError(
             f"{path} exists and is not a report or page of this program",
@@ -76,6 +82,7 @@ def write_own(path: Path, pieces: Iterable[bytes]) -> None:
         if _is_own_file(path) or not path.exists():
             write_whole(path, pieces, replace=True)
             return
+
         # A pipe that nobody reads is an error at once, and not a wait without an end.
         handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK)
         os.set_blocking(handle, True)

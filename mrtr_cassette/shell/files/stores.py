@@ -16,6 +16,7 @@ from mrtr_cassette.options import FilePath
 
 _WITH_CONTAINERS: Final = ("abfs", "az", "wasb")
 """What the schemes begin with whose URLs have a container where others have a user."""
+
 _HIDDEN: Final = "***"
 _FETCHED: Final[dict[str, bytes]] = {}
 """The cassettes that this process has fetched, by the names that stand for them."""
@@ -40,6 +41,7 @@ class StoreFile(NamedTuple):
             place = f"{_HIDDEN}@{place.rpartition('@')[2]}"
         elif "@" in first and not scheme.lower().startswith(_WITH_CONTAINERS):
             place = f"{_HIDDEN}@{first.rpartition('@')[2]}{slash}{inner}"
+
         return f"{scheme}://{place}{question and question + _HIDDEN}"
 
     @property
@@ -66,16 +68,20 @@ class StoreFile(NamedTuple):
         """Tell whether there is a cassette; an OSError says that it is a folder, or not known."""
         if self.url in _FETCHED:
             return True
+
         with self._opened() as (store, path):
             kind = _kind_of(store, path)
+
         if kind == "directory":
             raise IsADirectoryError(errno.EISDIR, "is a folder; name an object")
+
         return kind is not None
 
     def read_bytes(self) -> bytes:
         """Fetch it whole."""
         if self.url in _FETCHED:
             return _FETCHED[self.url]
+
         with self._opened() as (store, path):
             return bytes(store.cat_file(path))
 
@@ -88,6 +94,7 @@ class StoreFile(NamedTuple):
         """
         if self.url in _FETCHED:
             raise OSError(errno.EROFS, "it was fetched, and can't be written")
+
         data = b"".join(pieces)
         with self._opened() as (store, path):
             if not replace:
@@ -98,6 +105,7 @@ class StoreFile(NamedTuple):
                         raise FileExistsError from None
                 else:
                     return
+
             store.pipe_file(path, data)
 
     @contextmanager
@@ -135,6 +143,7 @@ class StoreFile(NamedTuple):
         text = " ".join(str(error).split())
         if not text or str(self) != self.url:
             return type(error).__name__
+
         # Drivers find credentials, and their errors may have them, as in a URL that is signed.
         return shorten(shown_by(RedactionRules())(text))
 
@@ -143,6 +152,7 @@ def _kind_of(store: Any, path: str) -> str | None:
     """Return what stands in a place of a store, in fsspec's words; None where nothing does."""
     with suppress(FileNotFoundError):
         return str(store.info(path)["type"])
+
     return None
 
 
@@ -157,6 +167,7 @@ def keep_fetched(address: str, data: bytes) -> str:
     if _FETCHED.get(name, data) != data:
         # Two addresses may differ in their queries alone.
         name = f"{name}#sha256={hashlib.sha256(data).hexdigest()}"
+
     _FETCHED[name] = data
     return name
 
@@ -175,25 +186,30 @@ def location(place: FilePath | Location) -> Location:
         return place
     if not isinstance(place, str) or "://" not in place:
         return Path(place)
+
     scheme, _, rest = place.partition("://")
     if place in _FETCHED:
         return StoreFile(place)
+
     if scheme.lower() in ("http", "https"):
         shown = StoreFile(place.partition("#")[0])
         raise UsageError(
             f"{shown} is the URL of a server, and not a cassette in a store",
             hint="download it, and name the file",
         )
+
     if not re.fullmatch("[a-zA-Z][a-zA-Z0-9+.-]*", scheme):
         return Path(place)
     if scheme.lower() == "file":
         return Path(unquote(rest.removeprefix("localhost")))
+
     stored = StoreFile(place)
     if not stored.name:
         raise UsageError(
             f"{stored} doesn't name a cassette, and folders of a store are not read",
             hint="end the URL with the name of an object",
         )
+
     return stored
 
 

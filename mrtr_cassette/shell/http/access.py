@@ -29,6 +29,7 @@ from mrtr_cassette.shell.http.transport import (
 
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::[0-9]{0,5})?")
 """The spellings of a `Host` on which all programs agree (RFC 9110, section 7.2)."""
+
 _ORIGIN = re.compile(f"[A-Za-z][A-Za-z0-9+.-]*://{_HOST.pattern}")
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _NOT_OURS = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
@@ -39,6 +40,7 @@ def is_loopback(host: str) -> bool:
     """Tell whether only this machine can reach an address that is listened on."""
     if host.lower() == "localhost":
         return True
+
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -62,37 +64,46 @@ def refusal_of(headers: Headers, options: ListeningOptions) -> str | None:
         title = name.capitalize()
         if title in values:
             values[title].append(value)
+
     for name, given in values.items():
         # Of several, another program may believe another one.
         if len(given) > 1:
             return f"refused: the {name} is there more than once"
+
     host = "".join(values["Host"])
     if not _is_ours(_HOST.fullmatch(host), options):
         return f"refused: the Host {host!r} is not this proxy's; see <<allow_hosts>>"
+
     for origin in values["Origin"]:
         is_allowed = origin in options.allow_hosts
         if not is_allowed and not _is_ours(_ORIGIN.fullmatch(origin), options):
             problem = f"the Origin {origin!r} is not this machine's"
             return f"refused: {problem}; see <<allow_hosts>>"
+
         return None
+
     if "cross-site" in header_value(headers, "sec-fetch-site").lower():
         return "refused: the Sec-Fetch-Site is that of another site's page without an Origin"
+
     return None
 
 
 def _is_ours(match: re.Match[str] | None, options: ListeningOptions) -> bool:
     if match is None:
         return False
+
     name = match["name"].strip("[]").lower()
     if is_own_name(name, options):
         return True
     if is_loopback(options.host):
         return False
+
     # No name leads to an address literal, so rebinding can't be behind it.
     try:
         ipaddress.ip_address(name)
     except ValueError:
         return False
+
     return True
 
 
@@ -130,14 +141,18 @@ def listening(options: ListeningOptions) -> Iterator[Listener]:
                 # Of a name's addresses, this machine need not have all.
                 if error.errno not in _NOT_OURS:
                     raise
+
                 missing = error
+
         if not sockets:
             raise missing
     except OSError as error:
         problem = f"can't listen on {host} port {port}: {network_reason(error)}"
         if error.errno == errno.EADDRINUSE:
             problem = f"port {port} on {host} is in use"
+
         raise UsageError(problem, hint="choose another <<port>>") from None
+
     try:
         yield Listener(tuple(sockets), host, sockets[0].getsockname()[1])
     finally:
@@ -169,8 +184,10 @@ class OwnOrigin:
         client.translated = partial(self._headers, called)
         if self._prefix and request.method == "GET":
             client.endpoint = EndpointPassing(self._origin, self._prefix)
+
         if request.method == "GET" or b"resource=" in request.body:
             return self._authorize(request, client, called)
+
         return self._handler(request, client)
 
     async def _authorize(
@@ -181,13 +198,16 @@ class OwnOrigin:
             client.translated = lambda headers: with_state(
                 self._headers(called, headers), state
             )
+
         if self._origin.is_document(request):
             client.rewritten = partial(self._document, called)
+
         await self._handler(self._origin.in_request(request, called), client)
 
     def _document(self, called: str, body: bytes) -> bytes:
         for origin in self._origin.authorities_elsewhere(body):
             self.elsewhere[f"the authorization server {origin}"] = None
+
         return self._origin.in_document(body, called)
 
 
@@ -198,6 +218,7 @@ def _called_origin(headers: Headers, url: str) -> str:
     if not host:
         # HTTP/1.0 has none.
         return url
+
     is_secure = header_value(headers, "x-forwarded-proto").lower() == "https"
     scheme = "https" if is_secure else "http"
     return f"{scheme}://{host}{path_in(url)}"

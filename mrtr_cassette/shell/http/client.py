@@ -26,20 +26,26 @@ from mrtr_cassette.shell.http.transport import RawHeaders, basic_authorization
 
 _NEXT_ADDRESS_S = 0.25
 """Seconds after which the next address of a host is tried as well (RFC 8305, section 5)."""
+
 _MOST_UNREAD = 256 * 1024
 """Bytes of a body that wait to be read before the upstream has to."""
+
 _TLS_ALERT = b"\x15\x03"
 """What a server sends that awaited TLS (RFC 8446, section 5.1: an alert record)."""
+
 _TRY_TLS: Final = "use https:// instead of http://"
 _SCHEME: Final = "(?:[A-Za-z][A-Za-z0-9+.-]*://)?"
 _NO_USER = re.compile(f"{_SCHEME}[^:@]*(:[0-9]*)?(/[^:@]*)?")
 """A text in which there can be no password."""
+
 _NO_URL = re.compile(f"\\A({_SCHEME}).*", re.DOTALL)
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 _OF_PROXY: Final = HTTPStatus.PROXY_AUTHENTICATION_REQUIRED
 """A status that only a proxy has."""
+
 _CONNECT_S: Final = 30.0
 """Seconds that connecting may take, a TLS handshake included."""
+
 _IDLE_S: Final = 3.0
 """Seconds that an unused connection is kept; common servers close it after 5 s."""
 
@@ -86,6 +92,7 @@ class HttpResponse:
         if not self._unread and not self._has_ended:
             self._waiting = asyncio.get_running_loop().create_future()
             await self._waiting
+
         if not self._unread and self._broken is not None:
             raise self._broken
         return self.read_now()
@@ -106,6 +113,7 @@ class HttpResponse:
         """End the response; `broken` says why it is incomplete."""
         if broken is not None and not self.head_came.done():
             self.head_came.set_exception(broken)
+
         self._has_ended = True
         self._broken = broken
         self._wake()
@@ -140,6 +148,7 @@ class _Connection(asyncio.Protocol):
         """Send a request, and return its response when the head has arrived."""
         if self._idle is not None:
             self._idle.cancel()
+
         self._response = response = HttpResponse(self, is_to_head=is_to_head)
         self.transport.writelines((head, body))
         try:
@@ -147,6 +156,7 @@ class _Connection(asyncio.Protocol):
         except BaseException:
             self.transport.abort()
             raise
+
         return response
 
     # What the event loop calls
@@ -158,20 +168,24 @@ class _Connection(asyncio.Protocol):
         if self._response is None:
             self.transport.abort()
             return
+
         self._has_received = True
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as error:
             if data.startswith(_TLS_ALERT):
                 self._fail(f"it speaks TLS; {_TRY_TLS}")
+
             # An error of one of the functions below stands behind the parser's own.
             self._fail(f"no HTTP response: {error.__context__ or error}")
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self in self._kept:
             self._kept.remove(self)
+
         if self._idle is not None:
             self._idle.cancel()
+
         response = self._response
         if response is not None and exc is None and response.ends_with_connection:
             response.end()
@@ -181,7 +195,9 @@ class _Connection(asyncio.Protocol):
             if is_plain and not self._has_received:
                 # Not every server sends an alert before it closes.
                 closed = f"{closed}; if it speaks TLS, {_TRY_TLS}"
+
             self._fail(closed)
+
         # It is cancelled with a close that nobody waits for any more.
         if not self.gone.done():
             self.gone.set_result(None)
@@ -208,15 +224,18 @@ class _Connection(asyncio.Protocol):
         self._reason = b""
         if status == HTTPStatus.SWITCHING_PROTOCOLS:
             raise ValueError("another protocol, which was not requested")
+
         response = self._response
         if status < HTTPStatus.OK or response is None:
             return
+
         response.status = status
         response.reason = reason
         response.headers = headers
         # It is cancelled where the client has left meanwhile.
         if not response.head_came.done():
             response.head_came.set_result(None)
+
         if response.is_to_head:
             self._response = None
             response.end()
@@ -231,6 +250,7 @@ class _Connection(asyncio.Protocol):
         # Of an informational response nothing is left.
         if response is None or not response.status:
             return
+
         self._response = None
         response.end()
         # A server that answers before it has the whole request may not read the rest of it.
@@ -240,6 +260,7 @@ class _Connection(asyncio.Protocol):
         ):
             self.transport.abort()
             return
+
         self.transport.resume_reading()
         self._idle = asyncio.get_running_loop().call_later(
             _IDLE_S, self.transport.close
@@ -249,6 +270,7 @@ class _Connection(asyncio.Protocol):
     def _fail(self, reason: str) -> None:
         if self._response is not None:
             self._response.end(ConnectionError(reason))
+
         self._response = None
         self.transport.abort()
 
@@ -262,10 +284,12 @@ def _request_head(
     lines = [f"{method} {target} HTTP/1.1"]
     if "host" not in names:
         lines.append(f"Host: {host}")
+
     lines += [f"{name}: {value}" for name, value in headers]
     # A body that came in chunks goes on with its length.
     if size and "content-length" not in names:
         lines.append(f"Content-Length: {size}")
+
     return "".join(f"{line}\r\n" for line in (*lines, "")).encode(
         "utf-8", "surrogateescape"
     )
@@ -294,6 +318,7 @@ class Client:
         if self._proxy is not None and self._tls is None:
             target = f"http://{self._host}{target}"
             headers = (*headers, *self._proxy.headers)
+
         head = _request_head(
             request.method, target, self._host, headers, len(request.body)
         )
@@ -309,11 +334,13 @@ class Client:
             if self._proxy is None:
                 raise
             raise self._proxy.problem(error) from None
+
         return response
 
     async def _exchange(self, head: bytes, request: Request) -> HttpResponse:
         while self.kept and self.kept[-1].transport.is_closing():
             self.kept.pop()
+
         connection = self.kept.pop() if self.kept else await self._connect()
         return await connection.exchange(
             head, request.body, is_to_head=request.method == "HEAD"
@@ -335,6 +362,7 @@ class Client:
                     if proxy is not None and self._tls is not None:
                         authority = f"{self._origin.host_subcomponent}:{port}"
                         await proxy.open_tunnel(connected, authority)
+
                     _, connection = await loop.create_connection(
                         partial(_Connection, self.kept),
                         sock=connected,
@@ -346,6 +374,7 @@ class Client:
                     raise
         except TimeoutError:
             raise TimeoutError(f"no connection within {_CONNECT_S:.0f} s") from None
+
         self._open.add(connection)
         connection.gone.add_done_callback(lambda _: self._open.discard(connection))
         return connection
@@ -354,6 +383,7 @@ class Client:
         """Close all connections."""
         for connection in self._open:
             connection.transport.abort()
+
         await asyncio.gather(*(connection.gone for connection in self._open))
 
 
@@ -381,6 +411,7 @@ def upstream_url(text: str, redacted: Callable[[str], str] = str) -> URL:
     except ValueError:
         url = URL()
         port = None
+
     is_http = url.scheme in {"http", "https"} and url.host and port is not None
     if not is_http or re.search(r"\s", text):
         hint = (
@@ -390,9 +421,11 @@ def upstream_url(text: str, redacted: Callable[[str], str] = str) -> URL:
         shown = text if _NO_USER.fullmatch(text) else _NO_URL.sub(r"\1…", text)
         if lacks_scheme(text):
             hint = f"write http://{shown}"
+
         raise UsageError(
             f"the upstream {redacted(shown)!r} is not an HTTP URL", hint=hint
         )
+
     return url
 
 
@@ -413,6 +446,7 @@ def credentials(url: URL) -> Headers:
         raise UsageError(
             "the upstream's user has a colon, which Basic authentication can't carry"
         )
+
     return (("Authorization", basic_authorization(url.user, url.password or "")),)
 
 
@@ -426,15 +460,18 @@ def tls_context(
     """
     if url.scheme != "https" and ca_file is None:
         return None
+
     try:
         context = ssl.create_default_context()
         context.set_alpn_protocols(["http/1.1"])
         if not verifies:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
+
         if ca_file is not None:
             context.load_verify_locations(ca_file)
     except OSError as error:
         text = f"can't use the certificates in {ca_file}: {reason_of(error)}"
         raise UsageError(text) from None
+
     return context

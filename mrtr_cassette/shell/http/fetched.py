@@ -64,10 +64,12 @@ async def fetch(address: str) -> Fetched:
     except OSError as error:
         reason = f"the connection failed ({network_reason(error)})"
         raise CassetteError(shown, reason) from None
+
     found = Fetched(shown, data)
     if pinned not in ("", found.sha256):
         reason = f"its SHA-256 is {found.sha256}, and the address says {pinned}"
         raise CassetteError(shown, reason)
+
     return found
 
 
@@ -79,6 +81,7 @@ def _url_of(address: str) -> URL:
     except ValueError:
         host = None
         port = None
+
     if not host or port is None:
         raise UsageError("the address of the cassette is not a URL with a host")
     if url.scheme == "http" and not is_loopback(host):
@@ -86,6 +89,7 @@ def _url_of(address: str) -> URL:
             f"{_shown(url)}: a cassette is fetched by https://, and by http:// only from this "
             "machine"
         )
+
     return url
 
 
@@ -98,12 +102,14 @@ def _pin_in(url: URL, shown: str) -> str:
     """Return the digest that an address demands; empty if it demands none."""
     if not url.fragment:
         return ""
+
     pin = _PIN.fullmatch(url.fragment)
     if pin is None:
         raise UsageError(
             f"{shown}: what follows # is not a digest",
             hint="write #sha256= and its 64 hexadecimal digits",
         )
+
     return pin[1].lower()
 
 
@@ -116,6 +122,7 @@ async def _body_at(url: URL, shown: str) -> bytes:
             named = []
             for name, value in response.headers:
                 named.append((name.decode("latin-1"), value.decode("latin-1")))
+
             media_type = header_value(tuple(named), "content-type")
             location = header_value(tuple(named), "location")
             _check_status(shown, response.status, location)
@@ -125,12 +132,14 @@ async def _body_at(url: URL, shown: str) -> bytes:
                 if len(data) > _LARGEST:
                     reason = f"it has more than {_LARGEST // _MIB} MiB"
                     raise CassetteError(shown, reason)
+
     if media_type.startswith(_IS_PAGE) or data.lstrip().startswith(b"<"):
         raise CassetteError(
             shown,
             "there is a web page, and not a cassette",
             hint="name the address of the file itself, as a link to `raw` has it",
         )
+
     return data
 
 
@@ -138,16 +147,19 @@ def _check_status(shown: str, status: int, location: str) -> None:
     """Refuse a response that doesn't have the file."""
     if status == 404:
         raise CassetteError(shown, "there is no such file (HTTP 404)")
+
     if 300 <= status < 400:
         try:
             elsewhere = _shown(URL(shown).join(URL(location)))
         except ValueError:
             elsewhere = "another address"
+
         raise CassetteError(
             shown,
             f"it redirects to {elsewhere}, and redirects are not followed",
             hint="name that address, if you trust it",
         )
+
     if status != 200:
         raise CassetteError(
             shown,

@@ -49,6 +49,7 @@ class ForwardProxy:
             head += received
             if not received or len(head) > _LONGEST_HEAD:
                 raise ConnectionError(f"it gave no response to CONNECT {authority}")
+
         status, _, _ = head.partition(b"\r\n")
         version, _, rest = status.decode("latin-1").partition(" ")
         if not version.startswith("HTTP/") or not rest.startswith("2"):
@@ -66,12 +67,14 @@ def forward_proxy(url: URL) -> ForwardProxy | None:
     text = _proxy_text(url)
     if text is None:
         return None
+
     try:
         proxy = URL(text if "://" in text else f"http://{text}")
         port = proxy.port
     except ValueError:
         proxy = URL()
         port = None
+
     host = proxy.raw_host
     if proxy.scheme != "http" or not host or port is None:
         shown = printable(f"{proxy.scheme}://{host} ") if host else ""
@@ -79,10 +82,12 @@ def forward_proxy(url: URL) -> ForwardProxy | None:
             f"the proxy {shown}of the environment (HTTP_PROXY and its like) can't be used",
             hint=f"give one like http://proxy.example:3128, or put {url.host} into NO_PROXY",
         )
+
     headers: Headers = ()
     if proxy.user is not None:
         authorization = basic_authorization(proxy.user, proxy.password or "")
         headers = (("Proxy-Authorization", authorization),)
+
     return ForwardProxy(host, port, headers)
 
 
@@ -92,9 +97,11 @@ def _proxy_text(url: URL) -> str | None:
     text = proxies.get(url.scheme) or proxies.get("all")
     if not text:
         return None
+
     host = url.raw_host or ""
     if proxy_bypass(host) or proxy_bypass(f"{host}:{url.port}"):
         return None
+
     return None if _is_in_network(host, proxies.get("no", "")) else text
 
 
@@ -103,10 +110,12 @@ def _is_in_network(host: str, excluded: str) -> bool:
         address = ipaddress.ip_address(host)
     except ValueError:
         return False
+
     for name in excluded.split(","):
         with suppress(ValueError):
             if "/" in name and address in ipaddress.ip_network(
                 name.strip(), strict=False
             ):
                 return True
+
     return False

@@ -33,10 +33,13 @@ _WITHOUT_BODY = frozenset({204, 304})
 _NO_HEAD = Head(b"", has_length=False)
 _LINGER_S = 10.0
 """Seconds for a client that is still sending to read why it is refused."""
+
 _TLS_HANDSHAKE = b"\x16\x03"
 """How a client begins that speaks TLS (RFC 8446, section 5.1)."""
+
 _SHUTDOWN_S = 1.0
 """Seconds in which a client can take what was sent; its request has been cancelled before."""
+
 _BACKLOG = 1024
 """Connections that may wait to be accepted."""
 
@@ -55,18 +58,24 @@ class HttpDownstream:
     raw_headers: RawHeaders
     takes_chunks: bool
     """It speaks HTTP/1.1; an older one knows the end of a body by the close."""
+
     keep_alive: bool
     body: bytearray = field(default_factory=bytearray)
     """The body of the request, as far as it has come."""
+
     sent: int = 0
     """Bytes of the response's body."""
+
     is_started: bool = False
     translated: Callable[[Headers], Headers] | None = None
     """Changes the headers of the response before they are sent."""
+
     rewritten: Callable[[bytes], bytes] | None = None
     """Changes the body of the response, if it is JSON; it is sent whole then."""
+
     endpoint: EndpointPassing | None = None
     """Changes the body of the response, if it is an event stream."""
+
     _head: Head = _NO_HEAD
     _has_body: bool = False
     _is_chunked: bool = False
@@ -76,6 +85,7 @@ class HttpDownstream:
         """Begin a response that comes in chunks; the head is sent with the first of them."""
         if self.translated is not None:
             headers = self.translated(headers)
+
         if (
             self.rewritten is not None
             and "json" in header_value(headers, "content-type")
@@ -85,8 +95,10 @@ class HttpDownstream:
             headers = tuple(
                 pair for pair in headers if pair[0].lower() != "content-length"
             )
+
         if self.endpoint is not None and not is_event_stream(headers):
             self.endpoint = None
+
         self._head = render_head(status, headers, reason)
         self._has_body = self.method != "HEAD" and status not in _WITHOUT_BODY
 
@@ -101,11 +113,14 @@ class HttpDownstream:
             self._held += chunk
             if not is_last:
                 return
+
             chunk = self.rewritten(bytes(self._held))
+
         if self.endpoint is not None:
             chunk = self.endpoint.feed(chunk)
             if is_last:
                 chunk += self.endpoint.finish()
+
         self.sent += len(chunk)
         parts = [] if self.is_started else [self._started(len(chunk), is_last=is_last)]
         if chunk and self._has_body:
@@ -114,8 +129,10 @@ class HttpDownstream:
                 if self._is_chunked
                 else [chunk]
             )
+
         if is_last and self._is_chunked:
             parts.append(_LAST_CHUNK)
+
         if parts:
             await self.connection.write(parts)
 
@@ -134,6 +151,7 @@ class HttpDownstream:
             elif self.takes_chunks:
                 self._is_chunked = True
                 framing = b"Transfer-Encoding: chunked\r\n"
+
         connection = b"" if self.keep_alive else b"Connection: close\r\n"
         return b"".join((b"HTTP/1.1", self._head.raw, framing, connection, b"\r\n"))
 
@@ -205,6 +223,7 @@ class _ClientConnection(asyncio.Protocol):
         """
         if self.transport.is_closing():
             raise ConnectionResetError("the client is gone")
+
         self.transport.writelines(parts)
         if self._room is not None:
             await self._room
@@ -226,6 +245,7 @@ class _ClientConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._takes_no_more:
             return
+
         try:
             while data:
                 try:
@@ -245,6 +265,7 @@ class _ClientConnection(asyncio.Protocol):
                     self._service.complain(
                         f"a {self._refusal.text.removeprefix('the ')}"
                     )
+
         self._begin_next()
 
     def pause_writing(self) -> None:
@@ -254,6 +275,7 @@ class _ClientConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         if self._room is not None and not self._room.done():
             self._room.set_result(None)
+
         self._room = None
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  asyncio's own
@@ -261,6 +283,7 @@ class _ClientConnection(asyncio.Protocol):
         self.resume_writing()
         if self.task is not None:
             self.task.cancel()
+
         self.gone.set_result(None)
 
     # What the parser calls
@@ -285,6 +308,7 @@ class _ClientConnection(asyncio.Protocol):
         if method == "CONNECT":
             text = "it asks for a tunnel, and this is the proxy of one server"
             raise _RefusedError(400, f"{_NOT_HANDLED}: {text}")
+
         self._coming = HttpDownstream(
             self,
             method,
@@ -301,6 +325,7 @@ class _ClientConnection(asyncio.Protocol):
         self._url = b""
         if int(headers.get(b"content-length") or 0) > self._service.options.max_body:
             raise self._too_large()
+
         waits = headers.get(b"expect", b"").lower() == b"100-continue"
         if waits and not parser.should_upgrade():
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -314,6 +339,7 @@ class _ClientConnection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         if self._coming is None or self._parser.should_upgrade():
             return
+
         self._next.append(self._coming)
         self._takes_no_more = not self._coming.keep_alive
         self._coming = None
@@ -342,6 +368,7 @@ class _ClientConnection(asyncio.Protocol):
     def _begin_next(self) -> None:
         if self._current is not None or self.transport.is_closing():
             return
+
         if self._next and self._service.is_ending:
             self.transport.close()
         elif self._next:
@@ -377,9 +404,11 @@ class _ClientConnection(asyncio.Protocol):
                 text = f"{_NOT_HANDLED}; the proxy's log says why\n"
                 with suppress(ConnectionResetError):
                     await client.send_whole(500, TEXT_HEADERS, text.encode())
+
         self._current = self.task = None
         if not client.keep_alive:
             self.transport.close()
+
         self._begin_next()
 
     def _refuse(self, refusal: _RefusedError) -> None:
@@ -399,11 +428,13 @@ def _refusal(error: Exception, data: bytes) -> _RefusedError:
     cause = error.__context__ or error
     if isinstance(cause, _RefusedError):
         return cause
+
     problem = f"it is not readable HTTP ({str(cause).lower()})"
     if not isinstance(cause, HttpParserError):
         problem = internal_error(cause)
     elif data.startswith(_TLS_HANDSHAKE):
         problem = "it speaks TLS, and this address is http://"
+
     return _RefusedError(400, f"{_NOT_HANDLED}: {problem}")
 
 
@@ -440,6 +471,7 @@ async def serving(
     finally:
         for server in listeners:
             server.close()
+
         await _end(service)
 
 
@@ -449,11 +481,13 @@ async def _drain(
     """Take no new connections, close idle ones, and the others after the response under way."""
     for listener in listeners:
         listener.close()
+
     # Requests that have come begin to be handled.
     await asyncio.sleep(0)
     connections = tuple(service.connections)
     for connection in connections:
         connection.let_go()
+
     if connections:
         await asyncio.wait(
             [connection.gone for connection in connections], timeout=seconds
@@ -466,13 +500,16 @@ async def _end(service: Service) -> None:
     tasks = [client.task for client in service.connections if client.task is not None]
     for task in tasks:
         task.cancel()
+
     await asyncio.gather(*tasks, return_exceptions=True)
     connections = tuple(service.connections)
     for connection in connections:
         connection.transport.close()
+
     if connections:
         await asyncio.wait(
             [connection.gone for connection in connections], timeout=_SHUTDOWN_S
         )
+
     for connection in tuple(service.connections):
         connection.transport.abort()

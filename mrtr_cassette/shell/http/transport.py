@@ -61,6 +61,7 @@ class TranslatedDownstream(Downstream, Protocol):
     translated: Callable[[Headers], Headers] | None
     rewritten: Callable[[bytes], bytes] | None
     """Changes the body, if it is JSON."""
+
     endpoint: EndpointPassing | None
     """Changes the body, if it is an event stream that says where its client is to post."""
 
@@ -173,16 +174,20 @@ def render_head(status: int, headers: Headers, reason: str | None = None) -> Hea
     """
     if reason is None:
         reason = HTTPStatus(status).phrase if status in _KNOWN_STATUS else ""
+
     lines = [f" {status} {reason}\r\n"]
     has_length = False
     for name, value in headers:
         if FORBIDDEN_IN_HEADER.search(name) or FORBIDDEN_IN_HEADER.search(value):
             raise ValueError(f"the header {printable(name)} has a control character")
+
         is_length = name.lower() == "content-length"
         if is_length and status == HTTPStatus.NO_CONTENT:
             continue
+
         has_length = has_length or is_length
         lines.append(f"{name}: {value}\r\n")
+
     return Head("".join(lines).encode("utf-8", "surrogateescape"), has_length)
 
 
@@ -199,13 +204,16 @@ def network_reason(error: OSError) -> str:
     """Return why a connection failed, in the system's words where it has some."""
     if isinstance(error, ssl.SSLError) and error.reason in _NOT_TLS:
         return "it speaks plain HTTP; use http:// instead of https://"
+
     # asyncio has words of its own for the system's errors; these two have numbers of their own.
     is_system = not isinstance(error, (socket.gaierror, ssl.SSLError))
     system = error.strerror
     if is_system and error.errno:
         system = os.strerror(error.errno)
+
     if system:
         return system.lower()
+
     return str(error) or type(error).__name__
 
 

@@ -22,6 +22,7 @@ def shown_command(command: Sequence[str], rules: RedactionRules = BUILT_IN) -> s
     home = os.path.expanduser("~").rstrip("/")  # noqa: PTH111  a user may have none
     if not home:
         return text
+
     return re.sub(rf"(?<![\w.~-]){re.escape(home)}/", "~/", text)
 
 
@@ -42,5 +43,6 @@ def _options(command: Sequence[str]) -> Iterator[tuple[str, str]]:
         name, has_value, value = option.lstrip("-").partition("=")
         if not has_value:
             value = following
+
         if option.startswith("-") and not value.startswith("-"):
             yield name, value

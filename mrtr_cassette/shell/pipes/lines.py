@@ -29,8 +29,10 @@ from mrtr_cassette.shell.http.transport import Handler
 _READ_AT_ONCE: Final = 64 * 1024
 _MOST_UNTAKEN: Final = 16
 """Reads that wait to be taken before whoever writes to the pipe has to wait."""
+
 _MOST_WAITING: Final = 1024 * 1024
 """Bytes that wait to be written before `room` has to be waited for."""
+
 STDIN: Final = 0
 STDOUT: Final = 1
 
@@ -54,6 +56,7 @@ async def reads_from(source: int, longest: int) -> AsyncIterator[Read]:
                 while (chunk := os.read(source, _READ_AT_ONCE)) and not is_left:
                     room.acquire()
                     loop.call_soon_threadsafe(came.put_nowait, framer.feed(chunk))
+
             loop.call_soon_threadsafe(came.put_nowait, framer.finish())
             loop.call_soon_threadsafe(came.put_nowait, None)
 
@@ -91,6 +94,7 @@ class LineWriter:
                 self.target, raw
             ):
                 return
+
         self._waiting += len(raw)
         self._queue.put(raw)
         if self._waiting > _MOST_WAITING:
@@ -121,7 +125,9 @@ class LineWriter:
                 if is_taken and not _write_all(self.target, raw):
                     is_taken = False
                     self._loop.call_soon_threadsafe(self._on_gone)
+
                 self._loop.call_soon_threadsafe(self._written, len(raw))
+
             self._loop.call_soon_threadsafe(self._is_finished.set)
 
     def _written(self, size: int) -> None:
@@ -138,6 +144,7 @@ def _write_all(target: int, raw: bytes) -> bool:
             rest = rest[os.write(target, rest) :]
     except OSError:
         return False
+
     return True
 
 
@@ -148,6 +155,7 @@ _BEFORE_RESPONSE_S: Final = 0.005
 
 The TypeScript SDK's client drops notifications that it reads together with the response.
 """
+
 LAST_S: Final = 0.3
 """Seconds after the client's end for responses that are still under way."""
 
@@ -174,9 +182,11 @@ class PipeDownstream:
         if chunk:
             if is_last and self._has_spoken:
                 await asyncio.sleep(_BEFORE_RESPONSE_S)
+
             self._has_spoken = True
             self._writer.write(chunk)
             await self._writer.room()
+
         if is_last and self._is_channel:
             self._end()
 
@@ -227,9 +237,11 @@ class PipedClient:
             await asyncio.wait(
                 endings[-2:], timeout=last_s, return_when=asyncio.FIRST_COMPLETED
             )
+
         under_way = (reading, *endings, *self._answers)
         for task in under_way:
             task.cancel()
+
         await asyncio.gather(*under_way, return_exceptions=True)
         await self._writer.finish(LAST_S)
 
@@ -237,6 +249,7 @@ class PipedClient:
         async for brought in reads_from(STDIN, self._longest):
             for line in brought.lines:
                 self._answer(line_request(line.raw, FIRST_SESSION))
+
         self._closed.set()
 
     def _answer(

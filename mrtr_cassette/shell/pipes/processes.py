@@ -22,6 +22,7 @@ from mrtr_cassette.shell.pipes.lines import LineWriter, reads_from
 
 _POLL_S: Final = 0.01
 """Seconds between two looks at a process group, which gives no notice."""
+
 _GUARD: Final = (
     'read -r _ || { kill -s TERM -- "-$1"; sleep 1; kill -s KILL -- "-$1"; } '
     "2>/dev/null"
@@ -43,6 +44,7 @@ class ProcessGroup:
             os.killpg(self.leader.pid, number)
         except (ProcessLookupError, PermissionError):
             return False
+
         return True
 
     def stop(self, grace_s: float) -> None:
@@ -53,7 +55,9 @@ class ProcessGroup:
             if monotonic() > deadline:
                 self.signal(signal.SIGKILL)
                 break
+
             time.sleep(_POLL_S)
+
         self.leader.wait()
 
 
@@ -77,12 +81,16 @@ class Grace:
 
     closed: float = 5.0
     """From the end of the client until SIGTERM; a server may have much to finish."""
+
     terminated: float = 2.0
     """From that SIGTERM until SIGKILL."""
+
     told: float = 1.2
     """From a signal to this process, which SIGTERM to the server follows, until SIGKILL."""
+
     told_and_closed: float = 0.5
     """The same where the client has closed stdin too."""
+
     left_over: float = 0.15
     """For the server's children after its own end, until SIGKILL."""
 
@@ -125,11 +133,13 @@ class ServerProcess:
             by_server = said.done() or not (told.done() or left.done())
             if not told.done():
                 await _first_of(self._grace.closed, exited, told)
+
             if not exited.done():
                 await self._terminate(exited, told, left)
         finally:
             told.cancel()
             left.cancel()
+
         # What the server said last is read by then, unless a child of its own talks on.
         await asyncio.wait({said}, timeout=self._grace.left_over)
         await asyncio.to_thread(self._group.stop, self._grace.left_over)
@@ -148,11 +158,13 @@ class ServerProcess:
         seconds = grace.terminated
         if told.done():
             seconds = grace.told_and_closed if left.done() else grace.told
+
         deadline = monotonic() + seconds
         coming = [future for future in (told, left) if not future.done()]
         await _first_of(seconds, exited, *coming)
         if told.done() and left.done():
             await _first_of(min(deadline - monotonic(), grace.told_and_closed), exited)
+
         if not exited.done():
             self._group.signal(signal.SIGKILL)
             await exited
@@ -167,6 +179,7 @@ class ServerProcess:
         """Kill the processes that are left, and close the pipes."""
         if self._group.signal(0):
             self._group.stop(0.0)
+
         for pipe in (self._stdin, self._stdout):
             with suppress(OSError):
                 pipe.close()
@@ -201,6 +214,7 @@ def server_process(
         )
     except OSError as error:
         raise CommandError(command, error) from None
+
     server = ServerProcess(process, grace or Grace())
     try:
         with guarded(process.pid):

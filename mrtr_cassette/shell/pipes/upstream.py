@@ -64,6 +64,7 @@ from mrtr_cassette.shell.pipes.processes import (
 
 _GRACE: Final = Grace(closed=2.0, terminated=1.0, told=0.5, told_and_closed=0.5)
 """A server whose clients have gone already: whoever ends this process may kill it soon."""
+
 _JSON: Final[RawHeaders] = ((b"Content-Type", b"application/json"),)
 _STREAM: Final[RawHeaders] = ((b"Content-Type", EVENT_STREAM.encode()),)
 _EVENT: Final = b"event: message\ndata: %b\n\n"
@@ -73,6 +74,7 @@ _MUTE_S: Final = 20.0
 
 Some print a line for people before they serve.
 """
+
 NEEDS_PORT: Final = "a server over HTTP needs {port} in its command"
 
 Framing = Literal["lines", "message", "events"]
@@ -117,6 +119,7 @@ class PipeResponse:
         """Add a line."""
         if is_over and self.client_id is not None:
             raw = _with_id(raw, self.client_id)
+
         self.lines.append(raw)
         self.is_over = is_over
         self._came.set()
@@ -144,9 +147,11 @@ class PipeResponse:
         self._came.clear()
         if self._framing == "lines":
             return b"".join(lines)
+
         messages = [line.strip(b"\r\n") for line in lines if server_messages(line)]
         if self._framing == "events":
             messages = [_EVENT % message for message in messages]
+
         return b"".join(messages)
 
     async def read(self) -> bytes:
@@ -158,6 +163,7 @@ class PipeResponse:
                 return chunk
             if self.lost is not None:
                 raise self.lost
+
         return b""
 
     def close(self) -> None:
@@ -225,12 +231,14 @@ class PipeUpstream:
         async for brought in server.reads(self._longest):
             for line in brought.lines:
                 self._take(line.raw, channel)
+
         self._lose_all(channel)
 
     def _lose_all(self, channel: Channel[PipeResponse]) -> None:
         self._channel = None
         for response, _ in channel.ended(by_server=True):
             response.end(self._lost)
+
         if self._heard is not None:
             self._heard.end(self._lost)
 
@@ -256,9 +264,11 @@ class PipeUpstream:
     def _take(self, line: bytes, channel: Channel[PipeResponse]) -> None:
         if not self._speaks:
             self._heed(line, channel)
+
         response, is_over = channel.server_line(line)
         if response is self._listening and self._has_http:
             response = self._listener(line, channel)
+
         response.line(line, is_over=is_over)
         if response is self._listening and self.on_own_line is not None:
             self.on_own_line()
@@ -271,6 +281,7 @@ class PipeUpstream:
         """
         if self._heard is not None:
             return self._heard
+
         message = server_message(line)
         is_question = message is not None and message.kind is Kind.REQUEST
         call = channel.latest_call if is_question else None
@@ -285,16 +296,19 @@ class PipeUpstream:
         server = self._started()
         if opens_channel(request):
             return self._listening
+
         if request.is_line:
             response = self._sent(request, server)
             await server.writer.room()
             return response
+
         self._has_http = True
         session = request.header(SESSION_HEADER)
         if session and session not in self._sessions:
             return _empty(404)
         if request.method != "POST":
             return self._listened(request)
+
         response = self._sent(request, server)
         response.on_close = partial(self._give_up, response)
         await server.writer.room()
@@ -303,6 +317,7 @@ class PipeUpstream:
         except asyncio.CancelledError:
             response.close()
             raise
+
         return self._begun(request, response)
 
     def _started(self) -> ServerProcess:
@@ -312,10 +327,12 @@ class PipeUpstream:
                 self._server = self._running.enter_context(self._start())
             except CommandError as error:
                 raise OSError(0, str(error)) from None
+
             self._channel = response_channel(self._listening)
             self._reading = asyncio.ensure_future(
                 self._read(self._server, self._channel)
             )
+
         return self._server
 
     def _give_up(self, response: PipeResponse) -> None:
@@ -332,19 +349,23 @@ class PipeUpstream:
             raise response.lost
         if response.is_over and not response.lines:
             return response.as_http(ACCEPTED, (), "message")
+
         session = self._opened(request, response)
         if response.is_over and len(response.lines) == 1:
             return response.as_http(200, (*_JSON, *session), "message")
+
         return response.as_http(200, (*_STREAM, *session), "events")
 
     def _opened(self, request: Request, response: PipeResponse) -> RawHeaders:
         """Open a session for a client that begins, unless the server refuses; return its header."""
         if read_call(request).method != INITIALIZE:
             return ()
+
         for line in response.lines:
             message = server_message(line)
             if message is not None and "error" in message.tree:
                 return ()
+
         session = token_hex(16)
         self._sessions.add(session)
         return ((SESSION_HEADER.encode(), session.encode()),)
@@ -354,6 +375,7 @@ class PipeUpstream:
         channel = self._channel
         if channel is None:
             raise self._lost
+
         body = on_one_line(request.body)
         message = classify(body)
         client_id = None
@@ -361,10 +383,12 @@ class PipeUpstream:
             if channel.is_pending(message.id or ""):
                 client_id = message.spelled(ID_PATH)
                 body = _with_id(body, b'"mrtr-%d"' % next(self._ids))
+
         response, is_over = channel.client_line(body + b"\n")
         response.client_id = client_id
         if is_over:
             response.end()
+
         server.writer.write(body + b"\n")
         return response
 
@@ -375,10 +399,13 @@ class PipeUpstream:
             self._sessions.remove(session)
             if self._heard is not None and self._heard_in == session:
                 self._heard.end()
+
             return _empty(204)
+
         is_stream = request.method == "GET" and EVENT_STREAM in request.header("accept")
         if not is_stream or self._heard is not None:
             return _empty(405, ((b"Allow", b"POST"),))
+
         heard = PipeResponse()
         heard.lines = self._listening.lines
         heard.on_close = self._leave
@@ -390,6 +417,7 @@ class PipeUpstream:
     def _leave(self) -> None:
         if self._heard is not None:
             self._listening.lines = self._heard.lines
+
         self._heard = None
 
     async def close(self, told_to_end: asyncio.Event) -> None:
@@ -397,6 +425,7 @@ class PipeUpstream:
         server = self._server
         if server is None or self._reading is None:
             return
+
         closing = asyncio.ensure_future(server.close_stdin())
         try:
             await server.ended(told_to_end, self._reading)
@@ -406,6 +435,7 @@ class PipeUpstream:
             self._reading.cancel()
             if self._judging is not None:
                 self._judging.cancel()
+
             # Where nobody waits any longer, it is killed.
             self._running.close()
 
@@ -469,20 +499,25 @@ class StreamUpstream:
         if self._endpoint is None:
             self._endpoint = asyncio.get_running_loop().create_future()
             self._reading = asyncio.ensure_future(self._read(self._endpoint))
+
         endpoint = await asyncio.shield(self._endpoint)
         if opens_channel(request):
             return self._listening
+
         line = on_one_line(request.body)
         response, is_over = self._channel.client_line(line + b"\n")
         if is_over:
             response.end()
+
         response.on_close = lambda: self._channel.given_up(response)
         posted = Request("POST", endpoint, POST_HEADERS, line)
         with closing(await self._sent(posted)) as accepted:
             if accepted.status >= _REFUSED:
                 raise OSError(0, f"status {accepted.status} for a posted message")
+
             while await accepted.read():
                 pass
+
         return response
 
     async def _sent(self, request: Request) -> UpstreamResponse:
@@ -495,6 +530,7 @@ class StreamUpstream:
             listening = Request("GET", self._target, (("Accept", EVENT_STREAM),), b"")
             with closing(await self._sent(listening)) as stream:
                 await self._take_events(stream, endpoint)
+
             if not endpoint.done():
                 endpoint.set_exception(
                     OSError(0, "its stream does not say where to post")
@@ -513,6 +549,7 @@ class StreamUpstream:
             raise OSError(
                 0, f"status {stream.status} and no stream that says where to post"
             )
+
         framer = SseFramer()
         is_first = True
         while chunk := await stream.read():
@@ -526,9 +563,11 @@ class StreamUpstream:
         data = read_event(event, first=is_first).data
         if not data:
             return
+
         if not endpoint.done() and is_endpoint(event):
             endpoint.set_result(self._endpoint_of(data.decode("latin-1")))
             return
+
         line = on_one_line(data) + b"\n"
         response, is_over = self._channel.server_line(line)
         response.line(line, is_over=is_over)
@@ -536,6 +575,7 @@ class StreamUpstream:
     def _endpoint_of(self, url: str) -> str:
         if self._origin.path_of(url) is None:
             raise OSError(0, "it sends its client to another server")
+
         target = posted_to(self._target, url)
         spans = ids_given_in(target, self._target)
         ids = tuple(target[span.start : span.end] for span in spans)

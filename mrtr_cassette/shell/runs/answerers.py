@@ -34,8 +34,10 @@ from mrtr_cassette.shell.http.transport import Upstream, network_reason
 
 AskTheEndpoint = Callable[[bytes], Awaitable[bytes | str]]
 """Asks the endpoint; returns what it replies, or why it doesn't."""
+
 AskThePerson = Callable[[str, InputRequest], Awaitable[Any]]
 """Asks a person one request for input, and returns the answer or None."""
+
 _LONGEST_LINE: Final = 1024 * 1024
 
 
@@ -49,6 +51,7 @@ def load_answers(path: Path) -> AnswersFile:
         raw = path.read_bytes()
     except OSError as error:
         raise UsageError(f"can't read {path}: {reason_of(error)}") from None
+
     return read_answers(raw, str(path))
 
 
@@ -71,8 +74,10 @@ class Answerers:
             except StopIteration as ended:
                 for turn in rounds.turns[told:]:
                     self.announcer.say(turn_said, turn)
+
                 answer: Answered | None = ended.value
                 return answer
+
             reply = None
             if isinstance(step, float):
                 await asyncio.sleep(step)
@@ -100,10 +105,12 @@ async def answers_endpoint(
     if rest is None:
         yield None
         return
+
     try:
         url = upstream_url(rest.url)
     except UsageError:
         raise UsageError("rest.url of the answers file is not an HTTP URL") from None
+
     headers = (*JSON_HEADERS, *credentials(url), *checked_headers(rest.headers))
     tls = tls_context(url, ca_file, verifies=verifies)
     async with connecting(url.origin(), tls, forward_proxy(url)) as client:
@@ -130,6 +137,7 @@ async def _reply(client: Upstream, request: Request) -> bytes | str:
             reply += chunk
             if len(reply) > LARGEST_REPLY:
                 return f"its reply has more than {LARGEST_REPLY:,} bytes"
+
     if 200 <= response.status < 300:
         return reply
     return f"it answered HTTP {response.status}"
@@ -157,8 +165,10 @@ async def ask_at_terminal(key: str, request: InputRequest) -> Any:
             lines, text = steps.send(reply)
         except StopIteration as ended:
             return ended.value
+
         for line in lines:
             sys.stderr.write(f"{line}\n")
+
         sys.stderr.write(text)
         sys.stderr.flush()
         loop.add_reader(terminal, came.set)
@@ -166,6 +176,7 @@ async def ask_at_terminal(key: str, request: InputRequest) -> Any:
             await came.wait()
         finally:
             loop.remove_reader(terminal)
+
         came.clear()
         # A terminal hands over one line at a time.
         raw = os.read(terminal, _LONGEST_LINE)

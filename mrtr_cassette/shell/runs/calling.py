@@ -114,6 +114,7 @@ async def _reached_directly(
         shown = target.origin
         if is_started and target.command:
             shown = target.command
+
         server = LiveServer(
             client, shown, target.given.headers, is_on_pipes=target.is_on_pipes
         )
@@ -146,6 +147,7 @@ async def _reached_by_proxy(
                 yield _Reached(server, url.raw_path_qs, session.is_started, session)
             finally:
                 await server.close()
+
     announcer.say(recording_said, session.report)
     if session.problem is not None:
         raise CassetteError(
@@ -201,6 +203,7 @@ async def call(
         reached_by = _reached_by_proxy(
             upstream, recorded, cassette, announcer, recorder.add_settings
         )
+
     async with opened as endpoint, reached_by as reached:
         caller = _Caller(
             reached,
@@ -230,10 +233,13 @@ async def _ended(
             caller.problem = f"{caller.problem}, and {silence}"
     except (UpstreamError, BodyTooLargeError) as error:
         caller.problem = error.in_terms(options.terms)
+
     if caller.rounds.overrun:
         caller.problem = f"the server asked more than {MOST_ROUNDS} times"
+
     if exchange is None or caller.problem:
         return {}
+
     return outcome_of(wanted.method, exchange)
 
 
@@ -249,6 +255,7 @@ def _result_of(
     # Of a call that failed before any question nobody knows what it would have asked.
     if has_asked or "result" in ended:
         unused = rounds.sources.given.unused
+
     return CallResult(
         wanted.method,
         wanted.name,
@@ -282,19 +289,23 @@ class _Caller:
         schema = None
         if wanted.method == CALL_TOOL:
             schema = await self._schema_of(wanted.name)
+
         request = self.client.call(wanted.method, wanted.params(schema), schema)
         supply = partial(self.answerers.answer, self.rounds)
         exchange = await self._exchange(request, supply)
         if exchange is not None:
             self.problem = fault_of(wanted.method, exchange)
+
         if self.client.era == "legacy" and self.session.id:
             await self._exchange(self.client.leaving())
+
         return exchange
 
     def _tell(self, state: TaskState) -> None:
         """Report the task's progress when it changed."""
         if state.is_over or state.input_requests:
             return
+
         if state.digest != self._told:
             self._told = state.digest
             self.answerers.announcer.say(task_said, state)
@@ -308,6 +319,7 @@ class _Caller:
         standing = conversation.standing
         if not isinstance(standing, Finished):
             return None
+
         self._check_reached(standing.exchange)
         return standing.exchange
 
@@ -316,9 +328,11 @@ class _Caller:
         recorded = self.reached.recorded
         if recorded is None or not recorded.unreachable:
             return
+
         error = None
         if exchange is not None:
             error = exchange.rpc_members.get("error")
+
         text = (error or {}).get("message", "the upstream gave no response")
         raise UpstreamError(str(text))
 
@@ -326,15 +340,19 @@ class _Caller:
         discovered = await self._exchange(self.client.discover())
         if discovered is not None:
             self.client.discovered(discovered)
+
         if self.client.era == "modern":
             return
+
         request = self.client.initialize()
         opened = await self._exchange(request)
         initialized = None
         if opened is not None:
             initialized = self.client.initialized(opened)
+
         if initialized is None:
             raise self._why_not_opened(request, opened)
+
         await self._exchange(initialized)
         listening = Conversation(
             self.client.listening(), LeavesToSources(), self.session
@@ -349,10 +367,12 @@ class _Caller:
             return UpstreamError(
                 f"{shown} opens no session: no response at {request.target}"
             )
+
         status = opened.response.status
         if status in NOTHING_THERE:
             is_started = self.reached.is_started
             return nothing_at(request.target, shown, status, is_started=is_started)
+
         place = f" at {request.target}" if opened.rpc_response is None else ""
         return UpstreamError(f"{shown} opens no session: {outcome(opened)}{place}")
 
@@ -363,6 +383,7 @@ class _Caller:
         self._check_reached()
         if not listed.is_whole:
             return None
+
         schema = tool_named(name, listed.tools).get("inputSchema")
         return schema if isinstance(schema, dict) else None
 
@@ -371,6 +392,7 @@ class _Caller:
         reply = await quiet.answer(Rounds(self.rounds.sources), ask)
         if reply is None and ask.push is not None:
             return refused(ask.push.message)
+
         return reply
 
 
@@ -394,6 +416,7 @@ def answered_call(
     if not method_of(method).named_by:
         named = [name for name, known in METHODS.items() if known.named_by]
         raise UsageError(f"the method {method!r} is not one of {', '.join(named)}")
+
     wanted = Wanted(method, name, _pairs_of(arguments or {}, "arguments"))
     sources = _sources_of(answers)
     announcer = Announcer(options.log)
@@ -402,14 +425,17 @@ def answered_call(
     result = result_in_thread(calling)
     if result.unanswered is not None:
         raise UnansweredError(result)
+
     return result
 
 
 def _sources_of(answers: Answers) -> AnswerSources:
     if isinstance(answers, str | os.PathLike):
         return AnswerSources(file=load_answers(Path(answers)))
+
     if answers is None:
         answers = {}
+
     return AnswerSources(GivenAnswers(_pairs_of(answers, "answers")))
 
 
@@ -417,6 +443,7 @@ def _pairs_of(values: Any, what: str) -> tuple[WrittenPair, ...]:
     """Return named values of Python as JSON values."""
     if not isinstance(values, Mapping):
         raise UsageError(f"{what} is {values!r}, and not a mapping of names to values")
+
     pairs = []
     for name, value in values.items():
         try:
@@ -425,4 +452,5 @@ def _pairs_of(values: Any, what: str) -> tuple[WrittenPair, ...]:
             raise UsageError(
                 f"{what}: {name!r} has no value that JSON can carry"
             ) from None
+
     return tuple(pairs)

@@ -43,6 +43,7 @@ _WORK: Final = "work.json"
 _OUTCOMES: Final = "outcomes"
 _PUBLISHING_S: Final = 5.0
 """Seconds for processes whose clients have closed, which publish what they recorded."""
+
 _LEFT_OPEN: Final = RunOutcome(
     problem="a process that the client started as its server is still running: close the client "
     "before the test ends"
@@ -89,6 +90,7 @@ class ClientStarts:
         starts = self._starts() if self._last is None else self._last
         for start in starts:
             combined = _both(combined, start)
+
         return combined
 
     def _starts(self) -> list[RunOutcome]:
@@ -96,6 +98,7 @@ class ClientStarts:
         for line in self._outcomes.read_bytes().splitlines():
             process, outcome = json.loads(line)
             last[process] = outcome
+
         return [_outcome_from(outcome) for outcome in last.values()]
 
     def recorded(self) -> Cassette | None:
@@ -104,11 +107,13 @@ class ClientStarts:
             return self._whole
         if not self.is_recording:
             return self.base
+
         from mrtr_cassette.shell.files.journals import recorded_so_far
 
         running = recorded_so_far(self.path)
         if running is None and exists(self.path):
             return load_cassette(self.path)
+
         return running
 
     def finish(self) -> None:
@@ -117,12 +122,14 @@ class ClientStarts:
         starts = self._starts()
         if not have_ended:
             starts.append(_LEFT_OPEN)
+
         if self.is_recording and all(start.objection is None for start in starts):
             from mrtr_cassette.shell.files.journals import recover_journal
 
             journal = journal_path(self.path)
             if journal.exists() and not is_locked(journal):
                 recover_journal(self.path)
+
         self._whole = self.recorded()
         self._last = starts
 
@@ -160,11 +167,13 @@ def _added(
     """Return how often the same faults were met in two starts."""
     if not first or not second:
         return first or second
+
     added = []
     for one_start, next_start in zip(first, second, strict=True):
         came = one_start.came + next_start.came
         times = one_start.times + next_start.times
         added.append(FaultOutcome(one_start.fault, came, times))
+
     return added
 
 
@@ -174,6 +183,7 @@ def _common(
     """Return the items that are in both; None has them all."""
     if first is None or second is None:
         return second if first is None else first
+
     kept = set(second)
     return [item for item in first if item in kept]
 
@@ -188,10 +198,12 @@ def _outcome_from(data: dict[str, Any]) -> RunOutcome:
     nearest, left = data["divergences"]
     if nearest is not None:
         nearest = _divergence_from(nearest)
+
     found = [_divergence_from(divergence) for divergence in left]
     data["divergences"] = RecordingsLeft(nearest, found)
     if data["unused"] is not None:
         data["unused"] = [tuple(pair) for pair in data["unused"]]
+
     return RunOutcome(**data)
 
 
@@ -207,6 +219,7 @@ def _miss_from(data: dict[str, Any]) -> MissReport:
     data["differences"] = tuple(differences)
     if data["nearest"] is not None:
         data["nearest"] = Nearest(*data["nearest"])
+
     return MissReport(**data)
 
 
@@ -233,6 +246,7 @@ def recorded_by_client(
     earlier = check_output(output, options)
     if earlier is not None:
         check_transport(earlier, shown, "stdio")
+
     work = {
         "server": list(server),
         "cwd": cwd,
@@ -272,7 +286,9 @@ async def _started(
                 "which doesn't have it",
                 hint="have the client connect to a URL",
             )
+
         values[option.name] = value
+
     whole = {
         **work,
         "place": place if isinstance(place, StoreFile) else [place],
@@ -312,6 +328,7 @@ async def _work_of(folder: Path) -> int:
         tell(RunOutcome(problem=problem))
         sys.stderr.write(f"error: {problem}\n")
         return error.exit_code
+
     tell(session.outcome)
     return code
 
@@ -330,6 +347,7 @@ async def _do(
     if "server" not in work:
         options = ReplayOptions(**work["options"])
         return await replay_pipe(path, options, on_event, began=sessions.append)
+
     from mrtr_cassette.shell.runs.pipe_recording import record_pipe
 
     return await record_pipe(
@@ -347,6 +365,7 @@ async def _do(
 def _place_from(parts: Sequence[str]) -> Location:
     if len(parts) == 1:
         return Path(parts[0])
+
     url, folder = parts
     return StoreFile(url, Path(folder))
 

@@ -66,25 +66,35 @@ class RecordSession(Session):
     announcer: Announcer = field(default_factory=Announcer)
     publishes: bool = True
     """Its journal becomes a cassette at the end."""
+
     publishes_anyway: bool = False
     """Nothing speaks against publishing it."""
+
     exchanges: int = 0
     """How many exchanges are in the journal."""
+
     unread: int = 0
     """How many of them have a body that could not be read."""
+
     outcomes: Outcomes = field(default_factory=Outcomes)
     failure: str | None = None
     """How the command that was recorded failed."""
+
     published: Publication | None = None
     """The published cassette; None where there is none."""
+
     given: UserSettings = field(default_factory=UserSettings)
     """The credentials that the server is given."""
+
     is_started: bool = False
     """We have started the server, and chosen its path."""
+
     live_asks: LiveAsks = field(default_factory=LiveAsks)
     """The questions without a state that the upstream has asked."""
+
     told_states: dict[str, str] = field(default_factory=dict)
     """The digest of the latest state of each task, by its id."""
+
     _began: float = field(default_factory=CLOCK.now)
     _under_way: set[asyncio.Task[None]] = field(default_factory=set)
     _warned_of: set[Unread] = field(default_factory=set)
@@ -128,6 +138,7 @@ class RecordSession(Session):
         """Return the cassette as it is by now."""
         if self.published is not None:
             return load_cassette(self.path)
+
         self._replace_repeated()
         return recorded_so_far(self.path) or self.base
 
@@ -155,19 +166,24 @@ class RecordSession(Session):
         exchange, ask, unread = self.recorder.seal(due.exchange, due.call)
         if ask is not None and observation.ask is None:
             self.live_asks.asked(observation.call, ask)
+
         observation.ask = ask
         if observation.is_left_out:
             self.recorder.leave_out(exchange, observation.call)
             return exchange
+
         if unread and not due.continues:
             self.unread += 1
+
         for body in unread:
             if body not in self._warned_of:
                 self._warned_of.add(body)
                 self.announcer.say(unread_said, observation, body, self.terms)
+
         self.journal.append(encode_line(exchange, continues=due.continues))
         if not due.continues and not self.outcomes.has_success:
             self.outcomes.add(exchange)
+
         return exchange
 
     def _replace_repeated(self) -> None:
@@ -177,6 +193,7 @@ class RecordSession(Session):
             journal = self.journal.path.read_bytes()
             if not self.recorder.may_repeat(journal):
                 return
+
             content = decode_journal(journal, str(self.journal.path))
             for exchange in content.exchanges.values():
                 changed = self.recorder.without_repeated(exchange)
@@ -199,12 +216,14 @@ class RecordSession(Session):
         """Say, once, that the recording is incomplete; what passes goes on."""
         if self.problem is not None:
             return
+
         if isinstance(error, MrtrCassetteError):
             self.problem = error.in_terms(self.terms)
         elif isinstance(error, OSError):
             self.problem = f"{self.path}: {error.strerror or error}".lower()
         else:
             self.problem = internal_error(error)
+
         self.announcer.say(failed_said, self.problem)
 
 
@@ -244,11 +263,13 @@ class ExchangeRecording:
         observation = self.observation
         if observation is None:
             return
+
         now_ms = self.session.now_ms()
         try:
             self._write(observation, observation.response_ended(now_ms, end))
             if observation.is_left_out:
                 return
+
             self.session.exchanges += 1
             if self._sealed is not None:
                 self._tell(observation, self._sealed, end, now_ms)
@@ -261,6 +282,7 @@ class ExchangeRecording:
         place = f"{how} {origin}"
         if self.observation is not None and place not in elsewhere:
             self.session.announcer.say(sent_elsewhere_said, self.observation, place)
+
         elsewhere[place] = None
 
     def _show(self, take: Callable[..., Due | None], *args: Any) -> None:
@@ -268,6 +290,7 @@ class ExchangeRecording:
         observation = self.observation
         if observation is None:
             return
+
         now_ms = self.session.now_ms()
         try:
             self._write(observation, take(observation, *args, now_ms))
@@ -277,6 +300,7 @@ class ExchangeRecording:
     def _write(self, observation: Observation, due: Due | None) -> None:
         if due is not None:
             self._sealed = self.session.write(due, observation)
+
         for push in observation.take_pushed():
             self.session.announcer.say(pushed_said, observation, push)
 
@@ -293,12 +317,14 @@ class ExchangeRecording:
         state = None
         if observation.call.method == GET_TASK:
             state = polled_state(observation.response)
+
         if state is not None:
             if told.get(state.id) == state.digest:
                 announcer = replace(announcer, log=None)
                 state = None
             else:
                 told[state.id] = state.digest
+
         announcer.say(response_said, observation, exchange, end, now_ms, state)
 
     def _failed(self, error: Exception) -> None:
@@ -311,9 +337,11 @@ def check_output(output: Location, options: RecordOptions) -> Cassette | None:
     check_replaceable(output)
     if not exists(output) or options.existing == "replace":
         return None
+
     if options.existing == "keep":
         hint = "use <<replace>> to replace it or <<append>> to add to it"
         raise CassetteError(output, "the cassette exists", hint=hint)
+
     earlier = load_cassette(output)
     if earlier.request_state != options.request_state:
         raise UsageError(
@@ -321,6 +349,7 @@ def check_output(output: Location, options: RecordOptions) -> Cassette | None:
             f"have them {options.request_state}",
             hint="choose another <<cassette>>, or <<request_state>> as it was recorded",
         )
+
     if earlier.seals_answers != options.seal_answers:
         words = {True: "sealed", False: "readable"}
         raise UsageError(
@@ -328,6 +357,7 @@ def check_output(output: Location, options: RecordOptions) -> Cassette | None:
             f"have them {words[options.seal_answers]}",
             hint="choose another <<cassette>>, or <<seal_answers>> as it was recorded",
         )
+
     values_of(earlier.values, options.texts, output, needs_all=True)
     return earlier
 
@@ -340,6 +370,7 @@ def check_transport(earlier: Cassette, named: str, transport: Transport) -> None
     """
     if earlier.transport == transport:
         return
+
     recorded = TRANSPORTS[earlier.transport]
     now = TRANSPORTS[transport]
     raise UsageError(
@@ -352,6 +383,7 @@ def rules_of_both(earlier: Cassette | None, rules: RedactionRules) -> RedactionR
     """Return the redaction rules of a cassette, and those of what is added to it."""
     if earlier is None or earlier.redaction is None:
         return rules
+
     before = earlier.redaction
     return RedactionRules(
         patterns=tuple(dict.fromkeys((*before.patterns, *rules.patterns))),
@@ -391,8 +423,10 @@ class RecordedServer(NamedTuple):
         server = self
         if self.transport == "stdio":
             server = server._replace(upstream=values.sealed_text(self.upstream))
+
         if self.command is not None:
             server = server._replace(command=values.sealed_text(self.command))
+
         return server
 
 
@@ -400,6 +434,7 @@ def _ignored(options: RecordOptions) -> tuple[tuple[str, tuple[str, ...]], ...]:
     given = options.ignore or options.ignore_from or options.masks
     if options.existing != "replace" or not given:
         return ()
+
     # A client that waits for its server doesn't wait for the import.
     from mrtr_cassette.shell.files.ignored import read_rules
 

@@ -28,19 +28,23 @@ from mrtr_cassette.shell.pipes.upstream import NEEDS_PORT, NotMcpError
 
 Told = Callable[[TaskState], None]
 """Gets each state of a task."""
+
 Supply = Callable[[LiveAsk], Awaitable[Answered | None]]
 """Gives the answer to an ask that a script has none for, however long it takes; None gives up."""
 
 _LEAVING_S: Final = 2.0
 """Seconds for cancelling a task that nobody waits for any more."""
+
 _HEAD_S: Final = 0.5
 """Seconds that other requests leave the head of a listening stream to come first.
 
 Many servers lose what they push before the stream has begun, and some send its head with the first
 event only.
 """
+
 _QUESTION_S: Final = 10.0
 """Seconds for a question that a server asks of its own accord: many ask soon after their start."""
+
 _REFUSED: Final = 400
 """The lowest HTTP status of a response that refuses its request."""
 
@@ -80,9 +84,11 @@ class LiveServer:
     _under_way: list[_UnderWay] = field(default_factory=list, init=False)
     _beside: set[asyncio.Task[None]] = field(default_factory=set, init=False)
     """What reads listening streams, and the responses to posted answers."""
+
     _answering: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
     _posts: set[asyncio.Task[None]] = field(default_factory=set, init=False)
     """What posts answers; the server has taken them when these have ended."""
+
     _was_asked: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     async def follow(
@@ -108,6 +114,7 @@ class LiveServer:
                 except asyncio.CancelledError:
                     if steps.task is not None:
                         missing = "its task did not end"
+
                     await self._give_up_task(steps)
                     raise
         except TimeoutError:
@@ -122,6 +129,7 @@ class LiveServer:
         if not self.is_mute:
             reason = ValueError(f"{missing} within {self.call_s:g} s")
             return UpstreamError(no_response(self.shown_as, reason))
+
         reason = ValueError(
             f"nothing on its stdout within {self.call_s:g} s; {NEEDS_PORT}"
         )
@@ -132,6 +140,7 @@ class LiveServer:
         observation = steps.leave()
         if observation is None:
             return
+
         with suppress(OSError, MrtrCassetteError):
             async with asyncio.timeout(_LEAVING_S):
                 await self._read(observation, steps)
@@ -142,16 +151,20 @@ class LiveServer:
         while True:
             if steps.wait_s:
                 await asyncio.sleep(steps.wait_s)
+
             observation = steps.next()
             if observation is None:
                 return
+
             await self._exchanged(observation, steps, supply)
             steps.responded(observation)
             if told is not None and steps.task is not None:
                 told(steps.task)
+
             ask = steps.unanswered
             if supply is None or ask is None:
                 continue
+
             answer = await supply(ask)
             if answer is not None:
                 steps.answer(answer)
@@ -169,12 +182,15 @@ class LiveServer:
             if steps.leaving.may_be_at_once:
                 await asyncio.wait({reading}, timeout=self.head_s)
                 self._came(observation, steps)
+
             await asyncio.wait({reading})
         finally:
             reading.cancel()
+
         error: BaseException | None = under_way.refusal
         if not reading.cancelled():
             error = reading.exception()
+
         if isinstance(error, NotMcpError):
             raise MuteServerError(no_response(self.shown_as, error))
         if isinstance(error, OSError):
@@ -193,6 +209,7 @@ class LiveServer:
         observation = steps.next()
         if observation is None:
             return None
+
         begun = asyncio.Event()
         reading = self._begin(observation, steps, supply, begun).reading
         self._keep(reading)
@@ -214,8 +231,10 @@ class LiveServer:
                 while is_due():
                     self._was_asked.clear()
                     await self._was_asked.wait()
+
         if self._posts:
             await asyncio.wait(self._posts, timeout=self.call_s)
+
         return not is_due()
 
     async def close(self) -> None:
@@ -223,6 +242,7 @@ class LiveServer:
         under_way = list(self._beside)
         for task in under_way:
             task.cancel()
+
         await asyncio.gather(*under_way, return_exceptions=True)
 
     def _keep(self, task: asyncio.Task[None]) -> None:
@@ -266,15 +286,19 @@ class LiveServer:
             )
             if begun is not None:
                 begun.set()
+
             self._came(observation, steps)
             await self._show(response, observation, steps)
+
         while (resumed := resumption(observation)) is not None:
             request, after_s = resumed
             await asyncio.sleep(after_s)
             with closing(await self._sent(request)) as response:
                 if not is_event_stream(passed_headers(response.headers)):
                     break
+
                 await self._show(response, observation, steps)
+
         observation.response_ended(0.0)
 
     async def _sent(self, request: Request) -> UpstreamResponse:
@@ -288,20 +312,25 @@ class LiveServer:
         while not observation.is_answered and (chunk := await response.read()):
             if self.is_mute:
                 self._has_spoken = any(map(server_messages, chunk.splitlines()))
+
             observation.response_bytes(chunk, 0.0)
             for ping in observation.take_pings():
                 self._go_on(self._answer_ping(ping, steps))
+
             for push in observation.take_pushed():
                 await self._pushed(push, steps)
+
             self._came(observation, steps)
 
     def _came(self, observation: Observation, steps: Conversation) -> None:
         """Leave a call after what has come, as its client left it."""
         if steps.is_over:
             return
+
         cancelling = steps.came(observation)
         if cancelling is not None:
             self._go_on(self._read(cancelling, steps))
+
         if steps.is_over:
             self._stop_reading()
 
@@ -316,11 +345,13 @@ class LiveServer:
             posted = steps.session.pushed(push)
             if posted is None:
                 posted = await self._supplied()
+
             if posted is not None:
                 # Beside the stream, on which the server may wait for this answer.
                 post = self._go_on(self._post_answer(posted, steps))
                 self._posts.add(post)
                 post.add_done_callback(self._posts.discard)
+
         self._was_asked.set()
         self._stop_reading()
 
@@ -341,6 +372,7 @@ class LiveServer:
                 problem = AnswerRefusedError(self.shown_as, exchange, posted.status)
         except OSError as error:
             problem = UpstreamError(no_response(self.shown_as, error))
+
         owner = steps.session.responded(posted)
         if problem is not None and owner is not None:
             self._fail(owner, problem)
@@ -362,4 +394,5 @@ class LiveServer:
                 if answer is None:
                     return None
                 return under_way.steps.answer(answer)
+
         return None

@@ -66,6 +66,7 @@ async def _wait_for_predecessor(
             "a server that the client has started before is still running",
             hint="end it first: two servers at once can't share a recording",
         )
+
     if client_of(journal) == client.sha256:
         # Whoever ended it did not wait for its cassette.
         recover_journal(cassette)
@@ -84,8 +85,10 @@ def next_place(output: Path) -> Path:
             is_under_way = client_of(journal_path(place)) == client.sha256
             if is_under_way or client.continues(place):
                 return place
+
         number += 1
         place = output.with_stem(f"{output.stem}-{number}")
+
     return place
 
 
@@ -129,8 +132,10 @@ async def record_pipe(
         await _wait_for_predecessor(client, output, named)
         if client.continues(output):
             options = replace(options, existing="append")
+
     with without_collection():
         earlier = check_output(output, options)
+
     shown = _shown(command, earlier, options)
     player = None
     if plays and earlier is not None:
@@ -138,6 +143,7 @@ async def record_pipe(
         earlier = replace(earlier, path=named)
         player = player_of(over_pipes(earlier), options, given_to(command), strict=True)
         player.recording = replace(player.recording, upstream=shown)
+
     announcer = Announcer(options.log, heard_by(on_event), options.terms)
     client_name = None if client is None else client.sha256
     server = RecordedServer(shown, "stdio", client_name)
@@ -149,9 +155,11 @@ async def record_pipe(
                 code = await _record(session, process, told)
             else:
                 code = await _append(session, player, process, told, options)
+
     is_same = session.published is not None and session.published.is_same
     if client is not None and is_same:
         client.note("kept", output)
+
     return session, code
 
 
@@ -186,6 +194,7 @@ async def _append(
     earlier = session.base
     if earlier is None:
         raise AssertionError("unreachable because a player plays a cassette")
+
     recorder = session.recorder
     longest = recorder.largest_body
     upstream = pipe_upstream(
@@ -198,6 +207,7 @@ async def _append(
         client = PipedClient(appender.handle, longest)
         live.on_own_line = partial(client.listen, appender.listen)
         await answer_pipe(client, earlier, told, _LAST_S)
+
     return live.exit_code or 0
 
 
@@ -208,9 +218,11 @@ async def _record(
     add_settings = session.recorder.add_settings
     with server_process(process.arguments, add_settings, process.cwd) as server:
         code = await _PipedRecorder(session, server).run(told)
+
     if not session.outcomes.errors and not session.outcomes.has_success:
         program = process.arguments[0]
         session.failure = f"{program!r} ended with {code} and answered nothing"
+
     return code
 
 
@@ -238,6 +250,7 @@ class _PipedRecorder:
                 exchange.forget()
             else:
                 exchange.response_ended(end)
+
         return self._server.exit_code
 
     async def _from_client(self) -> None:
@@ -247,9 +260,12 @@ class _PipedRecorder:
                 # Nothing that the server says in response is read before the line is shown.
                 writer.write(line.new)
                 self._show(line, self._show_clients)
+
             if brought.rest:
                 writer.write(brought.rest)
+
             await writer.room()
+
         await self._server.close_stdin()
 
     async def _from_server(self) -> None:
@@ -258,9 +274,12 @@ class _PipedRecorder:
             for line in brought.lines:
                 self._show(line, self._show_servers)
                 client.write(line.new)
+
             if brought.rest:
                 client.write(brought.rest)
+
             await client.room()
+
         await client.finish()
         client.close()
 
@@ -268,12 +287,14 @@ class _PipedRecorder:
         exchange = ExchangeRecording(self._session, request)
         if opens_channel(request):
             exchange.response_started(NO_STATUS, ())
+
         return exchange
 
     def _show(self, line: Line, show: Callable[[bytes], None]) -> None:
         if not line.is_whole:
             self._session.failed(BodyTooLargeError("a line", self._longest))
             return
+
         try:
             show(line.raw)
         except Exception as error:  # noqa: BLE001  the recorder is a spectator

@@ -42,8 +42,10 @@ class StartingClient:
 
     sha256: str
     """Names it in journals and cassettes."""
+
     within_s: float | None = _WITHIN_S
     """Seconds after the end of a start within which the next one belongs to it; None: always."""
+
     folder: Path = field(default_factory=lambda: Path(tempfile.gettempdir()))
     """Has the notes of a start for the next one."""
 
@@ -70,12 +72,14 @@ class StartingClient:
         """Tell whether this start belongs to a cassette that the last one recorded."""
         if self.has_noted("kept", cassette):
             return True
+
         recorded = load_if_readable(cassette)
         if recorded is None or recorded.client != self.sha256:
             return False
         if _has_only_probes(recorded):
             # However long a busy machine takes to start the server that was probed.
             return True
+
         return not isinstance(cassette, Path) or self._is_recent(cassette)
 
 
@@ -84,6 +88,7 @@ def _has_only_probes(cassette: Cassette) -> bool:
     methods = set()
     for interaction in cassette.interactions:
         methods.add(interaction.exchanges[0].call.method)
+
     return methods == {DISCOVER}
 
 
@@ -98,8 +103,10 @@ def starting_client() -> StartingClient | None:
 _MOST_WRAPPERS: Final = 8
 _WRAPPERS: Final = frozenset({"env", "pipx", "timeout", "uv", "uvx"})
 """Programs that only pass their arguments on, and are started anew each time."""
+
 _SHELLS: Final = frozenset({"bash", "csh", "dash", "fish", "ksh", "sh", "tcsh", "zsh"})
 """Programs that pass on the arguments of their only command, and are no client otherwise."""
+
 _PROC: Final = Path("/proc")
 
 
@@ -118,13 +125,16 @@ def client_sha256() -> str | None:
             parent, started, command = look_up(number)
         except (OSError, ValueError, IndexError, subprocess.CalledProcessError):
             return None
+
         program = _program_of(command)
         if program in _SHELLS:
             if not _has_only(arguments, command):
                 return None
         elif program not in _WRAPPERS or arguments not in command:
             return sha256_of(f"{number} {started}")
+
         number = parent
+
     return None
 
 
@@ -192,8 +202,10 @@ async def replay_pipe(
     began(session)
     async with told_to_end() as told:
         await answer_pipe(PipedClient(server.handle, options.max_body), cassette, told)
+
     if client is not None and player.only_probed:
         client.note("probed", path)
+
     return session, int(bool(player.misses))
 
 
@@ -205,4 +217,5 @@ async def answer_pipe(
         if opens_channel(interaction.exchanges[0].request):
             client.listen()
             break
+
     await client.run(told, last_s)

@@ -115,6 +115,7 @@ from mrtr_cassette.shell.runs.verifying import (
 
 _OF_ANOTHER: Final = (OTHER_ARGUMENTS, OTHER_TOOL, OTHER_QUESTION)
 """The probes that send the state of another ask."""
+
 _STILL_ASKED_S: Final = 5.0
 """Seconds for which a task may go on asking what was answered: answers take effect later."""
 
@@ -183,23 +184,28 @@ async def probe_recorded(
     expected: tuple[Expected, ...] = ()
     if options.expect is not None:
         expected = expected_in(Path(options.expect))
+
     cassette = with_examples(recorded)
     sent = cassette
     if options.record is None or cassette.transport == "stdio":
         sent = as_sent(cassette, upstream)
+
     sent = rejoined(sent)
     branching: AbstractAsyncContextManager[_Branches | None] = nullcontext()
     if options.record is not None:
         _check_takes_branches(recorded, upstream)
         branching = _recorded_branches(recorded, location(options.record), options)
+
     numbers = []
     for plan in plans_of(
         cassette, sent, upstream, _verify_options(options, options.only)
     ):
         for ask in probed_asks(plan):
             numbers.append(f"{ask.planned.interaction.number}")
+
     if not numbers:
         return Probing(cassette.path, str(upstream))
+
     async with branching as branches:
         probing = await _probed(
             cassette,
@@ -210,8 +216,10 @@ async def probe_recorded(
             watching=watching,
             branches=branches,
         )
+
     if branches is not None:
         branches.tell(watching)
+
     return probing.with_expected(expected)
 
 
@@ -231,6 +239,7 @@ def _check_takes_branches(recorded: Cassette, upstream: str | Sequence[str]) -> 
         reason = "it was recorded over pipes, and branches would come over HTTP"
     elif recorded.redaction is not None and recorded.redaction.shared:
         reason = "it was cut out for strangers, and its requests have placeholders"
+
     if reason is not None:
         raise CassetteError(
             recorded.path, reason, hint="record it again, as it will be probed"
@@ -261,6 +270,7 @@ async def _recorded_branches(
             f"{output} is not the cassette that is probed, to which <<append>> adds branches",
             hint=f"name {recorded.path} or a new file, or use <<replace>>",
         )
+
     check_output(output, record)
     record = kept_as_in(recorded, replace(record, existing="append"))
     server = RecordedServer(
@@ -279,6 +289,7 @@ class _Branches:
     options: ProbeOptions
     requests: BranchRequests | None = None
     """What is recorded of the conversation under way; None: nothing."""
+
     _is_begun: bool = False
 
     def connecting(self, target: Target) -> Target:
@@ -311,6 +322,7 @@ class _Branches:
         """Return a request as it is recorded; None if it is not."""
         if self.requests is None or self.session.problem is not None:
             return None
+
         recorded = self.requests.as_recorded(request)
         if recorded is not None and not self._is_begun:
             try:
@@ -318,6 +330,7 @@ class _Branches:
             except CassetteError as error:
                 self.session.failed(error)
                 return None
+
         return recorded
 
     def _begin(self) -> None:
@@ -326,6 +339,7 @@ class _Branches:
         existing = self.options.existing
         if existing != "append" or not exists(output):
             publish(output, [dump(self.recorded)], replace=existing == "replace")
+
         self._is_begun = True
 
     def tell(self, watching: Watching | None) -> None:
@@ -336,6 +350,7 @@ class _Branches:
         """
         if watching is not None:
             watching.say(recording_text(self.session.report))
+
         if self.session.problem is not None:
             reason = f"the recording is incomplete: {self.session.problem}"
             raise CassetteError(self.session.path, reason)
@@ -353,6 +368,7 @@ class _BranchUpstream:
         recorded = self.branches.as_recorded(request)
         if recorded is None:
             return await self.relay.upstream.send(request, headers)
+
         response = await self.relay.send(recorded, request)
         response.begin()
         response.reads_on = True
@@ -377,6 +393,7 @@ async def _probed(
     probers = []
     for plan in plans_of(cassette, sent, upstream, repeating):
         probers.append(_Prober(plan, options, watching, branches))
+
     requests = sum(prober.most_requests for prober in probers)
     results: list[Probed] = []
     shown = ""
@@ -394,13 +411,16 @@ async def _probed(
             shown = run.shown
             if branches is not None:
                 run.target = branches.connecting(run.target)
+
             if prober is probers[0] and watching is not None:
                 count = sum(prober.conversations for prober in probers)
                 facts = f"at most {counted(requests, 'request')} to {shown}"
                 talks = counted(count, "conversation")
                 watching.say(f"{cassette.path}: {facts} in {talks}")
+
             prober.run = run
             results += await prober.probe_all()
+
     return Probing(cassette.path, shown, tuple(results), requests)
 
 
@@ -415,6 +435,7 @@ class _Prober:
     asks: dict[ProbedAsk, list[Probe]] = field(init=False)
     run: LiveRun = field(init=False)
     """Set when the live server is reached."""
+
     _done: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -437,9 +458,11 @@ class _Prober:
         for call in self.plan:
             if call.is_sent:
                 count += 1 + len(call.interaction.own)
+
         latest = max([ask.index for ask in self.asks], default=0)
         for ask, probes in self.asks.items():
             count += most_requests(ask, probes, latest)
+
         return count
 
     async def probe_all(self) -> list[Probed]:
@@ -450,17 +473,21 @@ class _Prober:
             outcome = await self.run.repeat(call)
             if outcome is not None:
                 verified.append(outcome)
+
             reason = _why_not_repeated(outcome)
             for ask, probes in self.asks.items():
                 if ask.planned is not call:
                     continue
+
                 if reason is None:
                     results += await self._probe(ask, probes)
                 else:
                     results += self._not_reached(ask, probes, reason)
+
         self.run.check_path(verified)
         for server in self.run.servers.values():
             await server.close()
+
         return results
 
     def _not_reached(
@@ -475,6 +502,7 @@ class _Prober:
         if script.reply is None:
             reason = _why_unreached(accepted)
             return self._not_reached(ask, probes, reason)
+
         again, _ = await self._answered(ask, ACCEPTED)
         known = ignored_in(self.run.found.rules, ask.planned.call)
         ignored = (*known, *varying_places(accepted, again))
@@ -484,11 +512,13 @@ class _Prober:
             self._tell(probe.name, ask)
             self._done += 1
             reactions.append(await self._reaction(baseline, probe))
+
         self._tell("", ask)
         results = []
         # A decline is judged by what cancelling gives, and that is known only now.
         for probe, reaction in zip(probes, reactions, strict=True):
             results.append(self._outcome(baseline, probe, reaction))
+
         return results
 
     def _tell(self, name: str, ask: ProbedAsk) -> None:
@@ -513,16 +543,20 @@ class _Prober:
             return "the server does not accept the recorded answers"
         if needs_state(probe) and not baseline.has_state:
             return "the server sends no state with its question"
+
         if probe.is_of_state:
             try:
                 return await self._with_state(baseline, probe)
             except _NoStateError as error:
                 return str(error)
+
         reaction, script = await self._answered(ask, probe)
         if script.reply is None:
             return _why_unreached(reaction)
+
         if probe.name in (DECLINED, CANCELLED):
             baseline.declining[probe.name, probe.question] = reaction
+
         return reaction
 
     def _outcome(
@@ -532,6 +566,7 @@ class _Prober:
         ask = baseline.ask
         if isinstance(reaction, str):
             return probed(ask, probe, "not-reached", reaction)
+
         verdict, reason = judged(probe, baseline, reaction)
         return probed(
             ask,
@@ -552,6 +587,7 @@ class _Prober:
         recorded: AbstractContextManager[None] = nullcontext()
         if self.branches is not None and probe is not ACCEPTED:
             recorded = self.branches.of(script)
+
         with recorded:
             return await self._followed(conversation, script), script
 
@@ -588,8 +624,10 @@ class _Prober:
         except (UpstreamError, BodyTooLargeError, CassetteError) as error:
             if isinstance(error, MuteServerError) and not self._done:
                 raise
+
             await self._reopen(call)
             return Reaction(problem=str(error))
+
         return reaction_of(conversation, script.after)
 
     def _watch(
@@ -606,6 +644,7 @@ class _Prober:
         """Start the server again, or open its session again, if it may have lost that."""
         if self.branches is not None:
             self.branches.requests = None
+
         await self.run.leave(call)
         self.run.verifier.forget_session(call)
         for opening in self.plan:
@@ -625,20 +664,25 @@ class _Prober:
         ask = baseline.ask
         if probe.name in _OF_ANOTHER:
             return await self._with_states_of_others(baseline, probe)
+
         script = baseline.script
         state = None
         if probe.name != UNASKED:
             script = await self._brought_to(ask)
             state = _state_after(probe, script.asked)
+
         if script.asked is None or script.reply is None:
             raise AssertionError("unreachable because the ask was reached")
+
         if probe.name == EXPIRED:
             await asyncio.sleep(self.options.slow or 0)
+
         conversation, _ = self._apart(ask, None)
         first = conversation.retry_of(script.asked, script.reply.value, state)
         reaction = await self._retried(conversation, baseline, first)
         if probe.name == REPEATED and reaction.problem is None:
             reaction = await self._retried(conversation, baseline, first)
+
         return reaction
 
     async def _with_states_of_others(
@@ -653,6 +697,7 @@ class _Prober:
         reply = baseline.script.reply
         if asked is None or reply is None:
             raise AssertionError("unreachable because the ask was reached")
+
         reaction: Reaction | None = None
         async for state in self._states_of_others(baseline.ask, probe):
             conversation, _ = self._apart(baseline.ask, None)
@@ -660,8 +705,10 @@ class _Prober:
             reaction = await self._retried(conversation, baseline, first)
             if not baseline.is_refusal(reaction):
                 break
+
         if reaction is None:
             raise _NoStateError(f"{probe.sent} is not known")
+
         return reaction
 
     async def _brought_to(self, ask: ProbedAsk) -> ProbingScript:
@@ -674,6 +721,7 @@ class _Prober:
         stopped = await self._followed(conversation, script)
         if script.reply is None:
             raise _NoStateError(_why_unreached(stopped))
+
         return script
 
     async def _retried(
@@ -683,6 +731,7 @@ class _Prober:
         _, script = self._apart(baseline.ask, None)
         for asked in baseline.script.seen[: baseline.ask.index]:
             script.answer(asked)
+
         retried = Conversation(
             conversation.request,
             script,
@@ -705,6 +754,7 @@ class _Prober:
                     is_found = True
                     yield script.asked.request_state
                     break
+
         if probe.name == OTHER_ARGUMENTS and ask.index == 1 and not is_found:
             asked = await self._asked_with_other_arguments(ask)
             if asked is not None and asked.request_state is not None:
@@ -717,6 +767,7 @@ class _Prober:
         body = with_other_arguments(conversation.request.body, schema)
         if body is None:
             return None
+
         altered = with_body(conversation.request, body)
         calling = Conversation(altered, script, conversation.session, follows_task=True)
         return (await self._followed(calling, script)).ask
@@ -725,6 +776,7 @@ class _Prober:
         """Return the asks whose states a probe sends: in this round, and of a tool in another."""
         if probe.name == OTHER_QUESTION:
             return [[replace(ask, index=ask.index - 1)]]
+
         same_round: list[ProbedAsk] = []
         other_rounds: list[ProbedAsk] = []
         arguments = canonical(ask.planned.call.arguments)
@@ -736,10 +788,12 @@ class _Prober:
                 continue
             if other.planned.skipped or self.run.verifier.may_destroy(other.planned):
                 continue
+
             if other.index == ask.index:
                 same_round.append(other)
             elif not is_of_tool:
                 other_rounds.append(other)
+
         # The last round is the nearest to what a tool does.
         return same_round, other_rounds[::-1]
 
@@ -773,4 +827,5 @@ def _state_after(probe: Probe, asked: LiveAsk | None) -> str | None:
         return altered_state(state)
     if probe.name == "state-cut":
         return state[: len(state) // 2]
+
     return "" if probe.name == "state-empty" else state

@@ -127,13 +127,16 @@ async def recording(
     """
     with cassettes.without_collection():
         earlier = check_output(output, options)
+
     if earlier is not None:
         check_transport(earlier, str(kept_for or output), "http")
+
     recorded = earlier
     starts_command = not isinstance(upstream, str) and not is_on_pipes(upstream)
     if recorded is None and starts_command:
         # It has the path at which the server is called.
         recorded = cassettes.load_if_readable(output)
+
     place = kept_for or output
     site = site or OwnPort(options)
     reached = reaching(upstream, options, options.redaction, recorded, started)
@@ -167,15 +170,18 @@ async def _recorded(
         earlier = replace(earlier, path=str(place))
         with cassettes.without_collection():
             player = player_of(earlier, options, target.given, strict=True)
+
         # A miss names the server that is recorded now.
         player.recording = replace(
             earlier, upstream=server.upstream, command=server.command
         )
+
     announcer = Announcer(options.log, site.listeners(on_event), options.terms)
     with site.opened() as base_url:
         is_own_port = target.port == urlsplit(base_url).port
         if is_own_port and is_own_name(target.host, options):
             raise UsageError(f"the upstream {shown(target.name)} is this proxy itself")
+
         url = f"{base_url}{target.path}"
         with journaling(output, options, announcer, earlier, player, server) as session:
             session.url = url
@@ -247,6 +253,7 @@ class RelayedResponse(ExchangeRecording):
         self.response_started(self.status, self.passed)
         if not 300 <= self.status < 400:
             return
+
         elsewhere = redirected_elsewhere(
             self._request, self.status, self.passed, ServerOrigin(self._upstream)
         )
@@ -264,11 +271,13 @@ class RelayedResponse(ExchangeRecording):
         response = self._response
         if response is None:
             return b""
+
         try:
             chunk = await response.read()
         except OSError:
             self._end(End.BROKEN)
             raise
+
         return self._recorded(response, chunk)
 
     def close(self) -> None:
@@ -278,18 +287,22 @@ class RelayedResponse(ExchangeRecording):
             if self.reads_on or observation.acknowledges:
                 self.session.go_on(self._read_on(observation))
                 return
+
         self._end(End.OPEN)
 
     def _recorded(self, response: UpstreamResponse, chunk: bytes) -> bytes:
         is_read = response.is_read
         if self._endpoint is not None:
             chunk = self._with_endpoint(self._endpoint, chunk, is_last=is_read)
+
         if chunk:
             self.response_bytes(chunk)
+
         if is_read:
             self.is_read = True
             # Before the client can know that its response is complete.
             self._end(End.COMPLETE)
+
         return chunk
 
     def _with_endpoint(
@@ -299,10 +312,13 @@ class RelayedResponse(ExchangeRecording):
         passed = endpoint.feed(chunk)
         if is_last:
             passed += endpoint.finish()
+
         if endpoint.is_over:
             if endpoint.elsewhere:
                 self.sends_elsewhere("the endpoint of HTTP+SSE at", endpoint.elsewhere)
+
             self._endpoint = None
+
         return passed
 
     def _end(self, end: End) -> None:
@@ -330,8 +346,10 @@ class Relay:
     upstream: Upstream
     shown_as: str
     """The upstream, as shown in messages."""
+
     headers: Headers
     """Added to every request, in the place of the client's of that name."""
+
     session: RecordSession
 
     async def handle(
@@ -352,6 +370,7 @@ class Relay:
                 request, downstream, no_response(self.shown_as, error)
             )
             return
+
         response.begin()
         try:
             chunk = response.read_now()
@@ -364,6 +383,7 @@ class Relay:
                     return
         finally:
             response.close()
+
         await downstream.send(chunk, is_last=True)
 
     async def send(
@@ -382,6 +402,7 @@ class Relay:
         except asyncio.CancelledError:
             relayed.response_ended(End.OPEN)
             raise
+
         return relayed
 
     async def answer_unreachable(
@@ -420,6 +441,7 @@ class Appender:
         for exchange in earlier.exchanges:
             if exchange.response is not None:
                 recorder.announced.add(exchange.response, exchange.response)
+
         new_recorder = partial(
             Recorder,
             redactor=redactor_of(earlier),
@@ -455,6 +477,7 @@ class Appender:
         except (UpstreamError, BodyTooLargeError) as error:
             await self._relay.answer_unreachable(request, downstream, str(error))
             return
+
         if isinstance(sent, Miss):
             await self._refuse(sent, downstream)
         else:
@@ -476,6 +499,7 @@ class Appender:
                 except StopIteration as brought:
                     sent: Request | Miss = brought.value
                     return sent
+
                 await self._live_server.follow(conversation)
                 self._followed(conversation)
 
@@ -518,6 +542,7 @@ class _AnsweredUpstream:
         if self.answered_by and read_call(request).method != GET_TASK:
             marked = (*request.headers, (ANSWERED_BY_HEADER, self.answered_by))
             received = replace(request, headers=marked)
+
         self.last = await self.relay.send(
             received, declaring(request, self.sources.kinds)
         )
@@ -529,10 +554,12 @@ class _AnsweredUpstream:
         """Answer an ask."""
         if ask.push is not None:
             return None
+
         reply = await self.answerers.answer(self.rounds, ask)
         if self.rounds.turns:
             who = dict.fromkeys(self.rounds.turns[-1].answered_by.values())
             self.answered_by = ", ".join(who) or "nobody: a retry only"
+
         return reply
 
 
@@ -568,6 +595,7 @@ class AutoAnswerHandler:
         if steps is None:
             await self.relay.handle(request, downstream)
             return
+
         rounds = Rounds(self.sources) if task is None else task.rounds
         upstream = _AnsweredUpstream(self.relay, self.sources, self.answerers, rounds)
         try:
@@ -577,13 +605,16 @@ class AutoAnswerHandler:
         except UpstreamError as error:
             await self.relay.answer_unreachable(request, downstream, str(error))
             return
+
         exchange = _last_exchange(steps)
         if upstream.last is None or exchange is None or exchange.response is None:
             downstream.break_off()
             return
+
         created = exchange.created_task
         if created is not None:
             self.tasks[created.id] = _CreatedTask(call, rounds)
+
         passed = upstream.last.passed
         headers = [pair for pair in passed if pair[0].lower() != "content-length"]
         response = with_id_of(call, exchange).response or exchange.response
@@ -596,12 +627,15 @@ class AutoAnswerHandler:
         """Return the conversation of a call that may ask, or None."""
         if not is_modern(call):
             return None
+
         session = ServerSession(Recorder(seals=False))
         if task is not None:
             turns = len(task.rounds.turns)
             return AnsweredPoll(request, session, task.call, task.answered, turns)
+
         if method_of(call.method).asks and call.answers is None:
             return Conversation(request, LeavesToSources(), session)
+
         return None
 
 

@@ -61,8 +61,10 @@ _APART_S: Final = 0.05
 Of what the TypeScript SDK's client of HTTP+SSE reads at once, it handles responses first, and drops
 the progress of a call that has its response: only time keeps the two apart.
 """
+
 _MOST_LOADED: Final = 16
 """Unions of cassettes that are kept for further plays."""
+
 _SLOW_STEP_S: Final = 0.02
 """Seconds between the pieces of a response that a fault slows down."""
 
@@ -115,9 +117,11 @@ def _place_of(cassette: Cassette) -> str:
         upstream = urlsplit(cassette.upstream)
     except ValueError as error:
         raise damaged(cassette.path, "/upstream", f"no URL: {error}") from None
+
     place = upstream.path or "/"
     if upstream.query:
         place = f"{place}?{upstream.query}"
+
     return quote(place, safe=punctuation)
 
 
@@ -138,12 +142,15 @@ def load_server(
         cassette, player = _loaded(path, over, options)
     else:
         cassette, player = loaded.get(path, over, options)
+
     if options.faults:
         is_piped = over is not over_http
         player.faults = Faults(read_faults(options.faults, is_piped=is_piped))
+
     server = ReplayServer(player, announcer, options.pace == "recorded", clock)
     if announcer.listeners:
         server.pushed_asks = pushed_asks(cassette.interactions)
+
     return cassette, server
 
 
@@ -164,8 +171,10 @@ def _loaded(
         if recorded.transport == "stdio":
             # A miss names the command that started the server.
             player.recording = replace(cassette, command=recorded.server)
+
     if options.pace == "recorded":
         player.keep_pieces()
+
     player.tell_poll_interval(options.poll_interval)
     player.stops = options.on_miss == "stop"
     player.paths = tuple([cassette.path for cassette in loaded])
@@ -194,16 +203,20 @@ class LoadedReplays:
         values = []
         for name in options_of(ReplayOptions):
             values.append(repr(getattr(options, name)))
+
         key = (tuple(map(_version_of, files)), over, tuple(values))
         if key not in self._loaded:
             # What was there before is probably outdated.
             while len(self._loaded) >= _MOST_LOADED:
                 self._loaded.pop(next(iter(self._loaded)))
+
             self._loaded[key] = _loaded(path, over, options)
+
         cassette, template = self._loaded[key]
         player = template.anew()
         if options.secrets:
             player.add_settings(UserSettings(secrets=options.secrets))
+
         return cassette, player
 
 
@@ -213,6 +226,7 @@ def _version_of(path: str) -> object:
         state = os.stat(path)  # noqa: PTH116  a hundred times faster for many files
     except OSError:
         return object()
+
     return path, state.st_ino, state.st_size, state.st_mtime_ns
 
 
@@ -267,6 +281,7 @@ class ReplayServer:
     silence_s: float = 10.0
     _reported: tuple[Miss, MissReport] | None = None
     """The miss that was last reported, which may be the answer to all further requests."""
+
     _waiting: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def handle(self, request: Request, downstream: Downstream) -> None:
@@ -276,12 +291,14 @@ class ReplayServer:
             body = self._error(miss, read_call(request))
             await self._respond(request, body, downstream)
             return
+
         if self.player.faults is not None:
             choice = self.player.choose(request, self.clock.wall())
             fault = self.player.fault_of(choice)
             if fault is not None:
                 await self._meet(fault, choice, downstream)
                 return
+
         await self._answer(request, downstream)
 
     async def _answer(self, request: Request, downstream: Downstream) -> None:
@@ -301,8 +318,10 @@ class ReplayServer:
         await self.clock.sleep(fault.delay)
         if fault.slow:
             downstream = _Slowed(downstream, fault.slow, self.clock, request.is_line)
+
         if fault.is_instead:
             self.player.starts_over(choice)
+
         if fault.drop is not None:
             await self._drop(fault, choice, downstream)
         elif fault.expired_state:
@@ -318,11 +337,13 @@ class ReplayServer:
         delivery = None
         if fault.drop != "head":
             delivery = self.player.unplayed_response(choice)
+
         if delivery is not None:
             reply = delivery.reply
             downstream.begin(reply.status, delivery.headers)
             kept = fault.kept_of(delivery.body, is_event_stream=reply.is_event_stream)
             await downstream.send(kept)
+
         downstream.break_off()
 
     async def _harmless(
@@ -339,13 +360,16 @@ class ReplayServer:
         if self.announcer.listeners:
             for event in played_events(play):
                 self.announcer.tell(dict, event)
+
         if play.miss is not None:
             self._tell_miss(play.miss)
+
         self._wake()
         delivery = play.delivery
         if delivery is None:
             await self._hold_open(play, downstream)
             return
+
         try:
             if delivery.is_whole:
                 await self._send_whole(delivery, downstream)
@@ -354,6 +378,7 @@ class ReplayServer:
         finally:
             delivery.end()
             self._wake()
+
         is_accepted = delivery.reply.end is End.COMPLETE
         if play.patience_s is not None and is_accepted:
             # The connection on which the call was accepted is free for the next request.
@@ -377,6 +402,7 @@ class ReplayServer:
         miss = self.player.waited_in_vain(play)
         if miss is None:
             return None
+
         self._tell_miss(miss)
         return self._error(miss, play.caller_id)
 
@@ -386,11 +412,14 @@ class ReplayServer:
             # Over pipes nothing says that there is no response.
             if play.delivery is not None or not play.request.is_line:
                 await asyncio.Event().wait()
+
             return
+
         body = await self._miss_in_the_end(play, play.patience_s)
         if body is None:
             await asyncio.Event().wait()
             return
+
         delivery = play.delivery
         if delivery is None:
             await downstream.send_whole(200, JSON_HEADERS, body)
@@ -404,6 +433,7 @@ class ReplayServer:
         if miss.call.message is None:
             await downstream.send_whole(404, TEXT_HEADERS, f"{report.text}\n".encode())
             return
+
         if miss.is_refused:
             # The call that waits for this answer gets the miss.
             await self.accept(downstream)
@@ -436,6 +466,7 @@ class ReplayServer:
         if self._reported is None or self._reported[0] is not miss:
             report = report_of_miss(miss, self.player, self.announcer.terms)
             self._reported = (miss, report)
+
         return self._reported[1]
 
     def _error(self, miss: Miss, answered: Call | bytes | None) -> bytes:
@@ -460,6 +491,7 @@ class ReplayServer:
                 return
             else:
                 body += step.raw
+
         await downstream.send_whole(delivery.reply.status, delivery.headers, body)
 
     async def _send(self, delivery: Delivery, downstream: Downstream) -> End:
@@ -473,10 +505,12 @@ class ReplayServer:
                 # The head does not wait for the first part.
                 await downstream.send()
                 is_head_sent = True
+
             if step is None:
                 await self._arrival(delivery)
                 is_event_sent = False
                 continue
+
             if isinstance(step, Refusal):
                 body = self._error(step.miss, step.id)
                 await self._send_message(
@@ -486,11 +520,14 @@ class ReplayServer:
                 await self._pace(step, started, follows_event=is_event_sent)
                 await self._send_part(step, delivery, downstream)
                 is_event_sent = True
+
             if step.is_last:
                 return End.COMPLETE
+
         await downstream.send(is_last=step is End.COMPLETE)
         if step is End.BROKEN:
             downstream.break_off()
+
         return step
 
     async def _pace(
@@ -526,6 +563,7 @@ class ReplayServer:
         framed = b"event: message\ndata: " + message + b"\n\n"
         if delivery.entry.matched.request.is_line:
             framed = message + b"\n"
+
         await downstream.send(framed, is_last=is_last)
 
     async def _arrival(self, delivery: Delivery) -> None:
@@ -536,11 +574,13 @@ class ReplayServer:
         """
         if self.arrival is None:
             self.arrival = asyncio.Event()
+
         skippable = delivery.skippable
         is_behind = delivery.is_behind
         seconds = None
         if is_behind or skippable is not None:
             seconds = self.silence_s
+
         try:
             async with asyncio.timeout(seconds):
                 await self.arrival.wait()
@@ -549,7 +589,9 @@ class ReplayServer:
                 delivery.session.waive(skippable)
             else:
                 delivery.go_first()
+
             self._wake()
+
         if is_behind and not delivery.entry.matched.request.is_line:
             # What came first comes by another connection.
             await self.clock.sleep(_APART_S)
@@ -560,8 +602,10 @@ async def _refuse(fault: Fault, downstream: Downstream) -> None:
     headers = TEXT_HEADERS
     if fault.retry_after is not None:
         headers = (*headers, ("Retry-After", str(fault.retry_after)))
+
     if status == 401:
         headers = (*headers, ("WWW-Authenticate", "Bearer"))
+
     await downstream.send_whole(status, headers, f"{fault.name}\n".encode())
 
 
@@ -590,6 +634,7 @@ class _Slowed:
             self._due += len(part) / self.per_s
             await self.clock.sleep(max(0.0, self._due - self.clock.now()))
             await self.downstream.send(part)
+
         await self.downstream.send(is_last=is_last)
 
     async def send_whole(self, status: int, headers: Headers, body: bytes) -> None:
@@ -598,6 +643,7 @@ class _Slowed:
             # It is our own, which gets its line end there.
             await self.downstream.send_whole(status, headers, body)
             return
+
         self.begin(status, (*headers, ("Content-Length", str(len(body)))))
         await self.send(body, is_last=True)
 

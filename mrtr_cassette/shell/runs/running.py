@@ -20,8 +20,10 @@ from mrtr_cassette.shell.files.disk import UnfrozenLoop, reason_of
 URL_VARIABLE = "MRTR_CASSETTE_URL"
 SERVE_VARIABLE = "MRTR_CASSETTE_SERVE"
 """Has the URL of a process that serves plays."""
+
 TOLD_VARIABLE = "MRTR_CASSETTE_MISSES_TOLD"
 """Set to the proxy's URL where misses are on the terminal of the command already."""
+
 _NO_PROXY = ("no_proxy", "NO_PROXY")
 
 T = TypeVar("T")
@@ -32,6 +34,7 @@ class CommandEnd(NamedTuple):
 
     code: int
     """128 plus its number for a signal; 127 or 126 where it could not be started, as in a shell."""
+
     has_run: bool = True
     was_stopped: bool = False
     """A signal to this process ended it."""
@@ -51,11 +54,13 @@ def run(main: Coroutine[Any, Any, T]) -> T:
             hint="start the server by a command and use a client without asyncio, or leave threads "
             "alone with gevent.monkey.patch_all(thread=False)",
         )
+
     factory: Callable[[], asyncio.AbstractEventLoop] = UnfrozenLoop
     with contextlib.suppress(ImportError):
         import uvloop
 
         factory = uvloop.new_event_loop
+
     with asyncio.Runner(loop_factory=factory) as runner:
         return runner.run(main)
 
@@ -65,6 +70,7 @@ def _is_loop_running() -> bool:
         asyncio.get_running_loop()
     except RuntimeError:
         return False
+
     return True
 
 
@@ -86,10 +92,12 @@ async def _until_signal(main: Coroutine[Any, Any, T]) -> T:
         if not coming.done():
             coming.cancel()
             return await working
+
         # Further signals don't break off what ends the processes that it has started.
         working.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             return await working
+
     _ignore_signals()
     raise StoppedError(coming.result())
 
@@ -103,8 +111,10 @@ async def stop_signals() -> AsyncIterator[asyncio.Queue[signal.Signals]]:
     # Under `nohup` the end of the terminal is none for the run.
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         numbers.append(signal.SIGHUP)
+
     for number in numbers:
         loop.add_signal_handler(number, signals.put_nowait, number)
+
     try:
         yield signals
     finally:
@@ -121,6 +131,7 @@ async def told_to_end() -> AsyncIterator[asyncio.Event]:
         coming.add_done_callback(lambda _: told.set())
         yield told
         coming.cancel()
+
     _ignore_signals()
 
 
@@ -135,6 +146,7 @@ def _without_proxy(url: str) -> dict[str, str]:
     hosts = "*"
     if "*" not in given:
         hosts = ",".join([*dict.fromkeys(given), urlsplit(url).hostname or ""])
+
     return dict.fromkeys(_NO_PROXY, hosts)
 
 
@@ -178,6 +190,7 @@ async def run_command(
         say(f"error: can't run {command[0]!r}: {reason_of(error)}")
         code = 127 if isinstance(error, FileNotFoundError) else 126
         return CommandEnd(code, has_run=False)
+
     ended = asyncio.ensure_future(process.wait())
     number = None
     # A terminal has sent its Ctrl-C to the command too, which ends in its own way then.
@@ -187,18 +200,23 @@ async def run_command(
         await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if coming.done():
             number = coming.result()
+
         coming.cancel()
         if number is not signal.SIGINT:
             break
+
     for end in (process.terminate, process.kill):
         if not ended.done():
             with contextlib.suppress(ProcessLookupError):
                 end()
+
             await asyncio.wait({ended}, timeout=grace_s)
+
     code = await ended
     if code < 0:
         # A signal ended it.
         code = 128 - code
+
     return CommandEnd(code, was_stopped=number is not None)
 
 
@@ -252,6 +270,7 @@ def in_thread(manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
         # As soon as it is entered, it is left.
         entered.add_done_callback(_leave_late)
         raise
+
     try:
         yield value
     finally:
@@ -301,6 +320,7 @@ def _result_of(future: Future[T]) -> T:
     # A signal that comes just before a wait does not end it, but is seen before the next one.
     while not wait([future], timeout=0.5).done:
         pass
+
     return future.result()
 
 
@@ -347,6 +367,7 @@ class Proxy(Generic[T]):
                 "`async with` needs asyncio, and its event loop is not running here",
                 hint="use `with`, which works anywhere",
             ) from None
+
         self._running = self._opened()
         return self._entered(await self._running.__aenter__())
 

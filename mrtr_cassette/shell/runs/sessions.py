@@ -31,34 +31,49 @@ class RunOutcome:
 
     misses: Sequence[MissReport] = ()
     """What was asked and had not been recorded."""
+
     played: int = 0
     """How many requests got a recorded reply."""
+
     harmless: int = 0
     """How many requests were not recorded, and got any server's answer."""
+
     unplayed: Sequence[int] | None = None
     """Numbers of the interactions of which something was not played; None where nothing plays."""
+
     after_other_writes: Sequence[int] = ()
     """Numbers of the interactions that read, and were played after other writes than recorded."""
+
     faults: Sequence[FaultOutcome] = ()
     """How often each fault was met."""
+
     unknown_tools: Mapping[str, int] = field(default_factory=dict)
     """How often each tool was called that the recorded server doesn't have."""
+
     stopped: int = 0
     """How many requests got the miss that stopped it."""
+
     divergences: RecordingsLeft = field(default_factory=_none_left)
     """Where it left the recordings that were played."""
+
     unreachable: int = 0
     """How many requests the upstream did not answer."""
+
     unrecorded: Sequence[str] = ()
     """Why requests could not be recorded, in words."""
+
     problem: str | None = None
     """Why the recording is incomplete, or a process that the client started came to nothing."""
+
     objection: str | None = None
     """Why the recording is not published as a cassette."""
+
     unused: Sequence[tuple[str, str]] | None = None
     """Options that made no difference, with their values; None where nothing plays."""
+
     learned: Mapping[str, str] = field(default_factory=dict)
     """The texts of values that requests have taught, by name."""
+
     matched: Mapping[str, int] = field(default_factory=dict)
     """How often requests matched that were not equal, by the matcher or the user's function."""
 
@@ -69,18 +84,24 @@ class Session:
 
     url: str
     """What the client connects to."""
+
     shown_url: str
     """The same without the secrets in it."""
+
     path: Location
     """The cassette that is played, or that will be published."""
+
     base: Cassette | None
     """The recording that is played, or added to; None where a new cassette is recorded."""
+
     player: Player | None
     """What plays it."""
+
     terms: Terms = field(default_factory=lambda: LIBRARY_TERMS)
     admin_url: str | None = None
     elsewhere: dict[str, None] = field(default_factory=dict)
     """Where clients were sent to, in words, and what they do there is not recorded."""
+
     unreachable: int = 0
     unrecorded: list[str] = field(default_factory=list)
     problem: str | None = None
@@ -108,6 +129,7 @@ class Session:
         player = self.player
         if player is None:
             return outcome
+
         from mrtr_cassette.core.report.runs import reports_of_misses
         from mrtr_cassette.core.report.trials import reports_of_divergences
 
@@ -160,4 +182,5 @@ class ReplaySession(Session):
         after = (told, player.fault_outcomes, self.problem)
         if self._told is None or self._told[0] != after:
             self._told = (after, self._outcome())
+
         return self._told[1]

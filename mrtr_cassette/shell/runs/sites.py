@@ -43,6 +43,7 @@ _COUNTED_EVENTS: Final = {
 Labels have values that are known when a run begins: methods that MCP names, tools and prompts of
 the cassette, reasons of misses. Nothing that a client sends makes a new one.
 """
+
 _BOUNDS_S: Final = (0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0)
 """Bounds of the histogram's buckets."""
 
@@ -59,8 +60,10 @@ class Metrics:
         self._counters: dict[str, Any] = {}
         for event, words in _COUNTED_EVENTS.items():
             self._counters[event] = Counter(*words, **common)
+
         for reason in Reason:
             self._counters["missed"].labels(reason.value)
+
         self._plays = Counter(
             "plays", "Requests that got a recorded reply", ["method", "name"], **common
         )
@@ -90,6 +93,7 @@ class Metrics:
             labels = [event[label] for label in ("reason", "via") if label in event]
             if labels:
                 counter = counter.labels(*labels)
+
             counter.inc()
         elif event["event"] == "failed":
             self._failed.set(1)
@@ -98,6 +102,7 @@ class Metrics:
             # Names of tools and prompts are few; addresses and ids may be many, or secret.
             name = event["name"] if method.named_by == "name" else ""
             self._plays.labels(method.name, name).inc()
+
         # Of all events, those of a recorded response have its status.
         if "status" in event:
             self._exchanges.inc()
@@ -149,6 +154,7 @@ class Site(Protocol):
 
 SITES: Final = "/.mrtr/plays"
 """The path under which the sites of runs are that share a server."""
+
 _TARGET = re.compile(
     r"(?P<document>/\.well-known/[\w.-]+)?"
     + re.escape(SITES)
@@ -195,20 +201,24 @@ class SharedSite:
             requests = tuple(self._requests)
             for request in requests:
                 request.cancel()
+
             await asyncio.gather(*requests, return_exceptions=True)
 
     async def handle(self, request: Request, client: HttpDownstream) -> bool:
         """Answer one request; return whether the site is served."""
         if self._handler is None:
             return False
+
         task = asyncio.current_task()
         if task is None:
             raise AssertionError("unreachable because a coroutine runs in a task")
+
         self._requests.add(task)
         try:
             await self._handler(request, client)
         finally:
             self._requests.discard(task)
+
         return True
 
 
@@ -220,9 +230,11 @@ def site_named_in(request: Request) -> tuple[str, Request] | None:
     match = _TARGET.fullmatch(request.target)
     if match is None:
         return None
+
     target = (match["document"] or "") + (match["rest"] or "")
     if not target:
         return None
+
     return match["name"], replace(request, target=target)
 
 
@@ -248,6 +260,7 @@ class OwnPort:
                     "<<admin_port>> needs prometheus_client, which is not installed",
                     hint="pip install 'mrtr-cassette[metrics]'",
                 )
+
             self._metrics = Metrics()
 
     def listeners(self, on_event: OnEvent | None) -> tuple[OnEvent, ...]:
@@ -270,13 +283,16 @@ class OwnPort:
         listener = self._listener
         if listener is None:
             raise AssertionError("unreachable because it is opened first")
+
         options = self._options
         metrics = self._metrics
         log = announcer.log
         if metrics is None or options.admin_port is None:
             async with serving(handler, listener, options, log, drain_s=self._drain_s):
                 yield None
+
             return
+
         counted = metrics.counted(handler)
         served = serving(counted, listener, options, log, drain_s=self._drain_s)
         # The admin port has the clients' host and names.
@@ -315,4 +331,5 @@ class OwnPort:
         else:
             status = 404
             body = b"no such page; there are /livez, /readyz, /metrics\n"
+
         await downstream.send_whole(status, headers, body)

@@ -55,8 +55,10 @@ class Target:
     connecting: Callable[[AddSettings], AbstractAsyncContextManager[Upstream]]
     recorded_as: str
     """The URL that a cassette has for it: without the port, where we have started it."""
+
     command: str | None = None
     """The command by which we start it, as a cassette shows it."""
+
     is_on_pipes: bool = False
     host: str = ""
     port: int | None = 0
@@ -79,6 +81,7 @@ def target_of(
     """
     if isinstance(upstream, str):
         return _target_at(upstream, options, rules, command)
+
     shown = shown_command(upstream, rules)
     return Target(
         name=STARTED_HERE,
@@ -108,10 +111,12 @@ def _target_at(
     else:
         proxy = None
         recorded_as = started_here(path)
+
     known = given_to(command) if command else UserSettings()
     environment = known.environment
     if proxy is not None:
         environment = (*environment, *proxy.headers)
+
     given = known._replace(
         environment=environment,
         headers=(*credentials(url), *options.added_headers),
@@ -160,16 +165,20 @@ async def reaching(
     if started is not None:
         yield target_of(upstream, options, rules, started)
         return
+
     if not isinstance(upstream, str):
         upstream = options.filled(upstream)
+
     if isinstance(upstream, str) or is_on_pipes(upstream):
         if options.upstream_path is not None:
             raise UsageError(
                 "<<upstream_path>> is about a server that a command with {port} starts",
                 hint="the path of another one is part of its URL",
             )
+
         yield target_of(upstream, options, rules)
         return
+
     path = path_at(options.upstream_path, recorded)
     async with running_command(upstream, Path.cwd(), path=path) as running:
         yield target_of(running.url, options, rules, upstream)
@@ -182,6 +191,7 @@ def nothing_at(
     hint = "is the path right?"
     if is_started:
         hint = "name its path with <<upstream_path>>"
+
     return UpstreamError(f"{shown} has nothing at {path} (HTTP {status})", hint=hint)
 
 
@@ -199,8 +209,10 @@ PORT = "{port}"
 _HOST = "localhost"
 _POLL_S = 0.02
 """Seconds between two checks of something that gives no notice."""
+
 _GRACE_S = 10.0
 """Seconds from SIGTERM to SIGKILL."""
+
 _SHOWN_OUTPUT = 4000
 """Characters of a command's output that are shown, from the end."""
 
@@ -242,10 +254,12 @@ async def running_command(
             f"the upstream command {shown_by(BUILT_IN)(' '.join(command))!r} has no {PORT}",
             hint=f"put {PORT} where it takes its port, or start it elsewhere and give its URL",
         )
+
     without_secrets = shown_by(BUILT_IN, given_to(command))
     shown = words_shown(command)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
+
     with tempfile.TemporaryFile() as output:
         try:
             process = subprocess.Popen(  # noqa: ASYNC220, S603  it is the user's own command
@@ -259,6 +273,7 @@ async def running_command(
         except OSError as error:
             text = f"can't run the upstream command {shown!r}: {reason_of(error)}"
             raise UpstreamError(text) from None
+
         running = RunningCommand(
             f"http://{_HOST}:{port}{path}", output, without_secrets
         )
@@ -268,6 +283,7 @@ async def running_command(
                 if problem is not None:
                     text = f"the upstream command {shown!r} {problem}; it printed:"
                     raise UpstreamError(f"{text}\n{running.output}")
+
                 yield running
         finally:
             await asyncio.to_thread(ProcessGroup(process).stop, _GRACE_S)
@@ -288,6 +304,7 @@ async def _why_not_listening(
                 )
             if monotonic() > deadline:
                 return f"did not listen on port {port} within {seconds:.0f} s"
+
             await asyncio.sleep(_POLL_S)
         else:
             return None
@@ -308,6 +325,7 @@ async def serving_application(application: Any) -> AsyncIterator[str]:
             serving = _serving_aiohttp(application, listener)
         else:
             serving = _serving_asgi(application, listener)
+
         async with serving:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}{ENDPOINT}"
 
@@ -342,6 +360,7 @@ async def _serving_asgi(
             hint="an application is aiohttp's web.Application, or ASGI: called with scope, "
             "receive and send, such as what MCPServer.streamable_http_app() returns",
         )
+
     try:
         import uvicorn
     except ImportError:
@@ -349,6 +368,7 @@ async def _serving_asgi(
             "an ASGI application as upstream is served by uvicorn, which is not installed",
             hint="install it with: pip install uvicorn",
         ) from None
+
     config = uvicorn.Config(
         application,
         log_config=None,
@@ -368,8 +388,10 @@ async def _serving_asgi(
         # uvicorn reports its start in this attribute only.
         while not server.started and not task.done():  # noqa: ASYNC110
             await asyncio.sleep(_POLL_S)
+
         if not server.started:
             raise UpstreamError("the ASGI application did not start; its log says why")
+
         yield
     finally:
         server.should_exit = True

@@ -90,6 +90,7 @@ def check_selection(
     """
     if not only and not texts:
         return
+
     interactions: list[RecordedInteraction] = []
     known: list[str] = []
     for path in paths:
@@ -97,6 +98,7 @@ def check_selection(
         if cassette is not None:
             interactions += cassette.interactions
             known += cassette.values
+
     if interactions:
         names = sorted(set(known))
         values_of(names, texts, ", ".join(map(str, paths)))
@@ -135,14 +137,17 @@ async def _verify(
             shown = run.shown
             found.verified += await run.repeat_all(plan)
             run.check_path(found.verified)
+
     if options.learn is not None:
         _keep_learned(Path(options.learn), found.places)
+
     verified = tuple(sorted(found.verified, key=lambda interaction: interaction.number))
     proposed: Sequence[Proposal] = ()
     redaction = cassette.redaction or BUILT_IN
     # What came over another transport, or for examples of texts, can't be in the cassette.
     if _takes_changes(cassette, upstream) and not redaction.shared:
         proposed = proposals(cassette, verified)
+
     return Verification(
         cassette.path,
         shown,
@@ -169,6 +174,7 @@ def _has_session(cassette: Cassette) -> bool:
     for interaction in cassette.interactions:
         if any(session_of(exchange.request) for exchange in interaction.own):
             return True
+
     return False
 
 
@@ -195,6 +201,7 @@ def plans_of(
     plan = planned(sent, tuple(options.only), is_on_pipes=is_piped)
     if sent.command is None or isinstance(upstream, str):
         return [plan]
+
     return planned_by_run(plan, sent.recorders) or [plan]
 
 
@@ -228,6 +235,7 @@ async def live_run(
         server = target
         if is_over_old_transport(cassette):
             server = _over_lines(target)
+
         yield LiveRun(verifier, server, options, stack, found, target)
 
 
@@ -243,6 +251,7 @@ def _values(cassette: Cassette, options: VerifyOptions) -> Values:
     for name, text in options.texts.items():
         if name in cassette.values:
             given[name] = text
+
     return values_of(cassette.values, given, cassette.path, needs_all=True)
 
 
@@ -250,6 +259,7 @@ def _over_lines(target: Target) -> Target:
     """Return how a server that may speak HTTP+SSE is reached by lines."""
     if target.is_on_pipes:
         return target
+
     connecting = over_old_transport(
         target.connecting, target.path, target.origin, target.given.headers
     )
@@ -262,12 +272,15 @@ def _keep_learned(path: Path, places: Sequence[tuple[str, Learned]]) -> None:
     for call, place in places:
         if place.reason is None:
             by_call.setdefault(call, []).append(place.pointer)
+
     if not by_call:
         return
+
     try:
         text = path.read_text(encoding="utf-8") if path.exists() else ""
         for call, pointers in by_call.items():
             text = write_ignored(text, call, pointers)
+
         write_whole(path, [text.encode()], replace=True)
     except OSError as error:
         raise UsageError(
@@ -281,9 +294,11 @@ class Found:
 
     rules: list[IgnoredPlaces]
     """The places that don't count, with those that were learned."""
+
     verified: list[VerifiedInteraction] = field(default_factory=list)
     places: list[tuple[str, Learned]] = field(default_factory=list)
     """What was learned, with the call's name."""
+
     untried: dict[str, None] = field(default_factory=dict)
     """The calls that were not made once more, as they may change something."""
 
@@ -305,6 +320,7 @@ class LiveRun:
     reached: Target
     servers: dict[str, LiveServer] = field(default_factory=dict, init=False)
     """By session; over HTTP one server has them all."""
+
     listening: list[Repeated] = field(default_factory=list, init=False)
 
     @property
@@ -324,10 +340,12 @@ class LiveRun:
                 continue
             if interaction.verdict != "not-reached":
                 return
+
             if interaction.pairs:
                 response = interaction.pairs[-1].live.response
                 if response is not None:
                     statuses.add(response.status)
+
         if statuses and statuses.issubset(NOTHING_THERE):
             target = self.reached
             is_started = target.command is not None
@@ -339,6 +357,7 @@ class LiveRun:
         key = self._key_of(call)
         if key not in self.servers:
             self.servers[key] = await self._connected()
+
         return self.servers[key]
 
     def _key_of(self, call: Planned) -> str:
@@ -370,10 +389,13 @@ class LiveRun:
             interaction = await self.repeat(call)
             if interaction is not None:
                 verified.append(interaction)
+
         for server in self.servers.values():
             await server.close()
+
         for repeated in self.listening:
             verified.append(self.verifier.ended(repeated))
+
         return [found for found in verified if not found.planned.is_brought]
 
     async def repeat(self, call: Planned) -> VerifiedInteraction | None:
@@ -382,21 +404,26 @@ class LiveRun:
             server = await self.server(call)
             if not await server.asked(partial(self.verifier.awaits, call)):
                 self.verifier.give_up(call)
+
             tools = self.verifier.tools_for(call)
             if tools is not None:
                 await server.follow(tools)
+
             repeated = self.verifier.begin(call)
             if isinstance(repeated, VerifiedInteraction):
                 return repeated
+
             if call.part == "listening":
                 repeated.stream = await server.listen(repeated.conversation)
                 self.listening.append(repeated)
                 return None
+
             await server.follow(repeated.conversation)
             await server.asked(partial(self.verifier.awaits_more, call))
             verified = self.verifier.ended(repeated)
             if call.is_brought or verified.verdict in ("skipped", "not-reached"):
                 return verified
+
             return await self._look_closer(server, verified)
         except MuteServerError:
             raise
@@ -411,6 +438,7 @@ class LiveRun:
         differs = any(not change.is_information for _, change in first.changes)
         if not learns and not differs:
             return first
+
         again: VerifiedInteraction | None = None
         if self.verifier.only_reads(first.planned):
             repeated = self.verifier.begin(first.planned)
@@ -419,9 +447,11 @@ class LiveRun:
                 again = repeated.verified()
         elif learns and first.planned.call.method == CALL_TOOL:
             self.found.untried[call_name(first.planned.call)] = None
+
         places = learned(first, again, ignored_in(self.found.rules, first.planned.call))
         if learns:
             return self._learned(first, places)
+
         is_written = self.verifier.is_written(first.planned)
         varying = varying_in(first, places, is_written=is_written)
         return replace(first, varying=varying)
@@ -436,16 +466,20 @@ class LiveRun:
         for place in places:
             if (name, place) not in self.found.places:
                 self.found.places.append((name, place))
+
             if place.reason is None:
                 pointers.append(place.pointer)
             elif place.is_unstable:
                 refused = refused or place.reason
+
         if pointers:
             self.found.rules.append(IgnoredPlaces(name, tuple(pointers)))
             # What has been learned doesn't count in this conversation either.
             first = self.verifier.verified_again(first)
+
         if refused:
             return replace(first, verdict="unstable", reason=refused)
+
         return first
 
 
@@ -471,6 +505,7 @@ def differences_of(
     recorded = load_cassette(path)
     if repeated is None:
         repeated = replace(recorded, interactions=())
+
     made = replace(repeated, path="this run")
     rules = rules_of(options)
     comparison = held_to(recorded, made, partial(ignored_in, rules), is_part=is_part)
@@ -480,9 +515,12 @@ def differences_of(
         is_missing = compared.mark == "-"
         if compared.mark == "=" or (is_missing and compared.recorded in not_due):
             continue
+
         verdicts.add(compared.verdict)
+
     if options.fail_on:
         verdicts.intersection_update(options.fail_on)
+
     return held_text(comparison, options.terms) if verdicts else None
 
 
@@ -493,6 +531,7 @@ def _numbers_without_request(cassette: Cassette) -> set[int]:
         message = interaction.exchanges[0].call.message
         if message is None or message.kind is not Kind.REQUEST:
             numbers.add(interaction.number)
+
     return numbers
 
 
@@ -530,18 +569,22 @@ async def update_cassette(
         )
     if not _takes_changes(cassette, upstream):
         raise _other_transport(path, upstream)
+
     accepts = accepting(cassette, choose)
     verification = await _verify(cassette, upstream, options, accepts)
     proposed = verification.proposed
     chosen: tuple[Proposal, ...] = ()
     if proposed:
         chosen = tuple(choose(proposed))
+
     if chosen:
         if read_file(path) != data:
             raise CassetteError(
                 path, "it was changed meanwhile", hint="verify it once more"
             )
+
         publish(path, [accepted(data, cassette, chosen)], replace=True)
+
     left = tuple(proposal for proposal in proposed if proposal not in chosen)
     refused = {proposal.number for proposal in left if proposal.counting}
     taken = frozenset(proposal.number for proposal in chosen)
@@ -571,6 +614,7 @@ def _other_transport(path: Location, upstream: str | Sequence[str]) -> UsageErro
         recorder = "record_pipe_again"
         recorded = "HTTP"
         live = "pipes"
+
     return UsageError(
         f"{path} was recorded over {recorded}, and the live server is called over {live}",
         hint=f"verify it over {recorded}, or record it over {live} with: <<{recorder}>>",

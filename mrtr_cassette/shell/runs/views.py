@@ -47,6 +47,7 @@ class ProbedServer(NamedTuple):
 
     upstream: Callable[[], str | Sequence[str]]
     """Returns its URL, or the command that starts it."""
+
     options: VerifyOptions
     """How it is reached, and what doesn't count."""
 
@@ -146,6 +147,7 @@ class MrtrCassette:
         base = self._session.base
         if base is None or not numbers:
             return ()
+
         wanted = set(numbers)
         interactions = _details_of(base).interactions
         return tuple([details for details in interactions if details.number in wanted])
@@ -208,15 +210,18 @@ class MrtrCassette:
             upstream = self.command
         else:
             upstream = self.url
+
         if answers is not None:
             result = answered_call(upstream, name, arguments, method, answers)
             self._unused.update(result.unused)
             return result
+
         result = answered_call(upstream, name, arguments, method, self._answers)
         if self._unused_of_all is None:
             self._unused_of_all = set(result.unused)
         else:
             self._unused_of_all.intersection_update(result.unused)
+
         return result
 
     def probe(
@@ -239,13 +244,17 @@ class MrtrCassette:
             for name in [*options_of(UpstreamOptions), "ignore", "ignore_from"]:
                 if name not in options:
                     kept[name] = getattr(self.live.options, name)
+
             checked = replace(checked, **kept)
             upstream = upstream or self.live.upstream()
+
         if not upstream:
             raise UsageError("probe needs the URL or the command of a server")
+
         cassette = self._session.recorded()
         if cassette is None:
             raise UsageError(f"nothing is recorded on {self.path} so far to probe with")
+
         self.was_probed = True
         return result_in_thread(probe_recorded(cassette, upstream, checked))
 
@@ -299,6 +308,7 @@ def options_for(
     """
     if existing == "append":
         return options
+
     replaces = existing == "replace"
     return replace(
         options,
@@ -322,10 +332,12 @@ def days_too_old(cassette: Path, max_age: int) -> int | None:
     """
     if not max_age or not cassette.exists():
         return None
+
     try:
         date = load_cassette(cassette).recorded_at
     except MrtrCassetteError:
         return None  # whoever plays it will say so
+
     try:
         recorded = datetime.fromisoformat(date)
     except ValueError:
@@ -334,7 +346,9 @@ def days_too_old(cassette: Path, max_age: int) -> int | None:
             f"/recording/recorded_at is {shorten(repr(date))}, which is not a date",
             hint="write one such as 2026-07-28T12:00:00+00:00, or leave out max_age",
         ) from None
+
     if recorded.tzinfo is None:
         recorded = recorded.replace(tzinfo=UTC)
+
     age = (datetime.now(UTC) - recorded).days
     return age if age >= max_age else None

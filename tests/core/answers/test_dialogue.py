@@ -24,9 +24,11 @@ def transcript(request: InputRequest, *typed: str | None) -> tuple[list[str], An
         except StopIteration as ended:
             assert not left, f"never read: {left}"
             return shown, ended.value
+
         shown += lines
         if not left:
             return [*shown, text], OPEN
+
         reply = left.pop(0)
         shown.append(f"{text}{reply}")
 

@@ -75,6 +75,7 @@ def answered(
         except StopIteration as end:
             if isinstance(end.value, Unanswered):
                 return end.value
+
     return None
 
 
@@ -107,10 +108,13 @@ def test_every_question_is_answered_by_what_its_hint_says(
                 pairs = tuple(
                     WrittenPair(*each, is_json=True) for each in python.items()
                 )
+
             unanswered = answered(renamed(asks, run), pairs)
             if unanswered is None:
                 break
+
             result = CallResult("tools/call", "deploy", unanswered=unanswered)
+
             assert unanswered.detail.startswith("nothing answers it")
             (line,) = problem_lines(result)
             told += shlex.split(line.partition("; write ")[2])[1::2]

@@ -161,6 +161,7 @@ def test_value_fits_a_field_or_it_is_said_why_not(
 def test_choices_have_titles() -> None:
     """Each spelling of a list of choices is read."""
     pairs = [("s", "Small"), ("l", "Large")]
+
     assert (
         titled_choices({"enum": ["s", "l"], "enumNames": ["Small", "Large"]}) == pairs
     )

@@ -68,6 +68,7 @@ def ended(steps: Fulfilment, *replies: Any) -> tuple[list[Any], Any]:
             assert not left
             if isinstance(end.value, Unanswered):
                 return waited_for, (end.value.key, end.value.detail, *end.value.example)
+
             answers = end.value.items()
             return waited_for, {
                 key: (each.value, each.answered_by) for key, each in answers
@@ -101,13 +102,16 @@ def test_sources_are_asked_in_their_order() -> None:
         otherwise="cancel",
         replies=[reply(dict.fromkeys(keys[2:], YES))],
     )
+
     assert isinstance(waited_for, bytes)
     assert list(parse(waited_for)["inputRequests"]) == ["other", "person", "rest"]
     sources = ("call", "rule 1", "rest", "rest", "rest")
+
     assert {key: source for key, (_, source) in answers.items()} == dict(
         zip(keys, sources, strict=True)
     )
     requests = {"person": FORM, "other": FORM}
+
     assert fulfilled(
         requests, person=True, otherwise="cancel", replies=[YES, None]
     ) == (
@@ -132,6 +136,7 @@ def test_nothing_that_does_not_fit_is_sent(
     _, outcome = fulfilled({"a": FORM}, *given, **sources)
 
     problem = "/ok is a text, and not true or false"
+
     assert outcome == ("a", f"the answer ({source}) doesn't fit: {problem}")
 
 
@@ -153,10 +158,13 @@ def test_accepting_a_form_fills_in_its_defaults() -> None:
     ):
         accepted = {"action": "accept", "content": content}
         _, answers = fulfilled({"a": form}, rule=[{"key": "a", **accepted}])
+
         assert answers["a"][0]["content"] == filled
+
     _, answers = fulfilled(
         {"a": form}, rest=REST, replies=[reply({"a": {"action": "accept"}})]
     )
+
     assert answers["a"][0] == {"action": "accept", "content": whole}
     assert fulfilled({"a": form}, rule=[{"key": "a", **NO}])[1] == {"a": (NO, "rule 1")}
 
@@ -200,6 +208,7 @@ def test_an_endpoint_that_answers_twice_is_refused(replied: bytes) -> None:
     """Of two answers to one question none is taken."""
     replies = [replied % {b"no": compact(NO)}]
     _, (key, detail) = fulfilled({"a": FORM}, rest=REST, replies=replies)
+
     assert (key, "'a' twice" in detail or "`inputResponses` twice" in detail) == (
         "a",
         True,
@@ -223,12 +232,15 @@ def test_what_is_optional_is_left_out() -> None:
         {"id": "b", "kind": "string", "required": False},
     ]
     ask = recognise({"inputRequests": items, "requestState": "s"})
+
     assert ask is not None
     requests = ask.input_requests
     rule = {"key": "a", "value": "x"}
+
     assert fulfilled(requests, rule=[rule])[1] == {"a": ({"value": "x"}, "rule 1")}
     listed = reply([{"id": "a", "value": "y"}])
     (waited_for,), answers = fulfilled(requests, rest=REST, replies=[listed])
+
     assert parse(waited_for)["inputRequests"] == items
     assert answers == {"a": ({"value": "y"}, "rest")}
 
@@ -253,6 +265,7 @@ def test_answer_by_field_answers_one_question(
         ended(fulfilment(asked({key: FORM}, turn), sources))
         for turn, key in enumerate(keys, start=1)
     )
+
     assert first == {keys[0]: (YES, "call")}
     if named is None:
         assert later["second"][1] in {"call", "rule 1"}
@@ -290,6 +303,7 @@ ANSWERED = {"a": (YES, "rest")}
 def test_endpoint_gets_the_call_and_the_full_requests() -> None:
     """Method, name, arguments, turn, and each request as the server spelled it."""
     (waited_for,), _ = fulfilled({"a": FORM, "b": ROOTS}, rest=REST, replies=["away"])
+
     assert parse(waited_for) == {
         "method": "tools/call",
         "name": "deploy",
@@ -352,6 +366,7 @@ def reply_to(own: Rounds, live: LiveAsk, pauses: float = 0.0) -> Any:
         except StopIteration as ended:
             assert pauses == 0
             return ended.value
+
         assert isinstance(step, float)
         pauses -= step
 
@@ -373,12 +388,15 @@ def test_ask_is_answered_in_its_dialect() -> None:
     """The turn has who answered, and a hash of the state."""
     own = rounds(rule=[{"action": "decline"}, {"value": "x"}])
     reply = reply_to(own, ask(asks("a", state="raw"), state="raw"))
+
     assert reply.value == b'{"a":{"action":"decline"}}'
     (turn,) = own.turns
+
     assert (turn.number, turn.via, turn.answered_by) == (1, "result", {"a": "rule 1"})
     assert turn.state_sha256 == sha256_of("raw")
     assert turn.answers == {"a": {"action": "decline"}}
     reply = reply_to(own, ask(array_asks("a", state="s"), 2, "s"))
+
     assert reply.value == b'[{"value":"x","id":"a"}]'
 
 
@@ -386,6 +404,7 @@ def test_pushed_request_is_answered_by_its_result() -> None:
     """It has our own key, by which it may also be answered."""
     own = rounds(rule=[{"key": "roots-1", "result": {"roots": []}}])
     reply = reply_to(own, push())
+
     assert (reply.value, reply.member) == (b'{"roots":[]}', "result")
     assert own.turns[0].via == "push"
 
@@ -396,6 +415,7 @@ def test_server_that_asks_for_ever_stops_at_the_cap() -> None:
         reply_to(rounds(), ask(asks(state="s"), state="s"), pauses=0.25).value is None
     )
     own = rounds(otherwise="decline")
+
     assert reply_to(own, ask(asks("a"), 10)) is not None
     assert not own.overrun
     assert reply_to(own, ask(asks("a"), 11)) is None
@@ -405,6 +425,7 @@ def test_server_that_asks_for_ever_stops_at_the_cap() -> None:
 def test_what_nobody_answers_ends_the_call() -> None:
     """The question is kept, with the reason."""
     own = rounds()
+
     assert reply_to(own, ask(asks("a", "b"))) is None
     assert own.unanswered is not None
     assert own.unanswered.key == "a"

@@ -80,14 +80,17 @@ def test_name_is_a_key_or_a_field(
     found = given(*texts).answer_to(question)
     if request_.kind == "sampling":
         found = found["content"]["text"]
+
     assert found == answer
 
 
 def test_unused_answers_are_known() -> None:
     """What nothing was asked for is told in the end."""
     answers = given("confirm=yes", "other=1")
+
     assert answers.unused == ["confirm", "other"]
     answers.answer_to(*asked(SURE).questions())
+
     assert answers.unused == ["other"]
 
 
@@ -127,6 +130,7 @@ def test_words_name_a_tool_or_a_method(
 ) -> None:
     """What is no method is a tool; a text is read as the type that the schema has."""
     wanted = wanted_of(words)
+
     assert wanted.method == method
     assert wanted.params(SCHEMA) == params
 
@@ -161,15 +165,18 @@ def test_what_is_no_call_or_no_pair_is_refused(
     """The message says what is missing, names the pair, and never has its value."""
     with pytest.raises(UsageError) as caught:
         read(words) if read is wanted_of else read(*words)
+
     assert reason in str(caught.value)
 
 
 def test_tool_is_one_of_the_servers() -> None:
     """Where it has none of the name, all are listed."""
     tools = [{"name": "deploy", "inputSchema": {}}, {"name": "add"}, "odd", {}]
+
     assert tool_named("deploy", tools) == tools[0]
     with pytest.raises(UsageError, match="no tool 'deplyo'; it has deploy, add"):
         tool_named("deplyo", tools)
+
     with pytest.raises(UsageError, match="it has none"):
         tool_named("deploy", [])
 
@@ -230,6 +237,7 @@ def test_order_decides() -> None:
         '[[rule]]\nkey = "confirm"\naction = "cancel"\n'
         '[[rule]]\naction = "decline"\n'
     )
+
     assert answer_of(text) == {"action": "cancel"}
     assert answer_of(text, InputRequest("form", "Wipe all?")) == {"action": "decline"}
     assert answer_of(text, key="other") == {"action": "decline"}
@@ -241,10 +249,12 @@ def test_rule_answers_only_what_its_answer_is_for() -> None:
     url = InputRequest("url", "Sign in")
     roots = InputRequest("roots", "")
     value = InputRequest("string", "City?", takes_value=True)
+
     assert answer_of(f"[[rule]]\n{ACCEPT}", url) is None
     assert answer_of('[[rule]]\naction = "accept"', url) == {"action": "accept"}
     assert answer_of('[[rule]]\naction = "decline"', roots) is None
     result = '[[rule]]\nresult = { roots = [{ uri = "file:///a" }] }'
+
     assert answer_of(result, roots) == {"roots": [{"uri": "file:///a"}]}
     assert answer_of(result) is None
     assert answer_of('[[rule]]\nvalue = "Rome"', value) == {"value": "Rome"}
@@ -324,6 +334,7 @@ def test_fault_names_rule_and_field(text: str, reason: str) -> None:
     """What is wrong with a file says where, and with what."""
     with pytest.raises(UsageError) as caught:
         read_answers(text.encode(), "answers.toml")
+
     assert reason in str(caught.value)
 
 
@@ -332,6 +343,7 @@ def test_published_schema_is_the_models() -> None:
     schema = json.loads(
         (Path(__file__).parents[3] / "docs" / "answers.schema.json").read_text()
     )
+
     assert schema.pop("$schema") == "https://json-schema.org/draft/2020-12/schema"
     assert schema == AnswersFile.model_json_schema()
     jsonschema.validate(
@@ -354,6 +366,7 @@ def recorded(*answers: Any) -> Cassette:
         first = tool("deploy", env=f"prod-{number}")
         script += [(first, asks("a")), (retry(first, {"a": answer}), text("done"))]
         script[-2][1]["inputRequests"]["a"]["params"]["message"] = MESSAGE
+
     return loaded(cassette_of(*script))
 
 
@@ -370,6 +383,7 @@ def test_rules_from_a_recording_give_its_answers() -> None:
     written = answers_text(recorded(accepted(**content, x=None)), "f.json")
 
     answer = answer_of(written, InputRequest("form", MESSAGE), key="a")
+
     assert canonical(answer) == canonical(parse(compact(accepted(**content))))
     assert tomllib.loads(written)["rule"][0]["message"] == MESSAGE
 
@@ -409,8 +423,10 @@ def test_array_and_pushed_questions_have_rules() -> None:
     pushed = asked_once(elicit(), {"action": "decline"}, CALL, text("done"))
 
     (rule,) = tomllib.loads(answers_text(loaded(array), "f.json"))["rule"]
+
     assert (rule["value"], rule["key"]) == ("Rome", "city")
     (rule,) = tomllib.loads(answers_text(pushed, "f.json"))["rule"]
+
     assert rule == {
         "tool": "deploy",
         "message": "Deploy?",

@@ -95,6 +95,7 @@ def at(tree: Any, *path: str | int) -> Any:
     """Return what stands at a place."""
     for step in path:
         tree = tree[step]
+
     return tree
 
 
@@ -124,6 +125,7 @@ def test_recorders_and_their_exchanges_come_back() -> None:
     assert not first.keys() & {"recorder", "own_number"}
     assert (second["recorder"], second["own_number"]) == (2, 1)
     again = load(data, "f")
+
     assert again.recorders == (RecorderFacts("A", 7), RecorderFacts("B", 9, 1))
     assert [each.own[0].recorded_by for each in again.interactions] == owners
 
@@ -213,6 +215,7 @@ def test_file_is_indented_and_has_one_exchange_a_line() -> None:
         == before
     )
     lines = [line for line in block.split(b"\n") if line.startswith(b"      {")]
+
     assert [json.loads(line.rstrip(b",")) for line in lines] == tree["recording"][
         "exchanges"
     ]
@@ -226,6 +229,7 @@ def test_file_is_valid_by_the_published_schema() -> None:
     validator = jsonschema.Draft202012Validator(published)
 
     named = {"PieceModel", "Piece"} & published["$defs"].keys()
+
     assert (published["$id"], named) == (SCHEMA_ID, {"Piece"})
     assert list(validator.iter_errors(tree_of())) == []
     for change in (
@@ -253,6 +257,7 @@ def test_timings_that_do_not_fit_lose_no_byte(sizes: list[int | None]) -> None:
         tree = without_digests(tree_of((get("/"), Answer(chunks, headers))))
         tree["recording"]["exchanges"][0]["pieces"] = pieces
         response = load(orjson.dumps(tree), "f").interactions[0].exchanges[0].response
+
         assert response is not None
         assert response.body == b"".join(chunks)
 
@@ -271,6 +276,7 @@ def test_facts_may_be_missing_or_in_another_order() -> None:
     assert facts_of(lambda facts: facts.reverse()) == facts_of(lambda _: None)
     assert set(facts_of(lambda facts: facts.clear())) == {(None, 0)}
     moved = facts_of(lambda facts: facts[0].update(interaction=99))
+
     assert [number for number, _ in moved[:2]] == [None, 2]
 
 
@@ -291,6 +297,7 @@ def test_no_flipped_bit_goes_unnoticed(bit: int) -> None:
             cassette = load(bytes(damaged), "f")
         except CassetteError:
             continue
+
         assert values_of(cassette.interactions[0].exchanges[0])[1:3] == known
 
 
@@ -325,6 +332,7 @@ def test_digests_are_those_that_the_description_of_the_format_gives() -> None:
             body(response),
         ]
         digest = hashlib.sha256(b"".join(map(netstring, fields))).hexdigest()
+
         assert each["sha256"] == digest
 
 
@@ -353,6 +361,7 @@ def test_whatever_differs_gives_another_digest(
 ) -> None:
     """No two fields can be mistaken for others; only how the network cut a body doesn't count."""
     digest = exchange_sha256(REQUEST, RESPONSE)
+
     assert exchange_sha256(request_, response) != digest
     assert (
         exchange_sha256(REQUEST, replace(RESPONSE, pieces=(Piece(b"123", 5, 6),)))
@@ -582,6 +591,7 @@ def test_pushed_turn_that_cannot_be_is_refused(
     place = f"/interactions/{changed[0]}/elicitation_turns/{turn}"
     with pytest.raises(CassetteError) as caught:
         load(edited(change, dump(branched())), "f")
+
     assert str(caught.value).startswith(f"f: {reason.format(at=place)}")
 
 
@@ -601,6 +611,7 @@ def piped(
             Piece(line, number + index, number) for index, line in enumerate(lines)
         )
         response = Response(NO_STATUS, (), pieces, end)
+
     exchange = RecordedExchange(
         number, request, response, number, number + 5, None, None
     )
@@ -654,6 +665,7 @@ def test_file_of_pipes_has_no_http() -> None:
         {"text": '{"a": 1}\n'},
         {"text": "{}"},
     ]
+
     assert first == {
         "request": {},
         "elicitation_turns": [],

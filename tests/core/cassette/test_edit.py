@@ -100,6 +100,7 @@ def test_accepted_edit_loads(
     assert (changed, facts_of(accepted)) == (count, facts)
     assert json.loads(accepted)["interactions"] == json.loads(data)["interactions"]
     load(accepted, "f")
+
     assert accept_edit(accepted, "f") == (accepted, 0)
 
 
@@ -119,6 +120,7 @@ def test_cassette_without_digests_gets_them() -> None:
     tree = json.loads(written())
     for each in tree["recording"]["exchanges"]:
         del each["sha256"]
+
     data = orjson.dumps(tree)
     load(data, "f")
 
@@ -185,6 +187,7 @@ def test_a_stream_has_a_time_for_each_event(count: int) -> None:
     """Events that are new come with the last recorded one."""
     cassette = recorded((DEPLOY, stream(*[answer(DEPLOY, text("a"))] * 2)))
     exchange = cassette.interactions[0].exchanges[0]
+
     assert exchange.response is not None
     new = response_of(stream(*[answer(DEPLOY, text("b"))] * count))
 
@@ -194,6 +197,7 @@ def test_a_stream_has_a_time_for_each_event(count: int) -> None:
 
     assert changed.response is not None
     times = [piece[1:] for piece in exchange.response.pieces]
+
     assert [piece[1:] for piece in changed.response.pieces] == (times + times[1:])[
         :count
     ]

@@ -88,6 +88,7 @@ def test_header_and_exchanges_come_back(header: JournalHeader) -> None:
     for number, each in enumerate(EXCHANGES, start=1):
         assert values_of(decode_line(LINES[number - 1])) == values_of(each)
         named = None if header.recorder is None else RecordedBy(header.recorder, number)
+
         assert content.exchanges[number].recorded_by == named
 
 
@@ -99,9 +100,11 @@ def test_every_prefix_has_its_whole_lines() -> None:
         content = decode_journal(data[:cut], "j")
         # A line is whole without the newline that ends it.
         whole = sum(end <= cut for end in ends[1:])
+
         assert sorted(content.exchanges) == list(range(1, whole + 1))
         rest = cut - max(end for end in ends if end <= cut) - 1
         torn = f"line {whole + 2} is incomplete ({rest:,} bytes); it is left out"
+
         assert content.lost == (torn if rest > 0 else None)
 
 
@@ -130,6 +133,7 @@ def test_a_damaged_line_costs_only_itself(bad: bytes) -> None:
 
     assert known(content) == {1: KNOWN[1], 3: KNOWN[3]}
     lost = f"line 3 is incomplete ({len(bad)} bytes); it is left out"
+
     assert content.lost == f"{lost}; line 5 is incomplete (1 bytes); it is left out"
 
 
@@ -141,8 +145,10 @@ def test_no_flipped_bit_goes_unnoticed(bit: int) -> None:
         damaged = bytearray(whole)
         damaged[at] ^= 1 << bit
         content = read(bytes(damaged))
+
         assert content.lost or at == len(whole) - 1
         assert known(content).items() <= KNOWN.items()
+
     line = encode_header(HEADER)
     for at in range(len(line) - 1):
         damaged = bytearray(line)
@@ -157,6 +163,7 @@ def test_lines_that_continue_an_exchange_are_joined_to_it() -> None:
     whole = exchange(
         get("/mcp"), Answer(tuple(events), STREAM_HEADERS, end=End.OPEN), number=7
     )
+
     assert whole.response is not None
     parts = [
         replace(
@@ -179,8 +186,10 @@ def test_lines_that_continue_an_exchange_are_joined_to_it() -> None:
 
     ended = replace(whole.response, end=End.COMPLETE)
     expected = replace(whole, response=ended, ended_ms=2.0, ended_after=2)
+
     assert (known(content), content.lost) == ({7: values_of(expected)}, None)
     lost = "line 2 continues a response whose beginning is lost; it is left out"
+
     assert read(further[0])[1:] == ({}, lost)
     assert isinstance(decode_line(first), RecordedExchange)
 

@@ -160,21 +160,27 @@ def test_bodies_with_the_same_rest_are_the_same_call(
     has_token = token == "with"
     if has_token:
         params = {**params, "_meta": {"progressToken": one}}
+
     tree = {"jsonrpc": "2.0", "id": one, "method": "tools/call", "params": params}
     body = json.dumps(tree).encode()
     message = classify(body)
+
     assert message is not None
     cut = cut_body(body)
     if cut is None or digest_of(message) is None:
         return
+
     assert cut[1] == caller_values(message)
     if has_token:
         params = {**params, "_meta": {"progressToken": other}}
+
     again = json.dumps({**tree, "id": other, "params": params}).encode()
     cut_again = cut_body(again)
+
     assert cut_again is not None
     assert cut_again[0] == cut[0]
     first, second = (read_call(Request("POST", "/", (), raw)) for raw in (body, again))
+
     assert lookup_key(first) == lookup_key(second)
     assert first.traits() == second.traits()
     assert cut_again[1] == caller_values(second.message)

@@ -51,6 +51,7 @@ def session() -> Cassette:
         answer(TWO, text("2")),
     ):
         talk.event(stream, message)
+
     say(AGAIN)
     talk.event(stream, answer(AGAIN, text("3")))
     talk.end(stream, End.OPEN)
@@ -67,6 +68,7 @@ def test_each_call_has_what_the_stream_says_of_it() -> None:
         if exchange.request.is_line:
             response = exchange.response
             said[exchange.request.body] = None if response is None else response.body
+
     assert said == {
         b"": LOGGED + b"\n",
         INITIALIZED: None,
@@ -75,6 +77,7 @@ def test_each_call_has_what_the_stream_says_of_it() -> None:
         AGAIN: answer(AGAIN, text("3")) + b"\n",
     }
     skipped = [each.skipped for each in planned(cassette, is_on_pipes=True)]
+
     assert [reason for reason in skipped if reason] == [
         "it is not part of a session, and the server accepts nothing else"
     ]

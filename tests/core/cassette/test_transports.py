@@ -138,6 +138,7 @@ def test_one_session_of_http_is_one_of_a_pipe() -> None:
     talk.response(talk.request(discovery), Answer((refusal(discovery, -32601),)))
     for request_, response in session_steps("s"):
         talk.response(talk.request(request_), response)
+
     talk.response(talk.request(within("s", get("/mcp"))), Answer((), (), 405))
     listening = talk.stream(within("s", get("/mcp")))
     talk.event(listening, roots)
@@ -152,13 +153,16 @@ def test_one_session_of_http_is_one_of_a_pipe() -> None:
 
     requests = [each.exchanges[0].request for each in over.interactions]
     said = (discovery, INITIALIZE, INITIALIZED, b"", ADD)
+
     assert requests == [line_request(body, FIRST_SESSION) for body in said]
     assert [each.number for each in over.interactions] == [1, 2, 3, 4, 5]
     channel = over.interactions[3]
+
     assert channel.exchanges[0].response is not None
     assert raws_of(channel.exchanges[0].response) == [roots + b"\n"]
     assert channel.exchanges[0].response.end is End.OPEN
     (turn,) = channel.pushed_turns
+
     assert [each.exchange.request.method for each in turn.answers] == [""]
 
 
@@ -221,9 +225,11 @@ def test_noise_is_not_said_over_http() -> None:
     )
 
     changed = over_http(cassette)
+
     assert raws_of(first_of(changed)[1]) == [DONE]
     # What a pipe does not answer is acknowledged over HTTP.
     accepted = changed.interactions[2].exchanges[0].response
+
     assert accepted == Response(202, (), (), End.COMPLETE)
 
 

@@ -76,6 +76,7 @@ def test_calls_are_aligned_by_what_they_are(
 ) -> None:
     """What is missing, new or elsewhere is told from what changed."""
     found = comparison(calls(old), calls(new))
+
     assert outline(found) == lines
     assert found.is_same is all(line.startswith("=") for line in lines)
     assert found.verdict == ("same" if found.is_same else "shape-changed")
@@ -99,8 +100,10 @@ def test_another_path_of_the_server_is_the_same_call() -> None:
     """Calls are aligned by what they ask for; other traffic by its path."""
     old = [(post(tool("a")), text("a")), (get("/x"), b"{}"), (get("/y"), b"{}")]
     new = [(post(tool("a"), target="/api"), text("a")), (get("/y"), b"{}")]
+
     assert outline(comparison(old, new)) == ["= 1 1", "- 2 .", "= 3 2"]
     two = [(post(tool("a"), target=path), text(path)) for path in ("/x", "/y")]
+
     assert outline(comparison(two, two[::-1])) == ["= 2 1", "= 1 2 moved"]
 
 
@@ -112,6 +115,7 @@ def test_placeholders_in_arguments_are_the_same_call() -> None:
         loaded(cassette_of(*script, redacts=True))
         for script in ([(secret, text("a"))], [other, (secret, text("a"))])
     )
+
     assert outline(compared(old, new)) == ["+ . 1", "= 1 2"]
 
 
@@ -128,8 +132,10 @@ def test_branches_are_aligned_by_their_answers() -> None:
     """The decline is compared with the decline, wherever it stands."""
     yes, no = asked(YES, "done"), asked(NO, "left")
     branched, other = [*yes, no[1]], [*no, yes[1]]
+
     assert outline(comparison(branched, other)) == ["= 2 1", "= 1 2 moved"]
     found = comparison(yes, no)
+
     assert outline(found) == ["~ 1 1"]
     assert [(stage.kind, stage.mark) for stage in found.interactions[0].stages] == [
         ("ask", "="),
@@ -149,9 +155,11 @@ def test_every_interaction_stands_once(old: str, new: str) -> None:
     found = comparison(calls(old), calls(new)).interactions
     received = [each.received for each in found if each.received is not None]
     recorded = [each.recorded for each in found if each.recorded is not None]
+
     assert received == list(range(1, len(new) + 1))
     assert sorted(recorded) == list(range(1, len(old) + 1))
     both = [each for each in found if each.recorded and each.received]
+
     assert len(both) == sum(min(old.count(name), new.count(name)) for name in "abcd")
     assert all(each.mark == "=" for each in both)
 
@@ -170,6 +178,7 @@ def test_pages_are_aligned_by_which_response_issued_their_cursor() -> None:
     """Cursors that are new on every run are no difference; what stands on a page is one."""
     old, new = pages("old", "a", "b", "c"), pages("new", "a", "b", "c")
     found = comparison([*old, *old], [*new, *new])
+
     assert found.is_same
     assert outline(found) == [f"= {number} {number}" for number in range(1, 7)]
     assert outline(comparison(old, pages("new", "a", "x", "c"))) == [
@@ -199,8 +208,10 @@ def asking(
     for key, state in zip(keys, states, strict=True):
         script.append((request, asks(key, state=state, words=f"about {key}?")))
         request = retry(CALL, {key: answers}, state=state, number=len(script) + 1)
+
     if end:
         script.append((request, text(words)))
+
     return loaded(cassette_of(*script)).interactions[0]
 
 
@@ -226,6 +237,7 @@ def transcript(old: Any, new: Any, *ignored: str) -> str:
         words.append(
             f"{stage.mark} {stage.kind}{stage.turn or ''} {','.join(verdicts)}"
         )
+
     return "  ".join(map(str.rstrip, words))
 
 
@@ -264,6 +276,7 @@ def test_null_in_an_answer_is_as_good_as_nothing() -> None:
         asking("a"),
         asking("a", answers={**YES, "_meta": None, "list": [None]}),
     )
+
     assert "~ answer1" in transcript(plain, spelled)
     assert "= answer1" in transcript(plain, spelled, "/inputResponses/a/list")
 
@@ -273,8 +286,10 @@ def test_pushed_turns_are_compared_like_others() -> None:
     interactions = branched().interactions
     for each in interactions:
         assert "~" not in transcript(each, each)
+
     turned = next(each for each in interactions if each.pushed_turns)
     without = replace(turned, pushed_turns=())
+
     assert "- ask1 rounds  - answer1 rounds" in transcript(turned, without)
 
 
@@ -300,6 +315,7 @@ def test_calls_that_were_made_again_are_held_to_the_recorded_ones(
     """A read after other writes differs; one more of the same doesn't; a part lacks nothing."""
     cassettes = loaded(cassette_of(*HISTORY), "a"), loaded(cassette_of(*made), "b")
     comparison = held_to(*cassettes, lambda _: (), is_part=is_part)
+
     assert sorted(outline(comparison)) == sorted(found)
 
 
@@ -319,9 +335,11 @@ def test_what_is_ignored_in_calls_and_answers_does_not_keep_them_apart() -> None
         ]
         for at in ("1", "2")
     )
+
     assert outline(comparison(old, new)) == ["- 1 .", "+ . 1"]
     assert outline(comparison(old, new, "/arguments/at")) == ["~ 1 1"]
     ignored = "/arguments/at", "/inputResponses/ok/content/n"
+
     assert outline(comparison(old, new, *ignored)) == ["= 1 1"]
 
 
@@ -341,6 +359,7 @@ def logging(channel: list[bytes], opened: list[bytes], listed: list[bytes]) -> C
     ):
         line = line_request(request, FIRST_SESSION)
         said.append((line, [*logs, answer(request, result)], End.COMPLETE))
+
     return pipe_cassette(*said)
 
 
@@ -365,5 +384,6 @@ def test_logs_of_start_up_over_a_pipe_belong_to_no_call(
 ) -> None:
     """Before which response they come, and whether before any, is chance."""
     found = compared(old, new)
+
     assert [each for each in outline(found) if not each.startswith("=")] == []
     assert held_to(old, new, lambda _: (), is_part=False).is_same

@@ -69,6 +69,7 @@ def test_a_null_member_beside_the_outcome_says_nothing(said: Json, null: str) ->
         {"jsonrpc": "2.0", "id": 1, **more, **said} for more in ({}, {null: None})
     )
     one, two = (Answer((compact(tree),), (JSON_TYPE,), 200) for tree in (bare, spelled))
+
     assert (
         response_changes(seen(one), seen(two))
         == response_changes(seen(two), seen(one))
@@ -78,6 +79,7 @@ def test_a_null_member_beside_the_outcome_says_nothing(said: Json, null: str) ->
         details_of(loaded(cassette_of((CALL, each)))).interactions[0]
         for each in (one, two)
     ]
+
     assert finals[0].final == finals[1].final
 
 
@@ -91,6 +93,7 @@ def result_changes(recorded: Json, live: Json, call: bytes = CALL) -> Any:
     other = with_token(with_id(call, "live-1"), "live-token")
     if not isinstance(live, bytes | Answer):
         live = answer(other, live)
+
     return shown(response_changes(seen(recorded, call), seen(live, other)))
 
 
@@ -164,6 +167,7 @@ def test_results_and_errors_are_compared_by_value(
         " ".join(str(value).strip('"') for value in each)
         for each in result_changes(recorded, live)
     ]
+
     assert found == ([] if change is None else [change])
 
 
@@ -202,6 +206,7 @@ def test_status_and_kept_headers_count(
 ) -> None:
     """What is said beside the result is compared where a cassette keeps it."""
     live = live._replace(chunks=(answer(with_id(CALL, "live-1"), text("done")),))
+
     assert result_changes(whole(*headers), live) == changes
 
 
@@ -230,6 +235,7 @@ def test_progress_is_compared_message_by_message(live: Any, changes: Json) -> No
     other = with_token(with_id(CALL, "live-1"), "live-token")
     recorded = stream(*told(1, "one", "two", "three"), answer(CALL, text("done")))
     received = stream(*told("live-token", *live), answer(other, text("done")))
+
     assert [each[:2] for each in result_changes(recorded, received)] == changes
 
 
@@ -239,6 +245,7 @@ def test_progress_of_another_request_is_a_difference() -> None:
     live = stream(*told("live-token", "one"))
     pointer = "/#messages/0/params/progressToken"
     words = '"the request\'s"', '"another request\'s"'
+
     assert result_changes(own, foreign) == [("text-changed", pointer, *words)]
     assert result_changes(foreign, live) == [
         ("text-changed", pointer, *reversed(words))
@@ -251,9 +258,11 @@ def test_a_stream_that_became_json_is_another_and_one_without_end_may_have_said_
 ):
     """Of a stream that the client left, only what both have is compared."""
     (change,) = result_changes(stream(answer(CALL, text("done"))), text("done"))
+
     assert change[:2] == ("shape-changed", "/#headers/content-type")
     messages, again = (told(token, "one", "two") for token in (1, "live-token"))
     left = stream(*messages, end=End.OPEN)
+
     assert result_changes(left, stream(*again[:1], end=End.OPEN)) == []
     assert result_changes(left, stream(*told("live-token", "1"))) == [
         ("text-changed", "/#messages/0/params/message", '"one"', '"1"')
@@ -274,6 +283,7 @@ def test_what_is_no_message_is_compared_as_it_is() -> None:
         Answer((), (), 0),
     )
     one, other, page, none = (converse((asked, each))[0] for each in answers)
+
     assert response_changes(one, other) == [
         Change("text-changed", "/#body/issuer", '"a"', '"b"')
     ]
@@ -282,6 +292,7 @@ def test_what_is_no_message_is_compared_as_it_is() -> None:
         ("text-changed", "/#headers/content-type"),
     ]
     (change,) = response_changes(page, none)
+
     assert change[:2] == ("shape-changed", "/#status")
     assert response_changes(none, none) == []
 
@@ -301,6 +312,7 @@ def test_a_listening_stream_is_compared_by_what_it_says() -> None:
         pushed,
         answer(with_id(CALL, 9), text("y")),
     )
+
     assert shown(response_changes(before, after)) == [
         ("text-changed", "/#messages/0/params/data", '"a"', '"b"'),
         ("text-changed", "/#messages/1/result/content/0/text", '"x"', '"y"'),
@@ -369,6 +381,7 @@ def question(**params: Json) -> Json:
 def test_another_question_is_found(live: Json, pointer: str) -> None:
     """A word, a kind, a schema, a key, the state: whatever is asked otherwise is."""
     changes = response_changes(seen(question()), seen(live))
+
     assert pointer in [change.pointer[: len(pointer)] for change in changes]
     assert heaviest(changes) == "question-changed"
 
@@ -380,6 +393,7 @@ def keyed(*keys: str, in_array: bool) -> Json:
             {"id": key, "kind": "string", "description": "Sure?"} for key in keys
         ]
         return {"inputRequests": questions, "requestState": STATE}
+
     return asks(*keys, state=STATE, words="Sure?")
 
 
@@ -390,10 +404,12 @@ def test_an_equal_question_under_another_key_is_another_key(*, in_array: bool) -
         seen(keyed(*keys, in_array=in_array))
         for keys in (("a", "b"), ("a", "x"), ("x", "y", "z"))
     )
+
     assert response_changes(one, other) == [
         Change("key-changed", "/inputRequests/b", '"b"', '"x"')
     ]
     verdicts = [change.verdict for change in response_changes(one, more)]
+
     assert verdicts == ["key-changed", "key-changed", "question-changed"]
 
 
@@ -410,12 +426,15 @@ def test_the_same_question_has_other_ids_and_states() -> None:
         }
 
     sealed = loaded(cassette_of((CALL, live(STATE, "1")))).interactions[0].exchanges[0]
+
     assert sealed.ask is not None
     states = {sha256_of(LIVE): sealed.ask.request_state or ""}
 
     changes = response_changes(sealed, seen(live(LIVE, "2")), states)
+
     assert [change for change in changes if not change.is_information] == []
     changes = response_changes(sealed, seen(live(LIVE, "2")))
+
     assert [change.pointer for change in changes if not change.is_information] == [
         "/inputRequests/a/params/message"
     ]
@@ -424,9 +443,11 @@ def test_the_same_question_has_other_ids_and_states() -> None:
 def test_a_state_that_is_new_is_no_other_question() -> None:
     """The recorded answer can be given where the live server adds a state; not without one."""
     with_state, without = seen(asks("a", state=STATE)), seen(asks("a"))
+
     assert heaviest(response_changes(without, with_state)) == "shape-changed"
     assert heaviest(response_changes(with_state, without)) == "question-changed"
     changes = without_ignored(response_changes(with_state, without), ["/requestState"])
+
     assert changes == []
 
 
@@ -452,6 +473,7 @@ def test_placeholders_and_surrogates_are_the_same_in_every_recording() -> None:
         *talk("d", "a-third-state-0123456789-abcdef"),
         *talk("b", LIVE),
     )
+
     assert one.response is not None
     assert other.response is not None
     assert one.response.body != other.response.body
@@ -476,13 +498,16 @@ def test_comparing_is_fair(one: Json, other: Json, state: str) -> None:
     respelled = json.dumps(
         json.loads(answer(again, structured(**one))), indent=2
     ).encode()
+
     assert response_changes(seen(structured(**one)), seen(respelled, again)) == []
     first, second = seen(structured(**one)), seen(structured(**other))
+
     assert bool(response_changes(first, second)) == bool(
         response_changes(second, first)
     )
     asked = {"a": {"method": "elicitation/create", "params": one}}
     old = {**asks(state=STATE), "inputRequests": asked}
+
     assert response_changes(seen(old), seen({**old, "requestState": state})) == []
 
 
@@ -496,6 +521,7 @@ def test_a_question_may_repeat_the_id_that_is_made_up_for_it() -> None:
         )
 
     old, new = seen(linked("a1" * 10)), seen(linked("b2" * 12))
+
     assert response_changes(old, new) == []
     assert (
         heaviest(response_changes(old, seen(linked("b2" * 12, "other"))))
@@ -530,6 +556,7 @@ def test_an_error_that_asks_for_urls_has_other_ids_each_time() -> None:
         )
 
     old, new = refused("a1" * 10), refused("b2" * 12)
+
     assert response_changes(old, new) == []
     assert response_changes(old, refused("b2" * 12, "other")) != []
 
@@ -574,6 +601,7 @@ def edited(result: Json, path: str, to: Json) -> Json:
     inner = tree
     for step in steps:
         inner = inner[step]
+
     inner[last] = to(inner[last]) if callable(to) else to
     return tree
 
@@ -599,11 +627,13 @@ def test_a_second_tool_under_a_recorded_name_is_a_difference() -> None:
         "inputSchema": {"type": "object"},
     }
     changes = surface_changes(TOOLS, edited(TOOLS, "tools", adding(twin)))
+
     assert heaviest(changes) == "surface-changed"
     assert ("/tools/0/description", '"Book a seat"', '"Books any seat"') in [
         change[1:4] for change in changes
     ]
     same = edited(TOOLS, "tools", adding(TOOLS["tools"][0]))
+
     assert surface_changes(TOOLS, same) == []
 
 
@@ -651,6 +681,7 @@ def test_one_change_of_the_surface_is_found(
     """What is added or optional is information; what is gone or newly required is not."""
     (change,) = surface_changes(result, edited(result, path, to))
     steps = [step.replace("/", "~1") for step in path.split(" ")]
+
     assert change.pointer == "/" + "/".join(steps) + below
     assert change.is_information is is_information
     assert change.verdict == "surface-changed"
@@ -661,6 +692,7 @@ def test_the_order_of_a_list_means_nothing() -> None:
     """The same tools in another order, and the same required names, are the same."""
     other = edited(TOOLS, f"{SCHEMA} required", to=["day", "seat"])
     other = edited(other, "tools", to=lambda v: v[::-1])
+
     assert surface_changes(TOOLS, other) == []
     assert [
         change.pointer for change in surface_changes({"a": [{}]}, {"a": [{"b": 1}]})
@@ -696,8 +728,10 @@ def test_what_names_no_call_of_a_pipe_belongs_to_none() -> None:
     for recorded, live, is_same in rows:
         for old, new in ((recorded, live), (live, recorded)):
             assert (response_changes(on_pipe(*old), on_pipe(*new)) == []) is is_same
+
     over_http = [
         seen(stream(*said, answer(CALL, text("done"))))
         for said in ((), (changed_list,))
     ]
+
     assert response_changes(*over_http) != []

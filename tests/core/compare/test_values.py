@@ -102,10 +102,13 @@ def test_deep_json_within_json_is_compared() -> None:
         for _ in range(4):
             for _ in range(150):
                 leaf = [leaf]
+
             leaf = json.dumps(leaf)
+
         return leaf
 
     (change,) = value_changes(nested(1), nested(2))
+
     assert change.pointer.endswith("/0/0")
     assert value_changes(read(["\ud800["]), read(['["\ud800"]'])) != []
 
@@ -148,6 +151,7 @@ def test_a_pointer_hides_what_is_below_it(
     """A place is below another one if all of that one's steps lead to it."""
     assert is_below(pointer, outer) is is_hidden
     change = Change("text-changed", pointer, "1", "2")
+
     assert without_ignored([change], ["/other", outer]) == (
         [] if is_hidden else [change]
     )
@@ -157,6 +161,7 @@ def test_long_sequences_with_something_new_after_each_item_are_paired_at_once() 
     """Time grows with the length, and not with its square."""
     old = [*range(30_000)]
     new = [each for item in old for each in (item, "new")]
+
     assert paired(old, new)[2:5] == [(1, 2), (None, 3), (2, 4)]
 
 
@@ -174,6 +179,7 @@ def test_a_mask_hides_texts_that_are_equal_around_what_it_matches(
     places = masks_as_places(["[0-9]+"])
     changes = value_changes({"at": texts[0]}, {"at": texts[1]})
     around = [re.sub("[0-9]+", "#", text) for text in texts]
+
     assert (without_ignored(changes, places) == []) is (around[0] == around[1])
     if changes:
         assert (unused_masks(["[0-9]+"], changes) == []) is any(map(has_digit, texts))

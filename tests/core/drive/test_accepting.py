@@ -99,8 +99,10 @@ def test_a_result_takes_the_place_of_the_recorded_one() -> None:
     data, cassette = file_of(*ASKED)
     # A server may have a name that begins as our ids do.
     new = with_live((data, cassette), 2, AGAIN, text("Deployed by mrtr-cassette-demo"))
+
     assert lines_changed(data, new) == ['"text": "Deployed by mrtr-cassette-demo"']
     (repeating,) = proposed(cassette, 2, AGAIN, text("Deployed by 2042100099"))
+
     assert (repeating.problem or "").startswith("it repeats the id")
     old_recording, recording = (json.loads(raw)["recording"] for raw in (data, new))
     differing = [
@@ -109,8 +111,10 @@ def test_a_result_takes_the_place_of_the_recorded_one() -> None:
             old_recording["exchanges"], recording["exchanges"], strict=True
         )
     ]
+
     assert differing == [set(), set(), {"sha256"}, set()]
     (change,) = compared(cassette, load(new, "f")).changes
+
     assert change[:2] == ("text-changed", "/content/0/text")
 
 
@@ -119,8 +123,10 @@ def test_a_question_keeps_the_recorded_state() -> None:
     file = file_of(*ASKED)
     new = with_live(file, 2, question(f"Now? {LIVE}", LIVE))
     (line,) = lines_changed(file[0], new)
+
     assert line.startswith('"message": "Now? mrtr-state:')
     first, second = load(new, "f").interactions[1].exchanges
+
     assert first.ask is not None
     assert second.call.answers is not None
     assert first.ask.request_state == second.call.answers.request_state
@@ -129,10 +135,13 @@ def test_a_question_keeps_the_recorded_state() -> None:
 def test_both_copies_of_a_shared_question_change() -> None:
     """Branches of one question stay branches of it."""
     data, cassette = file_of(*ASKED[:3], (NO_RETRY, text("left")))
+
     assert cassette.interactions[2].branch is not None
     new = with_live((data, cassette), 2, question("Now?", LIVE))
+
     assert lines_changed(data, new) == ['"message": "Now?"'] * 2
     shared = load(new, "f").interactions
+
     assert shared[1].exchanges[0] is shared[2].exchanges[0]
 
 
@@ -140,6 +149,7 @@ def test_a_question_that_is_gone_ends_the_conversation() -> None:
     """With its turn go the answer and what came of it; the file is as if recorded so."""
     new = with_live(file_of(*ASKED), 2, text("done at once"))
     alone, _ = file_of(OTHER, (CALL, text("done at once")), OTHER)
+
     assert (
         new.partition(b'\n  "recording"')[0] == alone.partition(b'\n  "recording"')[0]
     )
@@ -155,18 +165,23 @@ def test_a_stream_has_the_recorded_tokens_and_as_many_times_as_events() -> None:
         new = with_live(
             file, 1, lambda body, said=said: stream(*said, answer(body, text("later")))
         )
+
         assert b"mrtr-cassette-1" not in new
         (facts,) = json.loads(new)["recording"]["exchanges"]
+
         assert len(facts["pieces"]) == count + 1
         response = load(new, "f").interactions[0].exchanges[0].response
+
         assert response is not None
         assert all(piece.after for piece in response.pieces)
 
     new = with_live(file, 1, text("plain"))
+
     assert "pieces" not in json.loads(new)["recording"]["exchanges"][0]
     back = with_live(
         (new, load(new, "f")), 1, lambda body: stream(answer(body, text("done")))
     )
+
     assert len(json.loads(back)["recording"]["exchanges"][0]["pieces"]) == 1
 
 
@@ -191,6 +206,7 @@ def test_a_page_that_is_taken_issues_the_recorded_cursor() -> None:
     page = rpc("tools/list")
     file = file_of((page, {"tools": [], "nextCursor": "mine"}), (page, {"tools": []}))
     new = with_live(file, 1, {"tools": [{"name": "new"}], "nextCursor": "theirs"})
+
     assert b'"nextCursor": "mine"' in new
 
 
@@ -211,6 +227,7 @@ def test_what_needs_another_answer_is_not_taken(
 ) -> None:
     """The client's own words are never made up."""
     (each,) = proposed(file_of(*ASKED)[1], 2, *responses)
+
     assert (each.problem or "").startswith(reason)
 
 
@@ -218,6 +235,7 @@ def test_a_question_that_branches_answer_is_not_taken_away() -> None:
     """Without it the branches would be the same call twice."""
     _, cassette = file_of(*ASKED[:3], (NO_RETRY, text("left")))
     (each,) = proposed(cassette, 2, text("done"))
+
     assert each.problem == "other branches answer a question of it: record it again"
 
 
@@ -235,6 +253,7 @@ def test_ids_that_are_made_up_for_questions_are_the_recorded_ones() -> None:
 
     file = file_of((CALL, linked("a1" * 10, "Open?")))
     new = with_live(file, 1, {**linked("b2" * 12, "Open it?"), "requestState": LIVE})
+
     assert lines_changed(file[0], new) == ['"message": "Open it?"']
 
 
@@ -245,6 +264,7 @@ def test_a_verbatim_state_stays_as_it_is_spelled() -> None:
     file = file_of((CALL, question("Go?", state)), (retried, text("a")), seals=False)
     new = with_live(file, 1, question(f"Go {LIVE}?", LIVE))
     first = load(new, "f").interactions[0].exchanges[0]
+
     assert first.ask is not None
     assert first.ask.request_state == state
 
@@ -261,14 +281,17 @@ def test_each_response_that_differs_is_proposed() -> None:
     """It is a question or the end; not a question on another stream than the call's."""
     _, cassette = file_of(*ASKED)
     (ask,) = proposed(cassette, 2, question("Now?", LIVE))
+
     assert (ask.number, ask.turn, ask.problem, ask.course) == (2, 1, None, None)
     (final,) = proposed(cassette, 2, AGAIN, text("b"))
+
     assert (final.turn, final.changes, final.course) == (0, final.counting, None)
 
     cassette = branched()
     plan = next(each for each in planned(cassette) if each.interaction.pushed_turns)
     verified = VerifiedInteraction(plan, "text-changed", (TurnChange(1, QUESTION),))
     (pushed,) = proposals(cassette, [verified])
+
     assert pushed.problem == "the server asks it on another stream: record it again"
 
 
@@ -291,6 +314,7 @@ def test_verdicts_accept_what_has_no_others() -> None:
     both, alone = proposal(TEXT, NOTE), proposal(NOTE)
     mixed, broken = proposal(TEXT, ERROR), proposal(TEXT, problem="pushed")
     every = [both, alone, mixed, broken]
+
     assert accepted_by_verdict(every, ["text-changed"]) == [both]
     assert accepted_by_verdict(every, ["surface-changed"]) == [alone]
     assert accepted_by_verdict(every, ACCEPTABLE) == [both, alone, mixed]

@@ -95,6 +95,7 @@ def test_answers_go_with_the_live_state_of_the_ask() -> None:
     )
     bodies = [json.loads(request.body) for request in sent]
     members = ["inputResponses", "requestState"]
+
     assert [[body["params"].get(name) for name in members] for body in bodies] == [
         [None, None],
         [{"a": 100.0}, first],
@@ -111,12 +112,14 @@ def test_script_sees_an_ask_as_it_would_be_recorded() -> None:
     conversation, script = talk(NeedsAnswers)
     follow(conversation, array_asks("a", state=state))
     (ask,) = script.asks
+
     assert (ask.turn, ask.request_state) == (1, state)
     assert ask.exchange.ask.request_state == sealed_hash(state)
     assert conversation.standing == NeedsAnswers(ask)
 
     conversation, _ = talk(refusing)
     follow(conversation, asks("a"))
+
     assert isinstance(conversation.standing, AskedOtherwise)
 
 
@@ -136,15 +139,18 @@ def finish(conversation: Conversation, observation: Observation) -> None:
 def test_refused_push_cancels_its_call() -> None:
     """The next request says that nobody waits; what comes after it changes nothing."""
     conversation, observation, push = pushing(refusing)
+
     assert conversation.session.pushed(push) is None
     assert conversation.is_over
     cancelled = conversation.next()
+
     assert cancelled is not None
     assert json.loads(cancelled.call.request.body)["params"] == {
         "requestId": 2042100001
     }
     assert conversation.next() is None
     finish(conversation, observation)
+
     assert isinstance(conversation.standing, AskedOtherwise)
     assert conversation.push_received(push) is None
 
@@ -152,21 +158,26 @@ def test_refused_push_cancels_its_call() -> None:
 def test_answer_may_come_from_elsewhere_and_later() -> None:
     """To a push it is posted, to an ask it is the next retry; one that is too late is none."""
     conversation, observation, push = pushing(NeedsAnswers)
+
     assert conversation.session.pushed(push) is None
     assert conversation.answer(Answered(b"{}")) is not None
     assert conversation.answer(Answered(b"{}")) is None
     finish(conversation, observation)
+
     assert isinstance(conversation.standing, Finished)
 
     conversation, observation, push = pushing(NeedsAnswers)
     conversation.session.pushed(push)
     finish(conversation, observation)
+
     assert isinstance(conversation.standing, Finished)
 
     conversation, _ = talk(NeedsAnswers)
     respond(conversation, asks("a"))
+
     assert conversation.answer(Answered(b'{"a":1}')) is None
     (retried,) = follow(conversation, text("done"))
+
     assert json.loads(retried.body)["params"]["inputResponses"] == {"a": 1}
 
 
@@ -186,6 +197,7 @@ def test_each_call_has_an_id_of_its_own_in_the_session_that_was_opened() -> None
     first.response_started(200, (SESSION,))
     own.responded(first)
     second = own.request(post(tool("a"), ("Accept-Encoding", "br")), whose)
+
     assert [json.loads(each.call.request.body)["id"] for each in (first, second)] == [
         2042100001, 2042100002,
     ]  # fmt: skip
@@ -216,8 +228,10 @@ def test_ids_are_integers_unless_the_server_wants_texts() -> None:
         sent = [respond(first, reply)]
         if len(ids) > len(sent) + 1:
             sent.append(respond(first, text("done")))
+
         assert isinstance(first.standing, Finished)
         sent += follow(Conversation(post(CALL), None, own), text("done"))
+
         assert [type(json.loads(request.body)["id"]) for request in sent] == ids
 
 
@@ -233,6 +247,7 @@ def test_session_is_the_one_that_initialize_opened() -> None:
         observation = own.request(post(rpc(method)), owner()[0])
         observation.response_started(status, (SESSION,))
         own.responded(observation)
+
         assert own.id == opened
 
 
@@ -258,6 +273,7 @@ def test_tools_are_listed_page_after_page_as_the_client_would() -> None:
     }
     second = {"tools": [{"name": "b", "annotations": both}, {"name": "c"}, 5]}
     tools, sent = listed(first, second)
+
     assert [tools.hints(name) for name in "abcd"] == [
         {"destructiveHint": True},
         both,
@@ -265,6 +281,7 @@ def test_tools_are_listed_page_after_page_as_the_client_would() -> None:
         {},
     ]
     bodies = [json.loads(request.body) for request in sent]
+
     assert [body["method"] for body in bodies] == ["tools/list"] * 2
     assert bodies[1]["params"] == {"_meta": CAPABLE, "cursor": "2"}
     names = ("mcp-method", "mcp-name", "mcp-param-env", "mcp-session-id")
@@ -275,6 +292,7 @@ def test_tools_are_listed_page_after_page_as_the_client_would() -> None:
             "",
             SESSION[1],
         ]
+
     for page in (refusal(CALL), {"tools": None}, b"no JSON"):
         assert listed(page)[0].hints("a") == {}
 
@@ -327,12 +345,15 @@ def body_of(request: Request) -> Any:
 def test_modern_server_is_called_at_once() -> None:
     """Each request says who calls, and what it can answer."""
     own = client("form", "url", "sampling", "roots")
+
     assert own.era == "modern"
     request = own.call("tools/call", {"name": "deploy", "arguments": {"env": "prod"}})
+
     assert request.header("mcp-method") == "tools/call"
     assert request.header("mcp-name") == "deploy"
     assert request.header("mcp-protocol-version") == "2026-07-28"
     params = body_of(request)["params"]
+
     assert params["arguments"] == {"env": "prod"}
     assert params["_meta"] == {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -352,22 +373,27 @@ def test_modern_server_is_called_at_once() -> None:
 def test_earlier_server_is_opened(discovered: Any) -> None:
     """It is initialized, told so, and heard; the version is the server's."""
     own = client("roots", discovered=discovered)
+
     assert own.era == "legacy"
     opening = own.initialize()
+
     assert body_of(opening)["params"] == {
         "protocolVersion": "2025-11-25",
         "capabilities": {"roots": {}},
         "clientInfo": {"name": "mrtr-cassette", "version": "1.2.3"},
     }
     initialized = own.initialized(responded(opening, {"protocolVersion": "2025-06-18"}))
+
     assert initialized is not None
     assert body_of(initialized) == {
         "jsonrpc": "2.0",
         "method": "notifications/initialized",
     }
     listening, leaving = own.listening(), own.leaving()
+
     assert (listening.method, leaving.method) == ("GET", "DELETE")
     call = own.call("tools/call", {"name": "add"})
+
     assert "_meta" not in body_of(call)["params"]
     assert call.header("mcp-method") == ""
     for request in (initialized, listening, leaving, call):
@@ -380,6 +406,7 @@ def test_refused_session_is_no_session() -> None:
     refusal = compact(
         {"jsonrpc": "2.0", "id": 0, "error": {"code": 1, "message": "no"}}
     )
+
     assert own.initialized(exchange(own.initialize(), refusal)) is None
 
 
@@ -396,11 +423,13 @@ def test_arguments_stand_in_the_headers_that_the_tool_wants() -> None:
     arguments = {"region": "eu", "count": 5, "city": "Zürich", "plain": "a"}
     params = {"name": "=?x", "arguments": arguments}
     request = client().call("tools/call", params, {"properties": fields})
+
     assert request.header("mcp-param-region") == "eu"
     assert request.header("mcp-param-count") == "5"
     assert request.header("mcp-param-city") == "=?base64?WsO8cmljaA==?="
     assert request.header("mcp-name") == "=?base64?PT94?="
     names = {name for name, _ in request.headers}
+
     assert not names & {"Mcp-Param-Gone", "Mcp-Param-Plain"}
 
 
@@ -417,9 +446,11 @@ def test_another_client_is_spoken_for() -> None:
         compact(message("tools/call", {"name": "a", "_meta": meta}, id="theirs"))
     )
     call = read_call(theirs)
+
     assert is_modern(call)
     assert not is_modern(read_call(post(tool("a"))))
     declared = body_of(declaring(theirs, {"form", "roots"}))["params"]["_meta"]
+
     assert declared["io.modelcontextprotocol/clientCapabilities"] == {
         "elicitation": {"url": {}, "form": {}},
         "x": {},

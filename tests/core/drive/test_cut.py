@@ -32,6 +32,7 @@ def digests_of(cassette: Cassette) -> list[str]:
     for interaction in cassette.interactions:
         for exchange in interaction.own:
             digests.append(exchange_sha256(exchange.request, exchange.response))
+
     return digests
 
 
@@ -72,11 +73,15 @@ def test_branch_and_pushed_questions_keep_what_asks_them() -> None:
     for interaction in whole.interactions:
         part = cut_out(whole, [interaction.number])
         again = load(dump(part), "part.json")
+
         assert compared(again, part, ignores_nothing).is_same
         turns = [len(found.pushed_turns) for found in whole.interactions]
         kept = [len(found.pushed_turns) for found in again.interactions]
+
         assert max(kept) <= max(turns)
+
     branch = next(found for found in whole.interactions if found.branch is not None)
+
     assert len(cut_out(whole, [branch.number]).interactions) > 1
 
 
@@ -100,6 +105,7 @@ def test_call_has_what_it_needs_and_no_more() -> None:
     whole = loaded(cassette_of(*SCRIPT))
     found = calls_of(whole).index('tools/call "get"', 4) + 1
     part = cut_out(whole, [found])
+
     assert calls_of(part) == [
         "tools/list",
         'tools/call "put"',
@@ -124,8 +130,10 @@ def test_call_of_a_session_has_its_opening_and_nothing_of_another() -> None:
             (tool("put", of=session[:3]), text("done")),
             (tool("end"), text("over")),
         )
+
     whole = loaded(cassette_of(*steps))
     part = cut_out(whole, [last_call(whole)])
+
     assert calls_of(part)[0] == "initialize"
     assert calls_of(part).count('tools/call "put"') == 1
     assert len(part.interactions) * 2 == len(whole.interactions)

@@ -101,6 +101,7 @@ def test_a_form_is_answered_in_each_way_that_its_schema_tells() -> None:
     for probe in probes_of(ask, is_slow=True):
         if not probe.is_of_state:
             sent[probe.name] = json.loads(probe.answer or b"null")
+
     content = ACCEPT["content"]
 
     def accepting(**members: Json) -> Json:
@@ -119,6 +120,7 @@ def test_a_form_is_answered_in_each_way_that_its_schema_tells() -> None:
         "answer-missing-key": None,
     }
     names = {probe.name for probe in probes_of(ask, is_slow=True)}
+
     assert PROBES[0] in names
     assert "state-other-question" not in names
 
@@ -132,6 +134,7 @@ def test_a_number_is_sent_as_text_rather_than_a_text_as_a_list() -> None:
     _, (ask,) = probing_of((CALL, form_of(schema)), answer)
     sent = {probe.name: probe.sent for probe in probes_of(ask, is_slow=False)}
     content = json.loads(sent["answer-wrong-type"])["content"]
+
     assert content == {"kind": "small", "size": "3"}
 
 
@@ -139,6 +142,7 @@ def test_branches_of_one_ask_are_probed_once_from_the_accepted_one() -> None:
     """A recorded decline is no probe of its own; it says how the server declines."""
     declined = (retry(CALL, {"a": NO}, state=STATE), text("not deployed"))
     _, (ask,) = probing_of(SCRIPT[0], declined, SCRIPT[1])
+
     assert ask.given == {"a": ACCEPT}
     assert [each.number for each in ask.declining] == [1]
 
@@ -161,6 +165,7 @@ def test_a_probe_is_the_recorded_retry_with_another_answer(
     conversation, script = apart(verifier, ask, probe)
     _, sent = follow(conversation, live, live)
     params = json.loads(sent.body)["params"]
+
     assert (params["inputResponses"], params["requestState"]) == (answers, LIVE)
     assert script.after is not None
     assert reaction_of(conversation, script.after).ask is script.after
@@ -171,6 +176,7 @@ def test_another_question_is_not_probed() -> None:
     verifier, (ask,) = probing_of(*SCRIPT)
     conversation, script = apart(verifier, ask, ACCEPTED)
     follow(conversation, asks("other", state=LIVE))
+
     assert script.reply is None
 
 
@@ -180,6 +186,7 @@ def test_a_pushed_question_has_the_probes_of_answers_only() -> None:
     cassette = asked_once(pushed, YES, CALL, text("done"))
     (ask,) = probed_asks(planned(cassette))
     names = {probe.name for probe in probes_of(ask, is_slow=True)}
+
     assert {"declined", "cancelled"} <= names
     assert not any(name.startswith(("state", "retry")) for name in names)
     assert names.isdisjoint({"answers-unasked", "answer-missing-key"})
@@ -195,6 +202,7 @@ def test_a_question_of_a_task_has_the_name_that_it_has_in_every_run() -> None:
             of_states.append(probe.name)
         else:
             questions.add(probed(ask, probe, "refused", None).question)
+
     assert questions == {"task:1", "mrtr-cassette-probe"}
     assert of_states == ["answers-unasked"]
 
@@ -222,6 +230,7 @@ def test_the_question_of_a_task_that_is_probed_gets_the_answer() -> None:
         for request in sent
         if b"inputResponses" in request.body
     ]
+
     assert answers == {f"{live}:x": NO, f"{live}:y": YES}
 
 
@@ -231,9 +240,11 @@ def test_a_state_is_altered_in_what_it_encodes() -> None:
     altered = altered_state(f"{encoded}.c2ln")
     head, _, tail = altered.partition(".")
     padded = head + "=" * (-len(head) % 4)
+
     assert base64.urlsafe_b64decode(padded) == b'{"step":3,"env":"prod"}'
     assert tail == "c2ln"
     version, payload, tail = altered_state(f"v1.{encoded}.c2ln").split(".")
+
     assert (version, payload, tail) == ("v1", head, "c2ln")
     assert altered_state("step-2") == "step-3"
 
@@ -245,6 +256,7 @@ def test_other_arguments_are_such_as_the_tool_takes() -> None:
     for known in (schema, {}):
         body = with_other_arguments(CALL, known) or b""
         arguments.append(json.loads(body)["params"]["arguments"])
+
     assert arguments == [{"env": "staging"}, {"env": "prod-2"}]
     assert with_other_arguments(tool("ping"), {}) is None
 
@@ -290,12 +302,15 @@ def test_a_reaction_has_its_verdict(name: Any, response: Json, verdict: str) -> 
     baseline = Baseline(ask, reaction_of(conversation, None), script)
     for declining in ("declined", "cancelled"):
         baseline.declining[declining, "a"] = ended(REFUSED)
+
     probe = name
     if isinstance(name, str):
         question = "a" if name.startswith(("answer-", "declined")) else None
         probe = Probe(name, question, b"{}")
+
     conversation, script = apart(verifier, ask, ACCEPTED)
     follow(conversation, form_of() | {"requestState": LIVE}, response)
+
     assert (
         judged(probe, baseline, reaction_of(conversation, script.after))[0] == verdict
     )
@@ -308,6 +323,7 @@ def test_a_trace_that_the_tool_shows_anyway_is_no_crash() -> None:
     shown = ended(text("Traceback (most recent call last):"))
     baseline = Baseline(ask, shown, script)
     probe = Probe("answer-extra-member", "a", b"{}")
+
     assert judged(probe, baseline, shown)[0] == "ignored"
 
 
@@ -320,6 +336,7 @@ def test_a_confirmation_is_denied_though_no_field_is_required() -> None:
         answered = retry(CALL, {"a": accept}, state=STATE), text("done")
         _, (ask,) = probing_of((CALL, form_of({"properties": fields})), answered)
         names.append({probe.name for probe in probes_of(ask, is_slow=False)})
+
     assert ["accepted-false" in found for found in names] == [True, False]
 
 
@@ -335,7 +352,9 @@ def test_nothing_is_decided_where_declining_gives_the_same() -> None:
         baseline = Baseline(ask, reaction_of(conversation, None), probing)
         for declining in ("declined", "cancelled"):
             baseline.declining[declining, "a"] = ended(DONE)
+
         probe = Probe("declined", "a", b"{}")
+
         assert judged(probe, baseline, ended(DONE))[0] == verdict
 
 
@@ -358,12 +377,14 @@ def test_a_server_that_repeats_the_answer_has_not_acted_on_a_visit(
     baseline = Baseline(ask, accepted, script)
     baseline.declining["declined", "a"] = ended(text(declined))
     probe = Probe("url-accepted-at-once", "a", b"{}")
+
     assert judged(probe, baseline, accepted)[0] == verdict
 
 
 def test_words_in_which_two_accepts_differ_do_not_count() -> None:
     """A number that goes up with each call is no difference, and hides nothing else."""
     first, second = ended(text("run 1 deployed")), ended(text("run 2 deployed"))
+
     assert varying_places(first, second) == ("/content/0/text#word/1",)
 
 
@@ -402,7 +423,9 @@ def test_a_finding_is_told_once_with_all_its_calls() -> None:
                 number, call, tool_name, 1, "a", "declined", verdict, is_finding=True
             )
         )
+
     probing = Probing("c.json", "server", tuple(made))
+
     assert [(found.number, found.also) for found in probing.findings] == [
         (1, ("#2, turn 1", "#5, turn 1")),
         (3, ()),
@@ -410,9 +433,11 @@ def test_a_finding_is_told_once_with_all_its_calls() -> None:
     ]
     assert "3 findings in 5 probes" in probing.text
     (data,) = probings_data([probing])["cassettes"]
+
     assert [len(data[name]) for name in ("findings", "probes")] == [3, 5]
     assert len(probing_annotations(probing)) == 3
     junit = probing_junit([probing]).decode()
+
     assert junit.count("<failure") == 3
     for shown in (probing.text, junit, probings_markdown([probing])):
         assert shown.count("acted: declined") == 2
@@ -427,5 +452,6 @@ def test_an_expected_change_is_told_once() -> None:
         "[[expect]]\nprobe='retry-repeated'\ntool='deploy'\nreason='it counts'"
     )
     probing = Probing("c.json", "server", (made,)).with_expected([expected])
+
     assert probing.text.count("retry-repeated") == 1
     assert probing.is_good

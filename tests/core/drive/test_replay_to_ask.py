@@ -88,6 +88,7 @@ def test_conversation_is_repeated_up_to_the_ask() -> None:
         mine, headers=(("Content-Length", "1"), ("Accept-Encoding", "br"))
     )
     one, two = follow(replay, asks("a", state=LIVE), asks("b", state=LIVE_TOO))
+
     assert (replay.is_over, replay.failure) == (True, None)
     assert params(one) == json.loads(with_token(CALL, 7))["params"]
     assert (params(two)["inputResponses"], params(two)["requestState"]) == (
@@ -100,6 +101,7 @@ def test_conversation_is_repeated_up_to_the_ask() -> None:
         "identity",
     ]
     retried = replay.retry()
+
     assert retried.body == mine.replace(STATE_TOO.encode(), LIVE_TOO.encode())
     assert [retried.header(name) for name in ("content-length", "accept-encoding")] == [
         "",
@@ -114,6 +116,7 @@ def test_a_recorded_cursor_is_one_of_its_list() -> None:
     page, other = (
         rpc(f"{listed}/list", {"cursor": "2"}) for listed in ("tools", "resources")
     )
+
     assert replay_for(page, *pages).detail.endswith("record the whole list again")
     assert replay_for(other, *pages) is None
 
@@ -131,6 +134,7 @@ def test_the_same_ask_may_come_in_other_forms() -> None:
     replay = replay_for(mine, *script)
     respond(replay, lambda body: stream(answer(body, array_asks("a", state=LIVE))))
     (two,) = follow(replay, array_asks("b", state=LIVE))
+
     assert params(two)["inputResponses"] == [{"id": "a", "value": 1}]
 
 
@@ -151,8 +155,10 @@ def test_another_question_is_not_answered(response: Json, pointers: list[str]) -
     replay = replay_for(retry(CALL, {"a": NO}, state=STATE))
     respond(replay, response)
     failure, words = replay.failure, "something else in turn 1"
+
     assert failure.nearest == replay.asker
     words = words if pointers else "nothing in turn 1: HTTP 200"
+
     assert failure.detail == f"the live server asks {words}"
     assert [each.pointer for each in failure.differences] == pointers
 
@@ -196,6 +202,7 @@ ORPHAN = ((retry(CALL, {"a": YES}, state="unknown-" * 4), asks("b", state=SECOND
 def test_state_that_leads_nowhere_is_told(body: bytes, script: Any, words: str) -> None:
     """A state that a replay issued belongs to one call of one cassette."""
     failure = replay_for(body, *script)
+
     assert isinstance(failure, Miss)
     assert words in failure.detail
 
@@ -208,6 +215,7 @@ def test_live_state_is_in_the_retry_whatever_is_added(shape: str) -> None:
     )
     replay = replay_for(body)
     respond(replay, asks("a", state=LIVE_TOO))
+
     assert replay.retry().body == body.replace(STATE.encode(), LIVE_TOO.encode())
 
 
@@ -215,8 +223,10 @@ def test_verbatim_states_are_replaced_and_short_ones_only_as_a_whole() -> None:
     """In a verbatim cassette the raw state is what the client was given."""
     replay = replay_for(retry(CALL, {"a": NO}, state=FIRST), *SCRIPT, seals=False)
     respond(replay, asks("a", state=LIVE))
+
     assert params(replay.retry())["requestState"] == LIVE
     script = ((CALL, asks("a", state="1")),)
+
     assert (
         replay_for(retry(CALL, {"a": NO}, state="live-1"), *script, seals=False) is None
     )
@@ -278,9 +288,11 @@ def test_session_is_opened_as_the_client_opened_the_recorded_one(
     sessions, call = opened_sessions(), in_session(tool("a"))
     opening: Any = sessions.opening_for(call)
     _, second = follow(opening, response, Answer((), (), 202))
+
     assert opening.failure is None
     assert (second.body, second.header("mcp-session-id")) == (INITIALIZED, live)
     sessions.opened(opening)
+
     assert sessions.in_live(call.request).header("mcp-session-id") == live
     assert sessions.opening_for(call) is None
 
@@ -294,6 +306,7 @@ def test_server_that_opens_no_session_is_told() -> None:
     ):
         opening: Any = opened_sessions().opening_for(in_session(tool("a")))
         follow(opening, Answer((body,), JSON_HEADERS, status))
+
         assert opening.failure.detail.startswith(
             f"the live server opened no session: {outcome}"
         )
@@ -315,5 +328,6 @@ def test_session_that_no_live_one_can_stand_for_is_refused() -> None:
         (opened_sessions(), answer(rpc("x"), {}), "which no live server asked"),
     ):
         failure = sessions.opening_for(in_session(body))
+
         assert isinstance(failure, Miss)
         assert words in failure.detail

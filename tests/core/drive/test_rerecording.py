@@ -109,8 +109,10 @@ def test_changed_interaction_repeats_what_was_kept() -> None:
     assert marks == "~==~="
     requests = [each.request for one in whole.interactions for each in one.own]
     names = [each.header("mcp-session-id") for each in requests]
+
     assert names == ["mrtr-session:2", "", *["mrtr-session:1"] * 4]
     cursors = [read_call(each).cursor for each in requests]
+
     assert cursors[2:4] == [None, "one:2"]
 
 
@@ -135,6 +137,7 @@ def test_changed_interaction_shares_no_secret_by_chance() -> None:
         each.exchanges[0].call.message.params["arguments"]["key"]
         for each in whole.interactions
     ]  # type: ignore[union-attr]
+
     assert keys == ["<github:2>", "<github:1>", "<github:1>"]
 
 
@@ -160,6 +163,7 @@ def test_changed_stream_has_no_event_of_a_kept_one() -> None:
 
     assert marks == "~=="
     ids = [event_id(each.exchanges[0].response.body) for each in whole.interactions]  # type: ignore[union-attr]
+
     assert len({*ids}) == 3
 
 
@@ -177,6 +181,7 @@ def test_equal_call_has_a_state_of_its_own() -> None:
 
     assert marks == "~="
     issued = [each.exchanges[0].ask.request_state for each in whole.interactions]  # type: ignore[union-attr]
+
     assert len({*issued}) == 2
     player = Player(whole)
     for answers, words in (({"a": 1}, "b"), ({"a": YES}, "a")):
@@ -204,6 +209,7 @@ def test_calls_that_were_in_flight_together_stay_in_the_earlier_order() -> None:
     numbers = [talk.request(tool(name)) for name in "bca"]
     for number in numbers:
         talk.response(number, text("B" if number == 1 else "other"))
+
     later = talk.request(tool("d"))
     talk.response(later, text("other"))
     old = recorded(*((tool(name), text("other")) for name in "dabc"))
@@ -228,6 +234,7 @@ def test_what_was_called_first_is_first_whatever_the_file_has() -> None:
     pairs = [
         (each.recorded, each.is_moved) for each in compared(older, whole).interactions
     ]
+
     assert pairs == [(2, False), (1, False)]
 
 
@@ -250,9 +257,11 @@ def test_a_changed_result_is_a_diff_of_its_lines() -> None:
     ]:
         for _ in range(7):
             talk.tick()
+
         number = talk.request(request)
         talk.tick()
         talk.response(number, response)
+
     new = replace(loaded(talk.cassette()), upstream="http://127.0.0.1:5678/mcp")
     without_e = replace(new, interactions=new.interactions[:-1])
 
@@ -260,12 +269,15 @@ def test_a_changed_result_is_a_diff_of_its_lines() -> None:
     after = dump(recorded_over(old, without_e)[0]).decode().splitlines()
     pairs = zip(before, after, strict=True)
     changed = [line.strip()[:12] for old, line in pairs if old != line]
+
     assert changed == ['"text": "D"', '{"number":5,']
 
     whole = recorded_over(old, new)[0]
     more = dump(whole).decode().splitlines()
+
     assert [line for line in after if line not in more] == [after[-4]]
     last, added = (each.exchanges[-1] for each in whole.interactions[-2:])
+
     assert added.started_ms > last.ended_ms
 
 
@@ -347,6 +359,7 @@ def test_what_the_earlier_one_lacks_is_written() -> None:
     assert recorded_over(new, old) == (new, 2)
     lists = ([{"name": name} for name in names] for names in ("a", "ab"))
     old, new = (recorded((rpc("tools/list"), {"tools": tools})) for tools in lists)
+
     assert over(old, new)[1] == "~"
 
 
@@ -381,6 +394,7 @@ def test_pace_of_polls_changes_nothing() -> None:
         "id-of-the-first-task-a1b2c", state("id-of-the-first-task-a1b2c", words="soon")
     )
     fast = run("id-of-another-task-d3e4f5")
+
     assert recorded_over(slow, fast) == (slow, 2)
     assert recorded_over(fast, slow) == (fast, 2)
     for old in (slow, fast):
@@ -392,6 +406,7 @@ def test_pace_of_polls_changes_nothing() -> None:
                 note="new",
             ),
         )
+
         assert marks == "~="
         assert [each.polls for each in whole.interactions[1].steps][-1] == 1
 
@@ -411,6 +426,7 @@ def test_stream_that_tells_of_a_task_is_as_it_was() -> None:
         return loaded(talk.cassette())
 
     old = run("id-of-the-first-task-a1b2c", "id-of-the-first-task-a1b2c:9e")
+
     assert recorded_over(
         old, run("id-of-another-task-d3e4f5", "id-of-another-task-d3e4f5:1a")
     ) == (

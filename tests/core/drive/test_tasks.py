@@ -79,17 +79,22 @@ def test_task_is_polled_at_the_servers_pace_and_answered_under_its_key() -> None
     conversation, script = conversing(NeedsAnswers)
     key = f"{LIVE}:x1"
     sent = [respond(conversation, created(LIVE, pollIntervalMs=2000))]
+
     assert conversation.wait_s == 2.0
     sent.append(respond(conversation, state(LIVE, pollIntervalMs=None)))
+
     assert conversation.wait_s == 1.0
     sent.append(respond(conversation, state(LIVE, "input_required", key)))
+
     assert [[*ask.live_keys.values()] for ask in script.asks] == [[], [key]]
     conversation.answer(Answered(compact({key: YES})))
+
     assert conversation.wait_s == 0
     sent += [
         respond(conversation, each) for each in ({}, state(LIVE, "input_required", key))
     ]
     sent += follow(conversation, state(LIVE, "completed", result=DONE))
+
     assert methods(sent) == ["call", "get", "get", "update", "get", "get"]
     assert json.loads(sent[3].body)["params"] == {
         "taskId": LIVE,
@@ -97,6 +102,7 @@ def test_task_is_polled_at_the_servers_pace_and_answered_under_its_key() -> None
     }
     headers = ("mcp-method", "mcp-name", "mcp-param-env")
     named = [[each.header(name) for name in headers] for each in sent[2:4]]
+
     assert named == [["tasks/get", LIVE, ""], ["tasks/update", LIVE, ""]]
     assert isinstance(conversation.standing, Finished)
 
@@ -105,10 +111,12 @@ def test_task_that_nobody_waits_for_is_cancelled_once() -> None:
     """Where its question has no answer, or the client goes."""
     conversation, _ = conversing(NeedsAnswers)
     sent = follow(conversation, created(LIVE), state(LIVE, "input_required", "a"), {})
+
     assert methods(sent) == ["call", "get", "cancel"]
     conversation, _ = conversing()
     respond(conversation, created(LIVE))
     left = conversation.leave()
+
     assert left is not None
     assert (left.call.method, left.call.name) == ("tasks/cancel", LIVE)
     assert (conversation.leave(), conversation.next()) == (None, None)
@@ -152,6 +160,7 @@ def test_live_task_is_held_to_the_recorded_one(
 ) -> None:
     """Pace, keys of its id and working states don't count; another question is not answered."""
     found, sent = verified(steps, *responses)
+
     assert found.verdict == verdict
     assert [change.turn for change in found.changes][:1] == (
         [] if turn is None else [turn]
@@ -181,6 +190,7 @@ def test_questions_may_come_together_or_one_by_one() -> None:
     for steps in (one_by_one, together):
         for asked in (once, twice):
             found, sent = verified(steps, created(LIVE), *asked, ENDS)
+
             assert found.verdict == "same"
             updates = [
                 json.loads(each.body)["params"]
@@ -192,6 +202,7 @@ def test_questions_may_come_together_or_one_by_one() -> None:
                 for each in updates
                 for key, it in each["inputResponses"].items()
             }
+
             assert given == dict(zip(live, (YES, NO), strict=True))
 
 
@@ -208,6 +219,7 @@ def test_ask_before_the_task_is_answered_as_any_other() -> None:
         OTHER,
         {},
     )
+
     assert methods(sent) == ["call", "call", "get", "cancel"]
     assert (found.verdict, found.changes[0].turn) == ("question-changed", 2)
 
@@ -226,8 +238,10 @@ def test_live_ending_and_question_are_taken_into_their_steps() -> None:
         cassette = load(data, "c.json")
         found, _ = verified(task_steps(TASK), *responses)
         (proposal,) = proposals(cassette, [found])
+
         assert proposal.problem is None
         new = accepted(data, cassette, [proposal])
+
         assert said in new.decode()
         assert not any(raw in new.decode() for raw in (LIVE, later, "z1", "live"))
         assert len([*load(new, "c.json").interactions[0].turns]) == 1
@@ -261,10 +275,13 @@ def test_diff_has_the_questions_and_the_ending_of_a_task() -> None:
             (LIVE, [f"{LIVE}:c2", f"{LIVE}:d1"]),
         )
     ]
+
     assert compared(*pair).is_same
     same = task_steps(LIVE)
+
     assert changes(*same) == changes(same[0], *same[2:]) == []
     ends = ((get(LIVE), state(LIVE, "failed", error={"code": 1, "message": "no"})),)
     differs = [("answer", "text-changed"), ("answer", "shape-changed")]
+
     assert changes(*task_steps(LIVE, NO)) == differs
     assert changes(*task_steps(LIVE, YES, *ends)) == [("result", "refused")] * 2

@@ -108,6 +108,7 @@ def test_requests_without_params_are_repeated(params: bytes, method: str) -> Non
     if tools is not None:
         pages = {"tools": [], "nextCursor": "2"}, {"tools": []}
         listed = follow(tools, *pages)
+
         assert [read_call(request).cursor for request in listed] == [None, "2"]
 
     found, (sent,) = repeated(verifier, plan, {})
@@ -137,6 +138,7 @@ def test_each_kind_of_traffic_has_its_part() -> None:
         (notification("notifications/progress"), Answer((), (), 202)),
         (get("/.well-known/x"), Answer((b"no",), (), 404)),
     )
+
     assert [each.part for each in plan] == [
         "opening", "opening", "listening", "call", "notice", "other",
     ]  # fmt: skip
@@ -221,12 +223,14 @@ def test_patterns_select_by_method_name_both_or_number(
     plan = plan_of(
         (CALL, text("x")), (rpc("tools/list"), {"tools": []}), only=(pattern,)
     )
+
     assert [each.interaction.number for each in plan if each.is_compared] == wanted
 
 
 def test_beginning_of_a_pipe_means_nothing_over_http() -> None:
     """Over pipes everything is sent in its start of the server."""
     cassette = loaded(cassette_of((CALL, asks("a", state=STATE))), "c.json")
+
     assert [
         each.skipped for each in planned(over_pipes(cassette), is_on_pipes=True)
     ] == [None]
@@ -240,9 +244,11 @@ def test_recorded_answers_are_sent_with_live_states_to_where_the_server_is() -> 
     """The request is the recorded one, its endpoint the live one, its answers the recorded ones."""
     verifier, (plan,) = scripted(*SCRIPT)
     verified, sent = repeated(verifier, plan, asks("a", state=LIVE), text("done"))
+
     assert (verified.verdict, verified.changes) == ("same", ())
     assert [request.target for request in sent] == ["/live?x=1"] * 2
     params = json.loads(sent[1].body)["params"]
+
     assert (params["inputResponses"], params["requestState"]) == ({"a": YES}, LIVE)
     assert len(verified.pairs) == 2
 
@@ -264,6 +270,7 @@ def test_what_differs_has_its_turn_and_its_verdict(
     """A question that is another one ends the conversation; a result is compared."""
     verifier, (plan,) = scripted(*SCRIPT)
     verified, _ = repeated(verifier, plan, *responses)
+
     assert (verified.verdict, verified.changes[0].turn) == (verdict, turn)
 
 
@@ -276,7 +283,9 @@ def test_each_branch_is_repeated_from_its_start() -> None:
             repeated(verifier, plan, asks("a", state=LIVE), text(end))[0].verdict
             == "same"
         )
+
     verifier, (plan,) = scripted(SCRIPT[0])
+
     assert repeated(verifier, plan, asks("a", state=LIVE))[0].verdict == "same"
 
 
@@ -308,6 +317,7 @@ def test_what_the_live_server_issued_is_sent_back_to_it(
     )
     repeated(verifier, one, issued('new "one"'))
     _, (sent,) = repeated(verifier, two, {})
+
     assert json.loads(sent.body)["params"] == {**sent_back('new "one"'), "note": "old"}
 
 
@@ -341,6 +351,7 @@ def test_calls_of_a_session_that_is_not_opened_are_not_reached() -> None:
 
     script = (opening, opened_by(opening)), (post(CALL, session), text("done"))
     verifier, (first, second) = scripted(*script)
+
     assert repeated(verifier, first, opened_by)[0].verdict == "same"
     assert (
         repeated(verifier, second, text("done"))[1][0].header("mcp-session-id")
@@ -349,10 +360,12 @@ def test_calls_of_a_session_that_is_not_opened_are_not_reached() -> None:
 
     verifier, (first, second) = scripted(*script)
     refused, _ = repeated(verifier, first, Answer((b"no",), (), 403))
+
     assert refused.verdict == "not-reached"
     assert "its session was not opened: HTTP 403" in str(begun(verifier, second).reason)
     verifier, (first, second) = scripted(*script)
     verifier.failed(first, "it is away")
+
     assert "it is away" in str(begun(verifier, second).reason)
 
 
@@ -369,6 +382,7 @@ def test_tool_that_may_destroy_is_not_called(
     follow(
         tools, {"tools": [{"name": "deploy", "annotations": {"destructiveHint": hint}}]}
     )
+
     assert verifier.tools_for(plan) is None
     assert isinstance(verifier.begin(plan), Repeated) is is_called
     assert verifier.only_reads(plan) is False
@@ -406,9 +420,11 @@ def test_what_may_depend_on_a_call_that_is_not_sent_is_skipped_with_it(
         tools = verifier.tools_for(plan)
         if tools is not None:
             follow(tools, HINTS)
+
         running = begun(verifier, plan)
         if isinstance(running, VerifiedInteraction):
             found[plan.interaction.number] = running
+
     assert [*found] == skipped
     for number in skipped[1:]:
         assert (
@@ -424,6 +440,7 @@ def test_what_was_not_selected_is_skipped() -> None:
         (opening, {}), (CALL, text("done")), only=("other",)
     )
     verified, sent = repeated(verifier, first, {"more": 1})
+
     assert (verified.verdict, verified.changes, len(sent)) == ("skipped", (), 1)
     assert str(begun(verifier, second).reason) == "it was not selected"
     assert verifier.tools_for(second) is None
@@ -438,11 +455,14 @@ def all_repeated(
         tools = verifier.tools_for(item)
         if tools is not None:
             follow(tools, HINTS)
+
         running = begun(verifier, item)
         if isinstance(running, Repeated):
             follow(running.conversation, said)
             running = verifier.ended(running)
+
         found[item.interaction.number] = running
+
     return found
 
 
@@ -465,6 +485,7 @@ def test_writes_that_a_selected_call_may_need_are_sent_and_not_compared(
     """What destroys is not sent either, and what may depend on it is skipped with it."""
     verifier, plan = scripted(*[(call, text("done")) for call in script], only=(only,))
     found = all_repeated(verifier, plan, text("done"))
+
     assert [number for number in found if found[number].pairs] == sent
     assert [number for number in found if found[number].verdict == "skipped"] == skipped
     assert all(found[number].verdict == "same" for number in found.keys() - {*skipped})
@@ -477,10 +498,12 @@ def test_what_differs_after_a_write_that_was_not_selected_is_told_with_it() -> N
         cassette, only=("get",), accepts=lambda _verified, _turn: True
     )
     found = all_repeated(verifier, plan, text("other"))
+
     assert (found[1].verdict, found[1].changes) == ("skipped", ())
     assert (found[2].verdict, found[2].after) == ("text-changed", 1)
     assert found[2].reason == "it may depend on #1, which did not end as recorded"
     (proposal,) = proposals(cassette, found.values())
+
     assert proposal.problem == found[2].reason
 
 
@@ -496,6 +519,7 @@ def test_what_is_logged_during_the_first_call_over_pipes_belongs_to_no_call() ->
     for asked in (rpc("tools/list"), READ, PUT):
         lines = logged("at 10:15", asked)
         steps.append((line_request(asked, FIRST_SESSION), lines, End.COMPLETE))
+
     verifier, plan = verifier_of(pipe_cassette(*steps), is_on_pipes=True)
     verdicts = []
     for item in plan:
@@ -504,8 +528,10 @@ def test_what_is_logged_during_the_first_call_over_pipes_belongs_to_no_call() ->
         observation.response_started(NO_STATUS, ())
         for line in logged("at 11:30", observation.call.request.body):
             observation.response_bytes(line + b"\n", 0.0)
+
         running.conversation.responded(observation)
         verdicts.append(verifier.ended(running).verdict)
+
     assert verdicts == ["same", "same", "text-changed"]
 
 
@@ -520,9 +546,11 @@ def pushed_to(running: Any, *pushed: bytes) -> list[Json]:
     for each in pushed:
         sent = running.conversation.session.pushed(push_on(observation, each))
         answers.append(None if sent is None else json.loads(sent.call.request.body))
+
     if not running.conversation.is_over:
         show(observation, lambda body: stream(answer(body, text("done"))))
         running.conversation.responded(observation)
+
     return answers
 
 
@@ -546,6 +574,7 @@ def test_pushed_question_is_answered_if_it_is_the_recorded_one(
     verifier, (plan,) = verifier_of(asked_once(elicit(), ACCEPT, CALL, text("done")))
     running = begun(verifier, plan)
     answers = pushed_to(running, *pushed)
+
     assert [None if each is None else each["result"] for each in answers] == answered
     assert [each["id"] for each in answers if each] == ["x"] * len(
         [a for a in answered if a]
@@ -559,6 +588,7 @@ def test_what_was_answered_by_an_error_or_not_at_all_is_so_again() -> None:
         asked_once(elicit(), ValueError("no"), CALL, text("done"))
     )
     (posted_,) = pushed_to(begun(verifier, plan), elicit("x"))
+
     assert posted_["error"] == {"code": -1, "message": "no"}
     talk = PushingSession()
     call = talk.open(CALL)
@@ -568,6 +598,7 @@ def test_what_was_answered_by_an_error_or_not_at_all_is_so_again() -> None:
         ([talk.exchange(call)], [talk.turn({"elicitation-1": (call, 0)})])
     )
     verifier, (plan,) = verifier_of(cassette)
+
     assert pushed_to(begun(verifier, plan), elicit("x")) == [None]
 
 
@@ -580,6 +611,7 @@ def test_listening_stream_is_compared_by_its_beginning() -> None:
         observation = running.conversation.next()
         observation.response_started(status, recorded.headers)
         running.stream = observation
+
         assert verifier.ended(running).verdict == verdict
 
 
@@ -590,12 +622,14 @@ def test_what_was_pushed_while_several_calls_were_pending_is_answered_in_one() -
     calls = [talk.open(changed(CALL, "id", to=number)) for number in (1, 2)]
     for number in ("p1", "p2"):
         talk.say(listening, elicit(number, number))
+
     answers = [
         talk.post(posted(elicit(number, number), {"n": number}))
         for number in ("p1", "p2")
     ]
     for number, call in enumerate(calls, start=1):
         talk.end(call, answer(changed(CALL, "id", to=number), text("done")))
+
     talk.end(listening)
     turn = talk.turn(
         {"elicitation-1": (listening, 0), "elicitation-2": (listening, 1)},
@@ -606,12 +640,14 @@ def test_what_was_pushed_while_several_calls_were_pending_is_answered_in_one() -
         *(([talk.exchange(call)], []) for call in calls),
     )
     verifier, (first, *plans) = verifier_of(cassette)
+
     assert begun(verifier, first).conversation.next() is not None
     for plan, words, result in zip(
         plans, ("p2", "other"), ({"n": "p2"}, None), strict=True
     ):
         running = begun(verifier, plan)
         (sent,) = pushed_to(running, elicit("live", words))
+
         assert (sent and sent["result"]) == result
         assert running.verified().verdict == ("same" if result else "rounds-changed")
 
@@ -644,18 +680,23 @@ def test_what_a_server_asks_of_its_own_accord_may_come_at_another_time(
         )
         stream_ = begun(verifier, listening)
         observation = stream_.conversation.next()
+
         assert verifier.awaits(calling) is not during_call
         if is_early:
             push = push_on(observation, roots("early"))
+
             assert stream_.conversation.session.pushed(push) is not None
             assert not verifier.awaits(calling)
+
         running = begun(verifier, calling)
         calls = running.conversation.next()
         if not is_early:
             push = push_on(observation, roots("late"))
             assert stream_.conversation.session.pushed(push) is not None
+
         show(calls, lambda body: stream(answer(body, text("done"))))
         running.conversation.responded(calls)
+
         assert not verifier.awaits_more(calling)
         assert verifier.ended(running).verdict == "same"
         assert verifier.ended(stream_).verdict == "skipped"
@@ -667,6 +708,7 @@ def test_what_a_server_does_not_ask_any_more_is_told() -> None:
     stream_ = begun(verifier, listening)
     stream_.conversation.next()
     verifier.give_up(calling)
+
     assert not verifier.awaits(calling)
     assert verifier.ended(stream_).verdict == "rounds-changed"
 
@@ -675,6 +717,7 @@ def test_what_a_server_does_not_ask_any_more_is_told() -> None:
     calls = running.conversation.next()
     show(calls, lambda body: stream(answer(body, text("done"))))
     running.conversation.responded(calls)
+
     assert verifier.awaits_more(calling)
     assert verifier.ended(running).verdict == "rounds-changed"
     assert not verifier.awaits_more(calling)
@@ -690,8 +733,10 @@ def test_places_are_written_and_read_again() -> None:
     """What stands in the file stays, comments too."""
     before = "# ours\n" + write_ignored("", "tools/list", ["/tools/0/title"])
     after = write_ignored(before, call_name(CLOCK), ["/content/0/text", '/a"b'])
+
     assert after.startswith(before)
     rules = read_ignored(after)
+
     assert rules == [
         IgnoredPlaces("tools/list", ("/tools/0/title",)),
         IgnoredPlaces("tools/call clock", ("/content/0/text", '/a"b')),
@@ -705,6 +750,7 @@ def test_call_is_a_pattern_of_method_name_or_both() -> None:
     """Without one, the places are those of every call."""
     for pattern in ("clock", "tools/call", "tools/* clock", "*"):
         assert ignored_in([IgnoredPlaces(pattern, ("/result/a",))], CLOCK) == ("/a",)
+
     assert ignored_in([IgnoredPlaces("clock", ("/a",))], LIST) == ()
     assert ignored_in(read_ignored('[[ignore]]\npointers = ["/a"]'), LIST) == ("/a",)
 
@@ -767,10 +813,12 @@ def test_exact_places_are_learned_and_what_would_hide_more_is_refused(
 ) -> None:
     """A refusal says what leaving the place out would also hide."""
     place = learned(run(first), run(second))[0]
+
     assert place.pointer == pointer
     assert place.reason is None if reason is None else reason in str(place.reason)
     assert learned(run(first), run(first)) == []
     (place,) = learned(run(first, second), run(first))
+
     assert "more questions" in str(place.reason)
 
 
@@ -781,9 +829,11 @@ def test_other_words_of_a_tool_that_was_called_once_are_no_proof() -> None:
     changes = response_changes(recorded.pairs[0].live, today.pairs[0].live)
     changed = replace(today, changes=tuple((1, change) for change in changes))
     (once,) = learned(changed, None)
+
     assert str(once.reason).startswith("it was called once, as it may change something")
     assert str(once.reason).endswith("else write this place into the file")
     (twice,) = learned(changed, today)
+
     assert str(twice.reason).startswith("both calls of today say the same")
 
 
@@ -793,6 +843,7 @@ def test_what_is_left_out_already_is_not_learned() -> None:
         run({"a": {"b": "1 of x"}, "c": [1, 2]}),
         run({"a": {"b": "2 of x"}, "c": [2, 1]}),
     )
+
     assert [each.pointer for each in learned(first, second)] == [
         "/a/b#word/0",
         "/c#order",

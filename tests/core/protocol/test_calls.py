@@ -106,6 +106,7 @@ NO_PARAMS = (
     b'{"cursor":null,"_meta":null}',
 )
 """What clients send where others leave the params out."""
+
 RESULT = b'{"jsonrpc":"2.0","id":%d,"result":{}}'
 HUGE = b"[1e%b]"
 
@@ -281,9 +282,11 @@ FULL = with_meta(
 def test_trait_tells_equal_calls_apart(trait: str, other: Request) -> None:
     """Each trait changes with what a server may answer differently by, and only it does."""
     one, two = read_call(post(FULL)).traits(), read_call(other).traits()
+
     assert one.has_progress_token
 
     found = [name for name in one._fields if getattr(one, name) != getattr(two, name)]
+
     assert found[0] == trait
     assert set(found[1:]) <= {"weights", "spellings"}
 
@@ -429,6 +432,7 @@ def test_urls_differ_in_everything_but_the_session() -> None:
 def test_ids_in_the_url_that_a_server_gives(target: str, ids: list[str]) -> None:
     """A session id is long, or has a name or a digit that the stream's own target has not."""
     spans = ids_given_in(target, "/v2/s3/sse?client=1")
+
     assert [target[span.start : span.end] for span in spans] == ids
 
 
@@ -448,6 +452,7 @@ def test_events_and_interceptors_are_in_the_table() -> None:
 
     assert [name for name, each in events.items() if each.listens] == ["events/stream"]
     writes = [name for name, each in events.items() if not each.reads]
+
     assert writes == ["events/subscribe", "events/unsubscribe"]
     assert [name for name, each in events.items() if not each.named_by] == [
         "events/list"

@@ -300,9 +300,11 @@ def test_requests_for_input_are_spelled_as_they_came() -> None:
         "c": {"method": "tasks/ask", "params": {}},
     }
     ask = recognise({"resultType": "input_required", "inputRequests": asked})
+
     assert ask is not None
     assert spelled_requests(ask.input_requests) == asked
     items = [{"id": "a", "kind": "string", "required": False}]
     ask = recognise({"inputRequests": items, "requestState": "s"})
+
     assert ask is not None
     assert spelled_requests(ask.input_requests) == items

@@ -35,10 +35,12 @@ def test_a_function_sees_a_call_and_not_its_transport() -> None:
     """Arguments and answers are plain values, of whatever method; answers to pushes are not seen."""
     answered = seen(post(retry(CALL, {"k": YES}, state="s")))
     expected = ClientRequest("tools/call", "create", {"id": "a", "at": 1}, {"k": YES})
+
     assert answered == expected
     assert replace(expected, answers=None) == seen(line_request(CALL + b"\n"))
     params = {"uri": "file:///a", "_meta": {"progressToken": 1}, "n": 1.5}
     listed = seen(post(rpc("resources/read", params)))
+
     assert listed == ClientRequest("resources/read", "file:///a", {"n": 1.5})
     assert listed.body == rpc("resources/read", params)
     assert seen(post(b'{"jsonrpc":"2.0","id":1,"result":{}}')) is None
@@ -59,9 +61,11 @@ def test_only_changed_values_are_written_anew(old: Any, new: Any, member: str) -
         return request
 
     sent = kept(changed, post(body, ("Mcp-Param-k", "x"))).body
+
     assert sent.startswith(begins + spelled)
     assert sent.endswith(ends)
     value = json.loads(sent)["params"][member]["k"]
+
     assert json.dumps(value) == json.dumps(json.loads(json.dumps(new)))
     if json.dumps(old) == json.dumps(new):
         assert sent == body
@@ -75,6 +79,7 @@ def test_a_header_that_repeats_an_argument_goes_with_it() -> None:
         return replace(call, arguments={**call.arguments, "id": "b"})
 
     headers = kept(without, request).headers
+
     assert headers == post(b"", ("Mcp-Method", "tools/call")).headers
     assert kept(lambda call: call, request) is request
 
@@ -115,6 +120,7 @@ def test_members_that_are_not_there_can_not_be_changed() -> None:
     hook = RecordHook(lambda call: replace(call, arguments={"cursor": "c"}))
     with pytest.raises(HookError, match="changed /params, whose members stay"):
         hook.kept(post(rpc("tools/list", {})))
+
     with pytest.raises(HookError, match="changed /params/arguments, whose members"):
         hook.kept(post(rpc("tools/call", {"name": "t"})))
 
@@ -123,7 +129,9 @@ def test_a_match_is_true_or_false() -> None:
     """A function that forgets to return says nothing."""
     with pytest.raises(HookError, match="match: forgets returned None, and not True"):
         MatchHook(forgets).matches(post(CALL), post(CALL))
+
     same = MatchHook(lambda recorded, received: recorded.name == received.name)
+
     assert same.matches(post(CALL), post(tool("create")))
     assert not same.matches(post(CALL), post(tool("delete")))
     assert not same.matches(post(b"[]"), post(b"[]"))

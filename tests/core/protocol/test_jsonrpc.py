@@ -189,6 +189,7 @@ def test_only_a_listening_stream_is_cancelled_by_its_server(
     listen, call = (message(rpc(name, {}, 7)) for name in (method, "tools/call"))
 
     (found,) = echoes(cancelled, listen)
+
     assert cancelled.raw[found.span.start : found.span.end] == compact(spelled)
     assert echoes(cancelled, call) == []
 
@@ -275,6 +276,7 @@ def test_echoes_are_those_that_stand_at_their_paths(
         if same_name(canonical(parse(sent[span.start : span.end])))
         == same_name(wanted[path])
     }
+
     assert {echo.span for echo in echoes(answer, asked)} == expected
 
 

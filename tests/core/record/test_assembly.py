@@ -54,6 +54,7 @@ def states(interaction: InteractionModel) -> list[Any]:
         found.append(turn.ask.body["result"].get("requestState"))
         if turn.answer is not None:
             found.append(turn.answer.body["params"].get("requestState"))
+
     return found
 
 
@@ -76,6 +77,7 @@ def test_rounds_are_turns_of_one_interaction(issued: str) -> None:
 
     assert shapes(cassette) == [(2, True)]
     one, echo_one, two, echo_two = states(cassette.interactions[0])
+
     assert one == echo_one != two == echo_two
     assert one.removesuffix(":1:1") == two.removesuffix(":1:2")
     assert one.startswith("mrtr-state:")
@@ -131,6 +133,7 @@ def test_retry_with_a_wrong_state_shows_it_by_what_it_has(
 
     assert orphan.orphan is True
     expected = shown.format(issued=issued, call=issued.removesuffix(":1:1"))
+
     assert orphan.request.body["params"]["requestState"] == expected
 
 
@@ -158,6 +161,7 @@ def appended(*scripts: Any) -> CassetteModel:
     cassette = None
     for script in scripts:
         cassette = conversation(*script).cassette(earlier=cassette)
+
     assert cassette is not None
     return cassette
 
@@ -186,6 +190,7 @@ def test_recording_can_be_added_to_a_cassette() -> None:
     assert both.interactions[2].branch == BranchModel(of=2, turn=1)
     assert states(both.interactions[1])[0].endswith(":2:1")
     last = both.recording.exchanges[-1]
+
     assert last.pieces is not None
     assert last.pieces[0].after == 6
 
@@ -215,6 +220,7 @@ def test_ask_of_one_recording_is_answered_in_the_next(echoed: str) -> None:
     player = Player(loaded(both, "c.json"))
     one = play(player, CALL)
     two = play(player, retry(CALL, {"a": YES}, state=state_in(one)))
+
     assert said(play(player, retry(CALL, {"b": YES}, state=state_in(two)))) == "done"
 
 
@@ -290,6 +296,7 @@ def test_secrets_are_numbered_as_they_turn_up() -> None:
         one.request.body["params"]["arguments"]["password"]
         for one in cassette.interactions
     ]
+
     assert passwords == ["<password:1>", "<password:2>"]
     assert said_in(cassette) == ["api_key=<api-key:1>", "password=<password:1>"]
     assert cassette.redaction is not None
@@ -323,6 +330,7 @@ def closing(*order: str) -> list[InteractionModel]:
         else:
             again = of_call if each == "resume the call" else listening
             session.post(again, Answer((b"{}",), (), 404))
+
     return session.talk.cassette().interactions
 
 
@@ -331,6 +339,7 @@ def test_stream_that_a_client_resumes_while_it_leaves_is_left_out() -> None:
     for again in ("resume", "resume the call"):
         for order in (("DELETE", again), (again, "DELETE"), (again, "DELETE", again)):
             assert closing(*order) == closing("DELETE")
+
     assert closing("resume") != closing("DELETE")
 
 
@@ -350,6 +359,7 @@ def test_pushed_requests_and_posted_answers_are_turns() -> None:
     cassette = loaded(session.talk.cassette())
 
     _, listening, asked, alone = cassette.interactions
+
     assert [each.position for each in asked.pushed_turns] == [0, 0]
     assert asked.pushed_turns[0].requests.keys() == {"elicitation-1"}
     assert asked.pushed_turns[0].given == {"elicitation-1": YES}
@@ -378,6 +388,7 @@ def test_added_recording_keeps_pushed_turns_and_counts_on() -> None:
     whole = loaded(later.talk.cassette(earlier=earlier)).interactions
 
     placed = [(each.number, place.turn) for each, place in whole[0].placed]
+
     assert placed == [(1, 0), (3, 2), (2, 1), (4, 3)]
     assert [each.given for each in whole[0].pushed_turns] == [
         {"elicitation-1": YES},
@@ -405,6 +416,7 @@ def test_branch_shares_pushed_turns() -> None:
     added = conversation((tool("other"), text("x"))).cassette(
         earlier=session.talk.cassette()
     )
+
     assert [len(each.pushed_turns) for each in loaded(added).interactions] == [1, 1, 0]
 
 
@@ -425,6 +437,7 @@ def legacy_session(name: str, events: list[str]) -> CassetteModel:
             answer(request, {"of": name}),
         )
         seen.response_bytes(event, talk.tick())
+
     talk.response(stream, Answer((), sse_headers, end=End.OPEN))
     return talk.cassette()
 
@@ -440,6 +453,7 @@ def test_ids_of_the_old_transport_are_sealed() -> None:
         "/messages?session_id=mrtr-session:1",
     ]
     response = stream.exchanges[0].response
+
     assert response is not None
     assert [piece.raw.partition(b"\ndata: ")[0] for piece in response.pieces] == [
         b"event: endpoint",
@@ -475,7 +489,9 @@ def test_events_of_a_later_recording_are_no_earlier_ones() -> None:
         event = Answer((b"id: 1\ndata: \n\n",), STREAM_HEADERS)
         for each in (post(CALL), get("/mcp", ("Last-Event-ID", "1"))):
             talk.response(talk.request(within(session, each)), event)
+
         cassette = talk.cassette(earlier=cassette)
+
     assert cassette is not None
     first, resumed, later, resumed_later = (
         each.exchanges[0] for each in loaded(cassette).interactions
@@ -484,6 +500,7 @@ def test_events_of_a_later_recording_are_no_earlier_ones() -> None:
     for one, other in ((first, resumed), (later, resumed_later)):
         assert one.response is not None
         assert other.request.header("last-event-id") == event_id(one.response.body)
+
     assert resumed.request.header("last-event-id") != resumed_later.request.header(
         "last-event-id"
     )

@@ -81,6 +81,7 @@ def test_progress_belongs_to_the_call_with_its_token() -> None:
     assert pipe.server_line(progress("a")) == part(1)
     pipe.server_line(answer(ADD, {}))
     pipe.client_line(with_id(ADD, 3))
+
     assert pipe.server_line(progress("a")) == part(LISTENING)
 
 
@@ -93,10 +94,13 @@ def test_what_is_said_while_one_call_is_pending_belongs_to_it(line: bytes) -> No
 
     assert pipe.server_line(line + b"\n") == part(LISTENING)
     pipe.client_line(ADD)
+
     assert pipe.server_line(line + b"\n") == part(1)
     pipe.client_line(with_id(ADD, 2))
+
     assert pipe.server_line(line + b"\n") == part(LISTENING)
     pipe.server_line(answer(ADD, {}))
+
     assert pipe.server_line(line + b"\n") == part(2)
 
 
@@ -113,9 +117,11 @@ def test_subscription_has_what_names_it(spelled: int | str) -> None:
     assert pipe.server_line(changed) == part(1)
     assert pipe.server_line(notification("notifications/message")) == part(LISTENING)
     pipe.client_line(ADD)
+
     assert pipe.server_line(changed) == part(1)
     assert pipe.server_line(notification("notifications/message")) == part(2)
     cancelled = notification("notifications/cancelled", requestId=spelled)
+
     assert pipe.server_line(cancelled) == part(1)
 
 
@@ -143,6 +149,7 @@ def test_end_leaves_what_is_pending() -> None:
     pipe.server_line(progress("nobody's"))
     pipe.client_line(with_id(ADD, 3))
     pipe.server_line(b"noise")
+
     assert pipe.ended(by_server=False)[0] == (LISTENING, End.OPEN)
 
 

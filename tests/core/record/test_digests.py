@@ -40,6 +40,7 @@ def recorded(texts: Sequence[str], order: Sequence[int]) -> list[RecordedExchang
             talk.response(
                 talk.request(request), {"contents": [{"text": texts[number]}]}
             )
+
     # As they come back from the journal.
     found = [decode_line(encode_line(exchange), "one") for exchange in talk.exchanges]
     return [each for each in found if isinstance(each, RecordedExchange)]
@@ -94,6 +95,7 @@ def test_no_other_digest_of_a_secret_is_kept() -> None:
     """The journal has digests of texts with secrets only where the server announced them."""
     assert [each.digests for each in recorded([f"key: {GITHUB}"], [0])] == [()]
     kept = [each.digests for each in recorded([f"key: {GITHUB}"], [0, 1])]
+
     assert [[one for one, _ in digests] for digests in kept] == [
         [],
         [sha256(f"key: {GITHUB}")],

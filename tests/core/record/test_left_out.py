@@ -53,16 +53,20 @@ def passed(recorder: Recorder, request: bytes, response: Any) -> Observation:
     exchange = observation.seal(End.COMPLETE, 0.0)
     if observation.is_left_out:
         recorder.leave_out(exchange, observation.call)
+
     return observation
 
 
 def test_later_rounds_and_tasks_of_a_call_go_with_it() -> None:
     """Whoever echoes its state or polls its task continues it, whatever the function says of that."""
     recording = recorder()
+
     assert passed(recording, CALL, asks("k", state=STATE)).is_left_out
     later = retry(CALL, {"k": YES}, state=STATE)
+
     assert passed(recording, later, created(TASK)).is_left_out
     kept = retry(tool("buy"), {"k": YES}, state="another-state-of-another-call")
+
     assert not passed(recording, kept, text("done")).is_left_out
     for task, is_left_out in ((TASK, True), ("another-task-0815", False)):
         poll = rpc("tasks/get", {"taskId": task})
@@ -77,6 +81,7 @@ def test_answers_to_its_pushed_questions_go_with_it() -> None:
         asked = rpc("elicitation/create", form()["params"], f"q-{name}")
         push_on(call, asked)
         posted = recording.request_received(post(answer(asked, YES)), 0.0)
+
         assert (call.is_left_out, posted.is_left_out) == (is_left_out,) * 2
 
 
@@ -92,6 +97,7 @@ def by_item(request: ClientRequest) -> ClientRequest:
     """Scrub the key of an order."""
     if "key" in request.arguments:
         request.arguments["key"] = "k"
+
     return request
 
 
@@ -105,12 +111,15 @@ def two_orders(change: Any) -> Conversation:
     talk = Conversation()
     if change is not None:
         talk.recorder.before_record = RecordHook(change)
+
     states = [f"eyJrZXkiOiJ{key}In0.c2lnbmF0dXJlLW9m" for key in "ab"]
     for key, state in zip("ab", states, strict=True):
         talk.response(talk.request(order(key)), asks("q", state=state))
+
     for key, state in zip("ba", reversed(states), strict=True):
         again = retry(order(key), {"q": YES}, state=state)
         talk.response(talk.request(again), text(f"bought {key}"))
+
     return talk
 
 
@@ -118,6 +127,7 @@ def test_what_changes_nothing_changes_no_byte() -> None:
     """A function that returns what it is given leaves the cassette as it is without one."""
     without = two_orders(None).cassette()
     returned = two_orders(lambda request: request).cassette()
+
     assert encode_cassette(returned) == encode_cassette(without)
 
 
@@ -127,6 +137,7 @@ def test_rounds_stay_linked_and_play_to_other_keys() -> None:
     lengths = [
         len(interaction.exchanges) for interaction in loaded(recorded).interactions
     ]
+
     assert lengths == [2, 2]
     assert '"key":"b"' not in encode_cassette(recorded).decode()
     player = Player(loaded(recorded))

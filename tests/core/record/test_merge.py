@@ -88,6 +88,7 @@ def share(
             wall_ms=BEGAN_MS + (skews or {}).get(name, 0.0),
         )
         sources.append(Source(f"{name}.journal", header, seen))
+
     return sources
 
 
@@ -141,6 +142,7 @@ def test_task_is_polled_through_another_recorder() -> None:
     )
     sources = share(talk.exchanges, {1: 1, 2: 2, 3: 1, 4: 2, 5: 2})
     whole = published(sources)
+
     assert (content(whole), notes_of(sources)) == (content(alone(talk.exchanges)), ())
     assert content(published([*source_of(whole), sources[1]])) == content(whole)
 
@@ -230,8 +232,10 @@ def busy(random: Random, *, redacts: bool = False) -> Conversation:
             talk.response(
                 number, stream(progress(n), answer(tool("look", at=n), text(f"{n}")))
             )
+
         pause(talk)
         talk.response(talk.request(tool("plain", at=round_)), text("plain"))
+
     pause(talk)
     session(talk)
     return talk
@@ -246,6 +250,7 @@ def linking_calls(talk: Conversation, names: Sequence[int]) -> dict[int, int]:
             talk, book("back and forth", one=one, token=SECRET), f"server between {one}"
         )
         recorders |= dict(zip(numbers, (one, two, one), strict=True))
+
     return recorders
 
 
@@ -272,6 +277,7 @@ def test_any_shares_of_recorders_merge_to_what_one_recorder_has(
         in_session = bool(session_of(each.request) or opened_session(each.response))
         who = 0 if in_session and not spreads else random.choice(names)
         recorders.setdefault(each.number or 0, who)
+
     skews = {name: random.uniform(-1e8, 1e8) if skewed else 0.0 for name in names}
     sources = share(talk.exchanges, recorders, skews)
     expected = alone(talk.exchanges)
@@ -280,15 +286,19 @@ def test_any_shares_of_recorders_merge_to_what_one_recorder_has(
 
     assert is_same(cassette, expected)
     shuffled = random.sample(sources, len(sources))
+
     assert published(shuffled) == cassette
     twice = [*sources, *(replace(each, name="copy") for each in sources)]
+
     assert published(twice) == cassette
     cut = [
         replace(each, name="0.cut", exchanges=begun(each.exchanges)) for each in sources
     ]
+
     assert published([*cut, *sources]) == cassette
     if spreads:
         return
+
     assert content(published([*sources, *source_of(cassette)])) == content(cassette)
 
     cassettes = [
@@ -296,9 +306,11 @@ def test_any_shares_of_recorders_merge_to_what_one_recorder_has(
         for source in sources
         for each in source_of(published([source]), source.name)
     ]
+
     assert is_same(published(cassettes), expected)
     half = len(sources) // 2
     mixed = [*sources[:half], *cassettes[half:]]
+
     assert is_same(published(random.sample(mixed, len(mixed))), expected)
 
 
@@ -315,12 +327,14 @@ def test_asks_that_wait_for_each_other_hold_nobody_up() -> None:
         talk.response(
             talk.request(retry(book("A"), {"ok": YES}, state=state)), text("done")
         )
+
     for state in "TSTS":
         talk.response(talk.request(book("A")), asks("ok", state=state))
 
     whole = published(journals(talk, 1, 2, 1, 2, 1, 2))
 
     interactions = load(whole, "c").interactions
+
     assert sorted(len(each.exchanges) for each in interactions) == [1, 1, 1, 1, 2]
 
 
@@ -332,6 +346,7 @@ def test_what_is_missing_is_told() -> None:
     _, two, three = journals(talk, 1, 2, 1, 1, 3, 3)
 
     session_, ask = notes_of([two, three])
+
     assert session_.startswith(
         "3.journal: 1 session began at another recorder, and no file tells"
     )
@@ -343,6 +358,7 @@ def test_secrets_of_two_recorders_are_two_unless_a_call_shows_more() -> None:
     talk = Conversation(redacts=True)
     for name in range(2):
         talk.response(talk.request(tool("plain", at=name, token=SECRET)), text("done"))
+
     apart = published(journals(talk, 1, 2))
     three_rounds(talk, book("A", token=SECRET), "server")
     together = published(journals(talk, 1, 2, 1, 2, 1))
@@ -377,6 +393,7 @@ def test_what_was_recorded_unlike_is_refused(
         published(
             [one, replace(two, header=replace(two.header, wall_ms=2e12, **header))]
         )
+
     piped = [
         replace(each, header=replace(each.header, transport="stdio"))
         for each in (one, two)
@@ -444,6 +461,7 @@ def test_states_without_a_hash_get_one_of_this_file() -> None:
     assert ask.issued_sha256 == again.echoed_sha256 != sha256_of(SIGNED)
     assert str(ask.issued_sha256).encode() in all_text(again)
     other, *_ = of(cassette, "another file")
+
     assert other.issued_sha256 != ask.issued_sha256
 
 
@@ -470,6 +488,7 @@ def test_other_names_are_those_of_this_file() -> None:
     recorded = b"".join(
         all_text(one) for each in cassette.interactions for one in each.own
     )
+
     assert b"mrtr-session:1" in recorded
     assert b":1>" in recorded
 
@@ -481,5 +500,6 @@ def test_other_names_are_those_of_this_file() -> None:
         second
     )
     tokens = [secret.token for secret in secrets_in(all_text(second))]
+
     assert len(tokens) == 2
     assert all(map(is_journal_token, tokens))

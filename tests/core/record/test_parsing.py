@@ -32,6 +32,7 @@ def recorded() -> Conversation:
         again = retry(call, YES, state=state)
         done = {"jsonrpc": "2.0", "id": 2, "result": {"content": [], "number": number}}
         conversation.response(conversation.request(again), to_json(done).encode())
+
     return conversation
 
 
@@ -57,5 +58,6 @@ def test_each_message_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     details_of(cassette)
 
     messages = 4 * CALLS
+
     assert len(parsed) >= messages
     assert sum(parsed.values()) <= 1.1 * len(parsed)

@@ -44,6 +44,7 @@ def objection(
     outcomes = Outcomes()
     for number, answered in enumerate(answers, start=1):
         outcomes.add(exchange(post(PING, target=target), answered, number=number))
+
     return outcomes.why_not_publish(failure)
 
 
@@ -116,6 +117,7 @@ def test_what_any_server_may_answer_says_nothing(
     outcomes.add(exchange(request_sent, answered))
     silence = Response(NO_STATUS, (), (), End.OPEN)
     outcomes.add(RecordedExchange(1, line_request(PING), silence, 0.0, 0.0, None, None))
+
     assert outcomes == Outcomes()
 
 
@@ -125,6 +127,7 @@ def test_a_failed_command_speaks_against_any_recording() -> None:
     assert objection(failure="'x' ended with 7") == "'x' ended with 7"
     assert objection() is None
     said = "the only request got 404; the URL has no path, and most servers have /mcp"
+
     assert objection(failed(404), target="/") == said
     assert (
         objection(failed(404), failure="no")
@@ -149,6 +152,7 @@ def test_secrets_are_found_where_they_stand() -> None:
     """Each rule that finds something is told once for each side of an exchange."""
     first, answer = TurnPlace(0), TurnPlace(1)
     found = list(exposed_secrets(loaded(cassette_of(*EXPOSING))))
+
     assert sorted(found[:2]) == [
         (1, first, "request", "github"),
         (1, first, "request", "password"),
@@ -162,4 +166,5 @@ def test_secrets_are_found_where_they_stand() -> None:
         (post(tool(name), target="/mcp?api_key=hunter2hunter2"), text("x"))
         for name in "ab"
     ]
+
     assert [each[0] for each in exposed_secrets(loaded(cassette_of(*calls)))] == [1, 2]

@@ -43,6 +43,7 @@ def test_push_on_a_listening_stream_belongs_to_the_only_pending_call(
     stream = session.listen()
     for call in calls:
         session.open(call)
+
     session.say(stream, roots())
 
     assert pushed_to(session, stream) == [(asked, "roots-1")]
@@ -57,15 +58,18 @@ def test_call_is_pending_until_it_has_its_response() -> None:
     session.post(with_id(CALL, 3), text("at once"))
     session.say(first, answer(CALL, text("done")))
     session.say(stream, elicit(1))
+
     assert pushed_to(session, stream) == [(accepted, "elicitation-1")]
 
     session.say(stream, answer(OTHER, text("done")))
     session.say(stream, roots(2))
+
     assert pushed_to(session, stream) == [(stream, "roots-1")]
 
     broken = session.open(with_id(CALL, 4))
     session.end(broken)
     session.say(stream, roots(3))
+
     assert pushed_to(session, stream) == [(stream, "roots-1")]
 
 
@@ -83,6 +87,7 @@ def test_calls_of_another_session_are_not_asked() -> None:
     assert pushed_to(session, stream) == [(stream, "elicitation-1")]
     assert answered(session, stray) is None
     push = answered(session, right)
+
     assert push is not None
     assert (push.exchange, push.key, push.request.kind) == (
         stream,
@@ -108,6 +113,7 @@ def test_what_answers_an_open_push_is_known_before_it_is_received() -> None:
     assert recorder.has_asked(read_call(right))
     assert not any(recorder.has_asked(read_call(each)) for each in wrong)
     session.post(right)
+
     assert not recorder.has_asked(read_call(right))
 
 
@@ -116,6 +122,7 @@ def test_turn_begins_when_all_before_it_is_answered() -> None:
     session = PushingSession()
     call = session.open(CALL)
     session.say(call, elicit(1), elicit(2), sample(3), rpc("x/askUser", number=4))
+
     assert [key for _, key in pushed_to(session, call)] == [
         "elicitation-1",
         "elicitation-2",
@@ -124,11 +131,15 @@ def test_turn_begins_when_all_before_it_is_answered() -> None:
     ]
     for number in (1, 2, 3):
         session.post(posted(elicit(number), YES))
+
     session.say(call, elicit(5))
+
     assert [key for _, key in pushed_to(session, call)] == ["elicitation-3"]
     for number in (4, 5):
         session.post(posted(elicit(number), YES))
+
     session.say(call, elicit(6))
+
     assert [key for _, key in pushed_to(session, call)] == ["elicitation-1"]
 
 
@@ -147,6 +158,7 @@ def test_session_of_http_with_sse_is_the_url_that_its_stream_names(url: str) -> 
 
     assert pushed_to(session, stream) == [(call, "elicitation-1")]
     posts = session.post(post(posted(elicit(), YES).body, target="/messages?session=5"))
+
     assert answered(session, posts) is not None
 
 
@@ -202,10 +214,12 @@ def test_requests_on_a_stream_that_calls_share_are_turns_of_their_own(
     session.say(stream, elicit(1))
     if answered_first:
         session.post(posted(elicit(1), YES))
+
     session.say(stream, roots(2))
     session.post(posted(roots(2), YES))
     if not answered_first:
         session.post(posted(elicit(1), YES))
+
     session.end(stream)
     turns = [
         turn
@@ -230,9 +244,11 @@ def test_turns_of_a_cassette_are_those_that_were_told_live(script: Any) -> None:
         for turn in each.pushed_turns
         for push in turn.asked
     ]
+
     assert sorted(published) == sorted(live)
     for each in cassette.interactions:
         for turn in each.pushed_turns:
             keys = [push.key for push in turn.asked]
+
             assert len(set(keys)) == len(keys)
             assert {answer.key for answer in turn.answers} <= set(keys)

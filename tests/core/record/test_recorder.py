@@ -55,6 +55,7 @@ def state_of(body: bytes) -> str:
     inner = json.loads(body)
     for step in ECHOED_STATE_PATH:
         inner = inner[step]
+
     return str(inner)
 
 
@@ -64,6 +65,7 @@ def test_body_of_known_length_is_one_piece() -> None:
     recorded = exchange(CALL, Answer((DONE[:9], DONE[9:]), (*JSON_HEADERS, length)))
 
     (piece,) = recorded.response.pieces
+
     assert (piece.raw, piece.at_ms) == (DONE, 3.0)
 
 
@@ -134,6 +136,7 @@ def test_id_of_an_event_is_sealed_in_a_session_only() -> None:
     for headers, kept in (((), "7"), ((session,), sealed_hash("7"))):
         recorded = exchange(post(CALL, *headers), given)
         resumed = exchange(get("/mcp", *headers, ("Last-Event-ID", "7")), given).request
+
         assert recorded.response.body.startswith(f"id: {kept}\n".encode())
         assert resumed.header("last-event-id") == kept
 
@@ -175,6 +178,7 @@ def test_headers_are_kept_by_the_list_and_sessions_as_placeholders() -> None:
     )
 
     sealed = sealed_hash("s3ssion")
+
     assert recorded.request.headers == (
         *JSON_HEADERS,
         ("Authorization", ""),
@@ -207,6 +211,7 @@ def test_any_state_is_sealed_in_its_place(state: str) -> None:
         b'"STATE"', json.dumps(state).encode()
     )
     again = exchange(echo, text("done"))
+
     assert state_of(again.request.body) == sealed_hash(state)
     assert (again.issued_sha256, again.echoed_sha256) == (None, sha256_of(state))
 
@@ -308,6 +313,7 @@ def test_state_in_a_url_is_sealed(spell: Callable[[str], str], state: str) -> No
     sealed = f"/confirm?state={sealed_hash(state).replace(':', '%3A')}&x=%20"
 
     ask, confirmed = talk.exchanges
+
     assert f'"https://example.com{sealed}"'.encode() in ask.response.body
     assert confirmed.request.target == sealed
     assert confirmed.response.headers == (("Location", sealed),)
@@ -408,6 +414,7 @@ def test_session_that_the_url_of_a_stream_names_is_a_credential() -> None:
         talk = Conversation(redacts=redacts)
         stream_ = talk.stream(get("/sse"))
         talk.observation(stream_).response_bytes(ENDPOINT, 1.0)
+
         assert (SESSION in talk.recorder.shown(f"session {SESSION}")) is not redacts
 
 

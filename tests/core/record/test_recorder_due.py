@@ -87,6 +87,7 @@ class Transcript:
             self.due, self.continues = (response.end, response.body), due.continues
             self.lines.append(f"<< {self.due}")
             self.asked.append(ask is not None)
+
         return self
 
 
@@ -182,6 +183,7 @@ def test_request_without_a_response_is_due_when_its_client_leaves() -> None:
 
     assert due is not None
     exchange, ask, _ = recorder.seal(due.exchange, due.call)
+
     assert (exchange.response, ask) == (None, None)
 
 
@@ -193,4 +195,5 @@ def test_response_that_becomes_too_large_is_never_due() -> None:
 
     with pytest.raises(BodyTooLargeError):
         talk.passes(b"0")
+
     talk.done()

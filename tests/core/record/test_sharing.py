@@ -40,6 +40,7 @@ def of_exchanges(
         interactions.append(
             RecordedInteraction(number, (exchange,), None, is_orphan=False)
         )
+
     whole = loaded(cassette_of())
     return replace(
         whole, upstream=upstream, redaction=None, interactions=tuple(interactions)
@@ -82,8 +83,11 @@ def test_no_planted_secret_is_in_a_shared_file() -> None:
             response = responding(message_of(row), content_type_of(row))
         else:
             request = Request("POST", "/mcp", (media_type,), message_of(row))
+
         pairs.append((request, response))
+
     whole = of_exchanges(*pairs)
+
     assert len(pairs) >= 415
     assert sum(1 for _ in exposed_secrets(whole)) >= len(pairs)
     told = file_of(whole)
@@ -119,6 +123,7 @@ def script() -> Cassette:
         for exchange in interaction.own:
             request = replace(exchange.request, target=HERE)
             moved[exchange] = replace(exchange, request=request)
+
     return replace(whole.with_exchanges(moved), upstream=UPSTREAM)
 
 
@@ -128,11 +133,14 @@ def test_what_identifies_is_taken_out_everywhere() -> None:
     told = file_of(whole)
     for private in PRIVATE:
         assert private not in told.replace('"json', "").replace("object", ""), private
+
     sharing = shared(whole)
+
     assert sharing.clients == 1
     counts = {
         found.rule: found.count for found in redactions_of(sharing.cassette, whole)
     }
+
     assert counts == {
         "shared-user": 3,
         "shared-email": 3,
@@ -152,9 +160,11 @@ def test_same_client_still_plays_and_another_user_too() -> None:
     part = load(dump(shared(script()).cassette), "bug.json")
     player = Player(part)
     asked = play(player, DEPLOY)
+
     assert b"requestState" in asked or b"inputRequests" in asked
     play(player, AGAIN)
     play(player, SCRIPT[3][0])
+
     assert player.by_kind == {
         "shared-user": 3,
         "shared-email": 2,
@@ -162,6 +172,7 @@ def test_same_client_still_plays_and_another_user_too() -> None:
         "shared-host": 1,
     }
     told = summary_text(report_of_replay(player))
+
     assert "  matched without being equal, by shared-email: 2 times" in told
     player = Player(part)
     other = tool("deploy", path="/home/al/app", mail="al@other.example", at="10.9.9.9")
@@ -187,13 +198,16 @@ def test_challenge_still_leads_a_client_to_the_replay() -> None:
     part = shared(whole).cassette
     known = origin_of(part)
     first, second = [found.exchanges[0] for found in part.interactions]
+
     assert first.response is not None
     assert second.response is not None
     headers = dict(known.in_headers(first.response.headers, "http://127.0.0.1:1"))
     named = "http://127.0.0.1:1/.well-known/oauth-protected-resource/mcp"
+
     assert headers["WWW-Authenticate"] == f'Bearer resource_metadata="{named}"'
     assert named.endswith(second.request.target)
     document_now = known.in_document(second.response.body, "http://127.0.0.1:1")
+
     assert json.loads(document_now) == {"resource": "http://127.0.0.1:1/mcp"}
 
 
@@ -205,6 +219,7 @@ def test_server_on_pipes_has_no_folder() -> None:
         upstream="/opt/acme/bin/python /srv/acme/server.py --port 1",
         interactions=(),
     )
+
     assert shared(whole).cassette.upstream == "python server.py --port 1"
 
 
@@ -219,5 +234,6 @@ def test_page_of_an_error_is_a_text_too() -> None:
     """With all texts, a response that is not JSON is taken out whole; else it stays."""
     page = responding(b"<h1>Jo broke it</h1>", "text/html", status=500)
     whole = of_exchanges((post(tool("t")), page))
+
     assert "Jo broke it" in file_of(whole)
     assert '"text": "<shared-text:1>"' in file_of(whole, blanks_text=True)

@@ -56,6 +56,7 @@ def steps(interaction: InteractionModel) -> list[str]:
             body.get("result", {}).get("status")
             or method + (" error" * ("error" in body))
         )
+
     return said
 
 
@@ -87,8 +88,10 @@ def test_task_is_one_interaction(*, seals: bool) -> None:
     interaction = task_of(*script, seals=seals)
     cassette = cassette_of(*script, seals=seals)
     asked = ["input_required", "update", "input_required", "update"]
+
     assert steps(interaction) == ["working", *asked, "working", "completed"]
     polls = [each.polls for each in cassette.recording.exchanges]
+
     assert polls == [None, 2, None, None, 2, None, None, 2]
     assert [turn.answer.steps for turn in interaction.elicitation_turns] == [[2, 4]]
     assert (TASK.encode() in encode_cassette(cassette)) is not seals
@@ -168,8 +171,10 @@ def test_steps_are_what_a_client_did_and_saw(
         for request, response in script
     )
     interaction = task_of(BEGUN, *script)
+
     assert steps(interaction) == seen
     answers = [turn.answer for turn in interaction.elicitation_turns]
+
     assert [[] if each is None else each.steps for each in answers] == turns
 
 
@@ -181,16 +186,19 @@ def test_polls_may_have_any_type_of_result(kind: str | None) -> None:
     first = cassette_of(BEGUN, *polls)
     both = conversation((get(TASK), done)).cassette(earlier=first)
     (interaction,) = both.interactions
+
     assert steps(interaction) == ["input_required", "update", "completed"]
     assert (
         both.interactions[0].elicitation_turns
         == first.interactions[0].elicitation_turns
     )
     alone = cassette_of(*polls, (get(TASK), done))
+
     assert [each.task for each in alone.interactions] == [None] * 3
     other = cassette_of(
         BEGUN, *polls, (get(TASK), {**done, "result": text("none left")})
     )
+
     assert not compared(loaded(both), loaded(other)).is_same
 
 
@@ -210,18 +218,22 @@ def test_pace_of_polls_is_not_recorded(polls: list[int], late: set[int]) -> None
         if "status" not in each:
             talk.response(talk.request(update(TASK, each)), {})
             continue
+
         numbers = [talk.request(get(TASK)) for _ in range(polls[at])]
         for number in reversed(numbers) if at in late else numbers:
             talk.response(number, each)
+
     cassette = talk.cassette()
     (interaction,) = cassette.interactions
     asked = ["input_required", "update", "input_required", "update"]
+
     assert steps(interaction) == ["working", *asked, "completed"]
     counts = [
         each.polls or 1
         for each in cassette.recording.exchanges
         if each.step is not None
     ]
+
     assert counts == [polls[0], polls[1], 1, polls[3], 1, polls[5]]
 
 
@@ -237,9 +249,11 @@ def test_call_may_ask_before_it_becomes_a_task() -> None:
         (update(TASK, {ONE: YES}), {}),
         (get(TASK), DONE),
     )
+
     assert [turn.via for turn in task.elicitation_turns] == ["result", "task"]
     asked = task.elicitation_turns[0].ask.body["result"]["requestState"]
     name = task.response.body["result"]["taskId"]
+
     assert (asked, name) == (
         name.replace("task", "state") + ":1",
         asked.replace("state", "task").removesuffix(":1"),
@@ -251,17 +265,20 @@ def test_tasks_of_equal_calls_stay_apart() -> None:
     talk = Conversation()
     for task in (TASK, OTHER):
         talk.response(talk.request(CALL), created(task))
+
     slow, fast = talk.request(get(TASK)), talk.request(get(TASK))
     talk.response(talk.request(get(OTHER)), state(OTHER, "cancelled"))
     talk.response(fast, WORKS)
     talk.response(slow, DONE)
     talk.response(talk.request(get(TASK)), WORKS)
     cassette = talk.cassette()
+
     assert [steps(each) for each in cassette.interactions] == [
         ["working", "completed"],
         ["cancelled"],
     ]
     names = [each.response.body["result"]["taskId"] for each in cassette.interactions]
+
     assert names[0].removesuffix(":1") == names[1].removesuffix(":2")
     assert names[0].startswith("mrtr-task:")
 
@@ -281,6 +298,7 @@ def test_stream_that_tells_of_a_task_is_an_interaction_of_its_own() -> None:
     talk.event(listening, notification("notifications/tasks", **DONE))
     talk.end(listening)
     task, listen = talk.cassette().interactions
+
     assert (steps(task), task.elicitation_turns) == (["update"], [])
     assert len(listen.response.events) == 2
     assert TASK.encode() not in encode_cassette(talk.cassette())
@@ -306,6 +324,7 @@ def test_id_is_sealed_in_any_spelling() -> None:
         ),
     )
     written = encode_cassette(talk.cassette())
+
     assert TASK.encode() not in written
     assert encoded[8:40].encode() not in written
 
@@ -321,6 +340,7 @@ def test_short_id_is_sealed_where_it_is_one(task: str) -> None:
         (rpc("subscriptions/listen", {"taskIds": [task]}, 7), {"_meta": {}}),
     ).interactions
     shown = first.response.body["result"]["taskId"]
+
     assert first.response.body["result"]["note"] == task
     assert first.task[0].request.http.headers["Mcp-Name"] == shown != task
     assert listening.request.body["params"]["taskIds"] == [shown]
@@ -329,6 +349,7 @@ def test_short_id_is_sealed_where_it_is_one(task: str) -> None:
 def test_log_names_no_task() -> None:
     """The name of a call that names a task is its id."""
     talk = conversation(BEGUN, (get(TASK), WORKS), (get("t"), WORKS))
+
     assert [talk.observation(number).label for number in (2, 3)] == ["tasks/get"] * 2
 
 
@@ -337,6 +358,7 @@ def test_task_that_no_recorded_call_created_is_played_as_it_was() -> None:
     cassette = cassette_of(
         (get(TASK), WORKS), (cancel(TASK), {}), (get("t"), state("t"))
     )
+
     assert [each.task for each in cassette.interactions] == [None] * 3
     assert TASK.encode() not in encode_cassette(cassette)
     assert cassette.interactions[2].response.body["result"]["taskId"] == "t"
@@ -350,10 +372,12 @@ def test_id_of_a_task_of_2025_is_sealed(*, meta: bool) -> None:
     made = {"task": {"taskId": TASK, "status": "working", "createdAt": "now"}}
     polls = ((get(TASK), WORKS), (request_of("tasks/result", TASK), result))
     cassette = cassette_of((CALL, made), *polls)
+
     assert len(cassette.interactions) == 3
     names = [
         each.request.body["params"].get("taskId") for each in cassette.interactions[1:]
     ]
+
     assert set(names) == {
         cassette.interactions[0].response.body["result"]["task"]["taskId"]
     }
@@ -375,6 +399,7 @@ def test_task_of_one_recording_goes_on_in_the_next(sent: str) -> None:
         (get(task), DONE),
     )
     both = conversation(*later, (CALL, created(OTHER))).cassette(earlier=first)
+
     assert [steps(each) for each in both.interactions] == [
         ["working", "update", "completed"],
         [],

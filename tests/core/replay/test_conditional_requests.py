@@ -44,10 +44,12 @@ def test_only_a_conditional_request_is_told_that_nothing_changed(
     player = player_of(*script if first == "whole" else script[::-1])
 
     whole = hit(player, PLAIN)
+
     assert whole.delivery is not None
     assert sent_now(whole) == b"whole"
     assert whole.delivery.headers == VALIDATORS
     other_value = get(PLAIN.target, (condition[0].lower(), "another"))
+
     assert heard(player, other_value) == ""
     assert heard(player, PLAIN) == "whole"
 
@@ -57,6 +59,7 @@ def test_answer_to_a_condition_is_no_answer_without_one() -> None:
     conditional = get(PLAIN.target, CONDITIONS[0])
     for recorded in (conditional, PLAIN):
         player = player_of((recorded, FRESH))
+
         assert missed(player, PLAIN).reason is Reason.CONDITION_MISSING
         assert heard(player, conditional) == ""
 
@@ -71,6 +74,7 @@ def test_of_a_condition_only_the_name_is_recorded() -> None:
     cassette = loaded(cassette_of((get(PLAIN.target, CONDITIONS[0]), FRESH)))
 
     (exchange,) = cassette.interactions[0].exchanges
+
     assert exchange.request.headers == (("If-None-Match", ""),)
 
 
@@ -80,6 +84,7 @@ def test_nonce_that_a_client_signs_is_played() -> None:
     player = player_of((PLAIN, challenge), redacts=True)
 
     delivery = hit(player, PLAIN).delivery
+
     assert delivery is not None
     assert header_value(delivery.headers, "dpop-nonce") == "eyJ7S_zG.eyJH0-Z.HX4w-7v"
 

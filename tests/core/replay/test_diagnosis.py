@@ -118,6 +118,7 @@ def test_ignored_members_are_not_shown() -> None:
     ]
     play(player, tool("log", at=3, text="x"))
     miss = missed(player, retry(tool("log", at=4, text="x"), {"a": NO, "note": 2}))
+
     assert {pointer.split("/")[2] for pointer, *_ in found(miss)} == {"a"}
 
 
@@ -340,6 +341,7 @@ def posted_miss(request: Request, *answered: Cassette, played: int = 0) -> Miss:
     player = Player(replace(answered[0], interactions=tuple(numbered)))
     for own in player.interactions[:played]:
         player.times[own[-1]] += 1
+
     return missed(player, in_sealed_session(request))
 
 
@@ -355,6 +357,7 @@ def test_wrong_answer_to_a_pushed_question_is_told_by_its_field() -> None:
     )
     assert miss.nearest is not None
     question = miss.nearest.answered_question
+
     assert question is not None
     assert (str(question.pending.key), question.request.key) == (
         'tools/call "deploy"',
@@ -392,6 +395,7 @@ def test_answer_to_nothing_that_was_asked_is_like_other_traffic() -> None:
         (elsewhere, "/result/action"),
     ):
         miss = posted_miss(request, cassette)
+
         assert miss.reason is Reason.ARGUMENTS_DIFFER
         assert place in [each.pointer for each in miss.differences]
 

@@ -60,6 +60,7 @@ def test_header_that_means_the_same_gets_the_same_answer(case: Case) -> None:
             (asking(case.refused), Answer((refusal(CALL),), status=406)),
             (asking(case.right), text("done")),
         )
+
         assert heard(player, asking(spelling)) == "done"
         assert missed(player, asking(spelling)).reason is Reason.ALREADY_PLAYED
         assert "error" in heard(player, asking(case.refused))

@@ -72,6 +72,7 @@ def test_read_gets_what_it_got_after_the_same_writes(
 ) -> None:
     """A read that is played elsewhere would have another value, which nobody recorded."""
     script = (HINTED, *STORE, (LOG, text("logged")), (SET_2, text("set")))
+
     assert told(player_of(*script, **options), *requests) == got
 
 
@@ -100,9 +101,11 @@ def test_what_is_said_to_read_and_matches_nothing_is_known() -> None:
     names = ["get", "log", "live", "store/look", "tools/call", "tpyo"]
     player = player_of(HINTED, *STORE, reads=names)
     unused = [name for name in names if ("reads", name) in player.unused_options()]
+
     assert unused == ["log", "live", "store/look", "tools/call", "tpyo"]
     player.goes_live(post(tool("live")))
     player.goes_live(post(rpc("store/look")))
+
     assert player.unused_options() == [
         ("reads", name) for name in ("log", "tools/call", "tpyo")
     ]
@@ -114,8 +117,10 @@ def test_miss_tells_both_histories() -> None:
     told(player, SET_2, GET)
 
     (miss,) = player.misses
+
     assert miss.reason is Reason.OTHER_HISTORY
     told_ = 'this was recorded after tools/call "set" {"arguments":{"to":1}}; '
+
     assert (
         miss.detail
         == told_ + 'this run has made tools/call "set" {"arguments":{"to":2}}'
@@ -131,9 +136,11 @@ def test_answer_is_part_of_a_write() -> None:
             (retry(SET, {"sure": answer}, state=state), text("set")),
             (GET, text(value)),
         ]
+
     for answer, got in ((NO, "0 still"), (YES, OTHER)):
         player = player_of(*script)
         asked = state_in(sent_now(player.request_received(as_request(SET))))  # type: ignore[arg-type]
+
         assert told(player, retry(SET, {"sure": answer}, state=asked), GET) == [
             "set",
             got,
@@ -147,10 +154,12 @@ def test_call_that_asks_first_has_its_point_in_history_too() -> None:
         state = f"state-of-{value}-xxxxxxxxxxxx"
         script += [(GET, asks("sure", state=state))]
         script += [(retry(GET, {"sure": YES}, state=state), text(value)), step]
+
     player = player_of(*script)
 
     assert told(player, SET) == ["set"]
     asked = state_in(sent_now(player.request_received(as_request(GET))))  # type: ignore[arg-type]
+
     assert told(player, retry(GET, {"sure": YES}, state=asked)) == ["1"]
 
 
@@ -172,6 +181,7 @@ def test_unequal_calls_whose_rounds_interleave_end_in_either_order() -> None:
         player = player_of(*script, seals=False)
         for request in (SET, SET_2):
             player.request_received(as_request(request))
+
         assert told(player, GET, *order, GET) == ["0", "set", "set", "1"]
 
 
@@ -188,6 +198,7 @@ def test_call_that_another_client_made_later_is_no_value_of_now() -> None:
         seals=False,
     )
     player.request_received(as_request(asking))
+
     assert told(player, asking, answer) == [OTHER, "ticket 1"]
 
 
@@ -204,6 +215,7 @@ def test_retry_with_an_unknown_state_holds_no_other_call(answers: Any) -> None:
         (retry(book, answers, number=1), text("booked")),
         (orphan, refusal(orphan)),
     )
+
     assert told(player, retry(book, answers, number=1), SET) == ["booked", "set"]
 
 
@@ -215,9 +227,11 @@ def test_call_that_was_refused_is_no_write() -> None:
         (SET_2, refusal(SET_2)),
         *STORE[1:],
     )
+
     assert told(player_of(*script), GET, SET, GET) == ["0", "set", "1"]
     forbidden = Answer((b"no",), status=403)
     script = (HINTED, (GET, text("0")), (SET_2, forbidden), *STORE[1:])
+
     assert told(player_of(*script), GET, SET, GET) == ["0", "set", "1"]
 
 
@@ -232,6 +246,7 @@ def test_each_cassette_has_a_world_of_its_own() -> None:
         )
         for write, value in ((SET, "1"), (SET_2, "2"))
     )
+
     assert told(Player(combine_cassettes([one, other])), GET, SET_2, GET) == [
         "0",
         "set",
@@ -253,8 +268,10 @@ def test_sessions_of_several_cassettes_stay_apart() -> None:
     )
     player = Player(combine_cassettes([one, other]))
     sessions = [open_session(player) for _ in range(2)]
+
     assert sessions == ["mrtr-session:1", "mrtr-session:100001"]
     got = [player.request_received(within(each, GET)) for each in sessions]
+
     assert [said(sent_now(each)) for each in got if isinstance(each, Play)] == [
         "1",
         "2",
@@ -272,6 +289,7 @@ def runs_of(*scripts: tuple[Step, ...], offset_ms: float) -> Cassette:
             changed[each] = replace(
                 each, recorded_by=RecordedBy(f"r{run}", each.number or 0)
             )
+
     facts = [
         RecorderFacts(f"r{run}", 0, run * offset_ms) for run in range(len(scripts))
     ]
@@ -298,6 +316,7 @@ def test_write_that_got_no_response_may_have_been_made_or_not() -> None:
         player = Player(loaded(talk.cassette()))
         decisions = [player.request_received(as_request(each)) for each in requests]
         bodies = [sent_now(each) for each in decisions if isinstance(each, Play)]
+
         assert [said(body) if body else "" for body in bodies] == got
 
 
@@ -307,10 +326,12 @@ def test_response_on_another_stream_ends_a_write() -> None:
     session = "1" * 32
     for request, response in session_steps(session, HINTED, (GET, text("0"))):
         talk.response(talk.request(request), response)
+
     listening = talk.stream(
         within(session, rpc("subscriptions/listen", {}, number="l"))
     )
     talk.response(talk.request(within(session, SET)), stream())
+
     assert listening
 
 
@@ -345,10 +366,12 @@ def test_read_that_is_let_through_is_known(
 ) -> None:
     """It had one answer, and this play's writes are not those that were recorded before it."""
     player = player_of(*script)
+
     assert OTHER not in told(player, *requests)
     assert player.after_other_writes == strayed
     ordered = player_of(*script, history=History.ORDER)
     told(ordered, *requests)
+
     assert ordered.after_other_writes == {}
     if strayed:
         assert OTHER in told(player_of(*script, history=History.STRICT), *requests)

@@ -48,6 +48,7 @@ def made(identity: str) -> bytes:
 def test_the_function_is_asked_where_no_equal_recording_is_free() -> None:
     """What is equal comes first, then what the function matches, each as often as recorded."""
     player = matching((made("1a"), text("first")), (made("2a"), text("second")))
+
     assert said(play(player, made("2a"))) == "second"
     assert not asked
     assert said(play(player, made("3a"))) == "first"
@@ -61,6 +62,7 @@ def test_a_miss_says_that_the_function_matched_none() -> None:
     """Its name is beside the difference from the nearest recording."""
     player = matching((made("1a"), text("first")))
     miss = missed(player, made("1b"))
+
     assert miss.detail == (
         'tools/call "make" was recorded with other arguments, and same_end matched none'
     )
@@ -73,6 +75,7 @@ def test_matched_comes_before_ignored() -> None:
     second = tool("make", id="2a", at=2)
     options = {"ignored": [("arguments", "at")], "repeat": Repeat.ALWAYS}
     player = matching((first, text("first")), (second, text("second")), **options)
+
     assert said(play(player, tool("make", id="2a", at=2))) == "second"
     assert said(play(player, tool("make", id="2a", at=9))) == "first"
     assert said(play(player, tool("make", id="1a", at=9))) == "second"
@@ -94,6 +97,7 @@ def test_answers_and_states_match_by_themselves() -> None:
     ):
         heard_of = heard(player, retry(made("2a"), answers, state=echoed))
         assert heard_of.startswith("miss "), (answers, echoed)
+
     assert said(play(player, retry(made("2a"), {"k": YES}, state=state))) == "yes"
     assert player.by_kind == {"same_end": 2}
 
@@ -101,10 +105,13 @@ def test_answers_and_states_match_by_themselves() -> None:
 def test_what_is_no_call_of_the_same_tool_is_not_asked_about() -> None:
     """Other tools, notifications, and requests that contradict their headers never match."""
     player = matching((made("1a"), text("first")))
+
     assert heard(player, tool("take", id="1a")) == "miss unknown-name"
     contradicting = post(made("2a"), ("Mcp-Name", "take"))
+
     assert heard(player, contradicting) == "miss headers-contradict"
     noted = notification("tools/call", name="make", arguments={"id": "2a"})
+
     assert heard(player, noted).startswith("miss ")
     assert not asked
 
@@ -113,10 +120,12 @@ def test_a_failing_function_is_a_miss_of_its_own() -> None:
     """Its client gets an error that names the function, whatever any server would have said."""
     player = matching((made("1a"), text("first")))
     miss = missed(player, tool("make"))
+
     assert miss.reason is Reason.HOOK_FAILED
     assert miss.detail.startswith("match: same_end raised KeyError at line ")
     player.before_record = RecordHook(lambda _: 1)
     miss = missed(player, notification("notifications/roots/list_changed"))
+
     assert "before_record: <lambda> returned 1, and not a request" in miss.detail
 
 
@@ -140,5 +149,6 @@ def test_every_call_gets_a_recording_that_the_function_matches(
         if got.startswith("miss"):
             assert not alike
             continue
+
         assert got == (equal or alike)[0]
         left.remove(got)

@@ -99,6 +99,7 @@ def test_answer_to_an_equal_ask_plays() -> None:
 
     assert said(play(player, retry(CALL, {"a": YES}))) == "done"
     play(player, CALL)
+
     assert said(play(player, retry(CALL, {"a": NO}))) == "left"
     assert player.unplayed == []
 
@@ -153,6 +154,7 @@ def test_most_like_request_is_played(other: Request) -> None:
         ((other, text("other")), (FULL, text("full"))),
     ):
         player = player_of(*script)
+
         assert said(play(player, FULL)) == "full"
         assert said(play(player, other)) == "other"
 
@@ -187,12 +189,16 @@ def test_unplayed_interactions_are_counted() -> None:
         (retry(CALL, {"a": YES}), text("x")),
         (tool("other"), text("y")),
     )
+
     assert player.unplayed == [1, 2]
     play(player, tool("other"))
+
     assert player.unplayed == [1]
     play(player, CALL)
+
     assert player.unplayed == [1]
     play(player, retry(CALL, {"a": YES}))
+
     assert player.unplayed == []
 
 
@@ -215,8 +221,10 @@ def test_repeat_that_time_causes_is_not_missing(
 ) -> None:
     """A faster replay polls less often, and asks less often for what it has in its cache."""
     player = player_of((request_, result), (request_, result))
+
     assert player.unplayed == [1, 2]
     play(player, request_)
+
     assert player.unplayed == unplayed
 
 
@@ -246,6 +254,7 @@ def test_cassette_without_its_recording_block_plays() -> None:
 
     play(player, CALL)
     state = state_in(play(player, retry(CALL, {"a": YES})))
+
     assert said(play(player, retry(CALL, {"b": YES}, state=state))) == "done"
     assert said(play(player, CALL)) == "again"
 
@@ -265,10 +274,12 @@ def test_state_in_what_is_no_retry_plays(odd: bytes, was_issued: bool) -> None: 
     script: list[Step] = [(odd % STATE.encode(), b"seen")]
     if was_issued:
         script.insert(0, (CALL, asks("ok", state=STATE)))
+
     player = player_of(*script)
     sent = state_in(play(player, CALL)) if was_issued else STATE
 
     missed(player, odd % b"another")
+
     assert play(player, odd % sent.encode()) == b"seen"
     assert player.unplayed == []
 
@@ -285,6 +296,7 @@ def test_absent_equals_empty_only_where_not_both_were_recorded(
     absent = rpc("tools/call", {key: params[key] for key in params if key != member})
     present = changed(absent, "params", member, to=empty)
     player = player_of((absent, text("absent")), (present, text("present")))
+
     assert said(play(player, present)) == "present"
     assert missed(player, present).reason is Reason.ALREADY_PLAYED
     assert said(play(player, absent)) == "absent"
@@ -325,7 +337,9 @@ def test_header_tells_equal_calls_apart(header: tuple[str, str]) -> None:
     talk = Conversation(kept_headers=frozenset({"x-tenant"}))
     for request, words in ((post(CALL), "without"), (post(CALL, header), "with")):
         talk.response(talk.request(request), text(words))
+
     cassette = talk.cassette()
+
     assert "made-up" not in str(cassette)
 
     for order in ((False, True), (True, False)):
@@ -336,6 +350,7 @@ def test_header_tells_equal_calls_apart(header: tuple[str, str]) -> None:
 
     player = Player(loaded(cassette, "f"))
     play(player, post(CALL, header))
+
     assert missed(player, post(CALL, header)).reason is Reason.ALREADY_PLAYED
 
 
@@ -346,10 +361,12 @@ def test_header_that_contradicts_the_body_gets_no_good_answer() -> None:
     good = (post(CALL, ("Mcp-Name", "deploy")), text("done"))
 
     miss = missed(player_of(good), contradicting)
+
     assert miss.reason is Reason.HEADERS_CONTRADICT
     assert "Mcp-Name: drop" in miss.detail
     assert miss.nearest is not None
     player = player_of(good, (contradicting, refused))
+
     assert play(player, contradicting) == refused
     assert said(play(player, good[0])) == "done"
 
@@ -445,6 +462,7 @@ def again(request: bytes | Request, repeat: Repeat) -> str:
     )
     if isinstance(decision, Miss):
         return decision.reason.value
+
     assert isinstance(decision, Play)
     return sent_now(decision).decode()
 
@@ -456,6 +474,7 @@ def test_reading_may_be_repeated(request_: bytes | Request) -> None:
     `initialize` begins anew, with the first one.
     """
     asked = request_ if isinstance(request_, bytes) else b""
+
     assert again(request_, Repeat.AUTO) == ("one" if b'initialize"' in asked else "two")
     assert again(request_, Repeat.ALWAYS) == "one"
     assert again(request_, Repeat.NEVER) == "already-played"

@@ -172,6 +172,7 @@ def test_subscription_id_that_is_a_string_stays_one(
     told = notification("n", _meta={SUBSCRIPTION_KEY: "5"})
 
     sent = served(stream(told), with_id(listen, caller), request=listen)
+
     assert b'"%b":%b' % (SUBSCRIPTION_KEY.encode(), subscription) in sent
 
 

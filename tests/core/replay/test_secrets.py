@@ -58,6 +58,7 @@ def test_each_secret_gets_what_was_recorded_for_it() -> None:
 
     for _ in range(3):
         assert said(play(player, login(WRONG))) == "denied"
+
     assert said(play(player, login(RIGHT))) == "welcome"
     assert said(play(player, login(WRONG))) == "denied"
     assert said(play(player, login(RIGHT))) == "welcome"
@@ -163,6 +164,7 @@ def test_secret_number_and_secret_text_are_different_questions(
         is Reason.ARGUMENTS_DIFFER
     )
     other = type(recorded)(int(recorded) + 1)
+
     assert said(play(player, tool("open", user="ada", pin=other))) == "open"
 
 
@@ -235,6 +237,7 @@ def test_secret_of_another_kind_is_another_argument() -> None:
     missed(
         player, tool("use", other="sk-ant-" + "0123456789abcdefghijABCDEFGHIJ012345")
     )
+
     assert said(play(player, tool("use", api_key="<github:1>"))) == "by shape"
     assert said(play(player, tool("use", api_key="<token:1>"))) == "by name"
     assert said(play(player, tool("use", other="<token:1>"))) == "by shape only"
@@ -290,6 +293,7 @@ def test_sealed_answers_choose_the_branch() -> None:
     state = state_in(play(player, CALL))
 
     miss = missed(player, retry(CALL, pin(3), state=state))
+
     assert miss.reason is Reason.ANSWERS_DIFFER
     assert [one.pointer for one in miss.differences] == ["/inputResponses/pin/content"]
     assert said(play(player, retry(CALL, pin(2.0), state=state))) == "two"
@@ -315,6 +319,7 @@ def test_sealed_answers_of_any_form_play(answer_of: bytes) -> None:
 
     assert "1234" not in str(members(cassette))
     missed(player, answer_of % 4321)
+
     assert play(player, recorded) == b""
 
 
@@ -328,4 +333,5 @@ def test_a_verbatim_state_is_not_its_hash() -> None:
         play(player, go)
 
         missed(player, retry(go, {"a": 1}, state=other))
+
         assert said(play(player, retry(go, {"a": 1}, state=recorded))) == "gone"

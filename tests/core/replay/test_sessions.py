@@ -68,11 +68,13 @@ def test_session_that_is_opened_again_has_its_own_id_and_count() -> None:
     for _ in range(3):
         session = begin(player)
         ids.append(session)
+
         assert [said(play(player, within(session, CALL))) for _ in range(2)] == [
             "one",
             "two",
         ]
         assert missed(player, within(session, CALL)).reason is Reason.ALREADY_PLAYED
+
     assert ids == ["mrtr-session:1", "mrtr-session:2", "mrtr-session:3"]
 
 
@@ -88,6 +90,7 @@ def test_sessions_that_were_recorded_play_in_their_order_and_then_again() -> Non
     words = [
         said(play(player, within(session, CALL))) for session in reversed(sessions)
     ]
+
     assert words == ["two", "one", "two", "one"]
     assert len(set(sessions)) == 4
 
@@ -108,6 +111,7 @@ def test_clients_that_begin_alike_are_told_apart_by_what_they_do() -> None:
     for n, session in enumerate(reversed(sessions)):
         assert said(play(player, within(session, tool("work", n=n)))) == f"done {n}"
         assert said(play(player, within(session, CALL))) == f"end {n}"
+
     assert player.unplayed == []
 
 
@@ -117,6 +121,7 @@ def test_clients_without_a_session_begin_anew_with_initialize() -> None:
     player = replay_of((INITIALIZE, plain), (CALL, text("done")))
     for _ in range(3):
         play(player, INITIALIZE)
+
         assert said(play(player, CALL)) == "done"
         assert missed(player, CALL).reason is Reason.ALREADY_PLAYED
 
@@ -156,6 +161,7 @@ def test_listening_stream_is_resumed_where_it_was_left() -> None:
         "GET", "/mcp", (*mine.headers, ("Last-Event-ID", last_id(first))), b""
     )
     again = play(player, named)
+
     assert again.count(b"data: ") == 1
     assert b'"n":2' in again
 
@@ -168,14 +174,17 @@ def test_listening_stream_is_that_of_the_session_that_a_client_turns_out_to_have
     for number, session in enumerate((ONE, TWO), start=1):
         for request, response in session_steps(session):
             talk.response(talk.request(request), response)
+
         listening = talk.stream(within(session, LISTEN))
         call = talk.request(within(session, tool("work", n=number)))
         talk.event(listening, notification("notifications/x", n=number))
         talk.response(call, text(f"done {number}"))
         talk.end(listening, End.OPEN)
+
     player = Player(loaded(talk.cassette()))
     session = begin(player)
     stream = delivery_of(player, within(session, LISTEN))
+
     assert told(stream) == []
 
     calling = hit(player, within(session, tool("work", n=2)))
@@ -211,9 +220,11 @@ def test_call_is_resumed_by_the_id_of_its_last_event() -> None:
 
     for _ in range(2):
         assert resumed(last_id(first)) == [rest, End.COMPLETE]
+
     # Behind the response nothing is left: clients that come back all the same are kept waiting.
     assert resumed(last_id(rest)) == [End.OPEN]
     made_up = within(session, get("/mcp", ("Last-Event-ID", "made-up")))
+
     assert missed(player, made_up).reason is Reason.STATE_UNKNOWN
 
 
@@ -227,10 +238,12 @@ def test_id_that_several_streams_use_resumes_none_of_them() -> None:
     ]
     resume = get("/mcp", *LISTEN.headers, ("Last-Event-ID", "7"))
     both = player_of(*zip(map(tool, "ab"), streams, strict=True))
+
     assert play(both, tool("a")).startswith(b"id: 7\n")
     assert missed(both, resume).reason is Reason.STATE_UNKNOWN
     alone = player_of((tool("a"), streams[0]))
     play(alone, tool("a"))
+
     assert play(alone, resume) == streams[0].chunks[1]
 
 

@@ -68,6 +68,7 @@ def refused(*script: Step, **options: bool) -> str:
     """Return why a cassette can't be played without memory."""
     with pytest.raises(CassetteError) as error:
         player_of(*script, stateless=True, **options)
+
     return in_terms(error.value.in_terms({}))
 
 
@@ -185,6 +186,7 @@ def test_placeholder_that_any_replica_gave_out_tells_who_it_is() -> None:
     assert given == ["<github:1>", "<github:2>"]
     assert [said(play(other, tool("who", token=each))) for each in given] == ["a", "b"]
     miss = missed(other, tool("who", token="ghp_" + "e5F6" * 9))
+
     assert miss.reason is Reason.ARGUMENTS_DIFFER
     missed(other, tool("who", token="<github:7>"))
 
@@ -248,6 +250,7 @@ def test_sessions_that_begin_alike_are_one() -> None:
     for carried in (session, "mrtr-session:2"):
         delivery = delivery_of(player, within(carried, CALL))
         assert header_value(delivery.headers, SESSION_HEADER) == carried
+
     assert player.unplayed == []
 
 
@@ -267,9 +270,11 @@ def recorded_listening(*events: bytes, changes: bool) -> Conversation:
     listening = talk.stream(within(ONE, get("/mcp", ("Accept", "text/event-stream"))))
     for event in () if changes else events:
         talk.event(listening, event)
+
     talk.response(talk.request(within(ONE, CALL)), text("done"))
     for event in events if changes else ():
         talk.event(listening, event)
+
     talk.response(
         talk.request(within(ONE, Request("DELETE", "/mcp", (), b""))), ACCEPTED
     )
@@ -297,6 +302,7 @@ def test_stream_that_says_what_other_requests_caused_is_refused() -> None:
 
     with pytest.raises(CassetteError) as error:
         Player(loaded(talk.cassette()), stateless=True)
+
     assert (
         "\n  mrtr-session:1 (#3): a stream has events that other requests caused"
         in str(error.value)
@@ -315,6 +321,7 @@ def test_pushed_requests_are_refused_by_session() -> None:
 
     with pytest.raises(CassetteError) as error:
         Player(loaded(talk.cassette()), stateless=True)
+
     assert "\n  mrtr-session:1 (#3): the server asks by requests of its own" in str(
         error.value
     )

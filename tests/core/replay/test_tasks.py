@@ -66,10 +66,12 @@ def does(player: Player, request: bytes | Request) -> str:
     decision = player.request_received(as_request(request))
     if isinstance(decision, Miss):
         return decision.reason.value
+
     assert isinstance(decision, Play)
     told = json.loads(sent_now(decision))["result"]
     if "ack" in told:
         return f"ack {told['ack']}"
+
     return " ".join([told["status"], *told.get("inputRequests", {})])
 
 
@@ -150,17 +152,21 @@ def test_task_goes_on_by_what_its_client_does(
     """Polls move on among the states between two updates; updates and cancels lead further."""
     player = player_of(*steps)
     play(player, CALL)
+
     assert ", ".join(does(player, each) for each in requests) == expected
 
 
 def test_task_begins_with_its_call() -> None:
     """Nothing is known of a task before its call is played, and a repeated call begins it anew."""
     player = player_of(ASKS_A, A, DONE, repeat=Repeat.ALWAYS)
+
     assert does(player, POLL) == "out-of-order"
     for _ in range(2):
         play(player, CALL)
         got = [does(player, each) for each in (POLL, POLL, gives("a"), POLL)]
+
         assert got == ["input_required a", "input_required a", "ack a", "completed"]
+
     assert (
         missed(player, get("t2")).detail
         == "no call that was recorded created this task"
@@ -176,6 +182,7 @@ def test_each_recorded_call_has_its_own_task() -> None:
         )
     )
     tasks = [json.loads(play(player, CALL))["result"]["taskId"] for _ in range(2)]
+
     assert (tasks, does(player, get("t2")), does(player, POLL)) == (
         ["t1", "t2"],
         "failed",
@@ -206,6 +213,7 @@ def test_times_follow_the_clock_of_the_replay(spelled: str, moved: str) -> None:
     first = player.request_received(post(CALL), now)
     later = player.request_received(POLL, now + 5)
     (begun, got) = (json.loads(sent_now(each))["result"] for each in (first, later))
+
     assert begun["createdAt"] == got["createdAt"] == "2027-03-01T12:00:00Z"
     assert (got["lastUpdatedAt"], got["ttlMs"]) == (moved, 60000)
 
@@ -219,6 +227,7 @@ def test_poll_interval_is_told_where_one_was_recorded() -> None:
     }
     player = player_of(WORKING, (POLL, bare))
     player.poll_interval = 5
+
     assert json.loads(play(player, CALL))["result"] == created(TASK) | {
         "pollIntervalMs": 5
     }
@@ -236,6 +245,7 @@ def test_answer_is_shown_beside_the_recorded_one() -> None:
     report = miss_report(
         missed(player, gives("a", action="decline")), Cassette("t.json")
     )
+
     assert report.text.splitlines() == [
         "miss: answers-differ: other answers were recorded",
         '  request:  tasks/update "t1", answering a',
@@ -249,6 +259,7 @@ def test_answer_is_shown_beside_the_recorded_one() -> None:
     play(player, CALL)
     play(player, POLL)
     differences = missed(player, gives("b", "a", action="decline")).differences
+
     assert {each.pointer[-8:] for each in differences} == {"a/action", "b/action"}
 
 
@@ -262,6 +273,7 @@ def test_place_of_an_answer_is_shown_whole() -> None:
     text = miss_report(
         missed(player, gives(key, action="decline")), Cassette("t.json")
     ).text
+
     assert "answering mrtr-task:0f7fd208…:1:1f" in text
     assert f"  /inputResponses/{key}/action: recorded" in text
 
@@ -273,8 +285,10 @@ def test_unplayed_are_updates_and_ends() -> None:
     for request in (POLL, POLL, gives("a"), POLL):
         assert player.unplayed == [1]
         play(player, request)
+
     assert player.unplayed == [1]
     play(player, POLL)
+
     assert player.unplayed == []
 
 
@@ -286,6 +300,7 @@ def test_stateless_replay_plays_the_last_state() -> None:
             "working",
             "completed",
         ]
+
     for steps in ((ASKS_A, A, DONE), (WORKING, CANCELS, GONE), (ASKS_A,)):
         with pytest.raises(CassetteError, match=r"#1.*the state of its task"):
             player_of(*steps, stateless=True)
@@ -305,12 +320,14 @@ def test_equal_tasks_are_one_answer() -> None:
     )
     cassette = loaded(cassette_of(*script, seals=False))
     player = Player(cassette)
+
     assert [does(player, each) for each in (CALL, CALL, POLL, get("t2"))] == [
         *("working", "working", "completed", "working")
     ]
     replica = Player(cassette, stateless=True)
     for request in (CALL, POLL, tool("sell"), CALL, POLL):
         play(replica, request)
+
     assert replica.unplayed == []
 
 
@@ -334,16 +351,20 @@ def test_notification_waits_for_the_update_before_it() -> None:
     player = Player(loaded(talk.cassette()), repeat=Repeat.ALWAYS)
     for _ in range(2):
         player.request_received(post(CALL), 0.0)
+
         assert does(player, gives("a")) == "out-of-order"
         delivery = delivery_of(
             player, rpc("subscriptions/listen", {"taskIds": [TASK]}, 7)
         )
+
         assert b'"input_required"' in told(delivery)[0]
         assert does(player, gives("a")) == "ack a"
         (last,) = told(delivery)[:1]
+
         assert b'"completed"' in last
         assert b'"createdAt":"1970-01-01T00:00:00Z"' in last
         assert does(player, POLL) == "completed"
+
     assert player.unplayed == []
 
 
@@ -354,6 +375,7 @@ def test_two_cassettes_have_tasks_of_their_own() -> None:
     one, other = (loaded(cassette_of(*script)) for _ in "12")
     player = Player(combine_cassettes([one, other]))
     tasks = [json.loads(play(player, CALL))["result"]["taskId"] for _ in range(2)]
+
     assert [each.rpartition(":")[2] for each in tasks] == ["1", "100001"]
     assert [does(player, get(each)) for each in tasks] == ["completed", "completed"]
 
@@ -373,6 +395,7 @@ def test_task_of_a_contradicting_header_is_no_task() -> None:
     player = player_of(WORKING)
     play(player, CALL)
     other = replace(POLL, headers=(("Mcp-Name", "t2"),))
+
     assert missed(player, other).reason is Reason.HEADERS_CONTRADICT
 
 
@@ -396,6 +419,7 @@ def ends(player: Player, task: str, action: str) -> str:
     decision = player.request_received(update(task, {"a": {"action": action}}))
     if isinstance(decision, Miss):
         return decision.reason.value
+
     ending = result_of(play(player, get(task)))
     assert ending["taskId"] == task
     return str(ending["result"]["content"][0]["text"])
@@ -416,6 +440,7 @@ def test_answer_chooses_among_the_tasks_of_equal_calls() -> None:
     """A client that declines first gets what the later call got, under the id that it knows."""
     player = Player(loaded(cassette_of(*BRANCHES, seals=False)))
     first, second = (result_of(play(player, CALL))["taskId"] for _ in range(2))
+
     assert (first, second) == ("task-one", "task-two")
     assert ends(player, first, "decline") == "left"
     assert ends(player, second, "accept") == "booked"
@@ -426,6 +451,7 @@ def test_answer_chooses_among_the_tasks_of_equal_calls() -> None:
 def test_task_that_ended_otherwise_is_another_history() -> None:
     """What was read after an accept is not what is there after a decline."""
     player = Player(loaded(cassette_of(*BRANCHES, seals=False)))
+
     assert ends(player, result_of(play(player, CALL))["taskId"], "decline") == "left"
     assert missed(player, COUNT).reason is Reason.OTHER_HISTORY
 
@@ -434,6 +460,7 @@ def test_answer_that_no_equal_call_got_is_a_miss() -> None:
     """So is one that another call in flight has used up."""
     player = Player(loaded(cassette_of(*BRANCHES, seals=False)))
     first, second = (result_of(play(player, CALL))["taskId"] for _ in range(2))
+
     assert ends(player, first, "cancel") == "answers-differ"
     assert ends(player, first, "decline") == "left"
     assert ends(player, second, "decline") == "answers-differ"

@@ -55,6 +55,7 @@ def told(player: Player, *requests: bytes) -> list[str]:
             words.append(outcome.get("message") or outcome["content"][0]["text"])
         else:
             words.append(decision.reason.value)
+
     return words
 
 
@@ -92,8 +93,10 @@ def test_unknown_tool_gets_what_the_server_said_of_others(
     for request, response in (*STORE, *recorded, (GET, text("1"))):
         made = response(request) if callable(response) else response
         script.append((request, made))
+
     player = strict(*script)
     fly = tool("fly", to="moon")
+
     assert told(player, fly, SET, fly, GET) == [said_now, "set", said_now, "1"]
     assert player.unknown_tools == {"fly": 2}
     assert not player.misses
@@ -105,6 +108,7 @@ def test_tool_is_unknown_only_where_a_whole_list_was_recorded() -> None:
     fly = tool("fly")
     paged = (LIST, {**TOOLS, "nextCursor": "2"})
     hidden = (tool("fly", to="sun"), text("burnt"))
+
     assert told(strict((GET, text("0"))), fly) == ["unknown-name"]
     assert told(strict(paged, (GET, text("0"))), fly) == ["unknown-name"]
     assert told(strict(*STORE, hidden), fly) == ["arguments-differ"]
@@ -116,13 +120,16 @@ def test_all_requests_get_the_miss_that_stops_a_play() -> None:
     """Before it an unknown tool and a hit are answered; notifications expect nothing."""
     player = strict(*STORE)
     player.stops = True
+
     assert told(player, GET, tool("fly")) == ["0", "Unknown tool: fly"]
     assert player.stopped_by(as_request(GET)) is None
     assert told(player, tool("look")) == ["unknown-name"]
     (miss,) = player.misses
+
     assert player.stopped_by(as_request(GET)) is miss
     assert player.stopped_by(as_request(tool("fly"))) is miss
     ping = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
+
     assert player.stopped_by(as_request(ping)) is None
     assert player.stopped == 2
 
@@ -143,6 +150,7 @@ def diverged(player: Player) -> list[tuple[int, int, bool]]:
         found.append(
             (divergence.recording, divergence.after, divergence.miss is not None)
         )
+
     return found
 
 
@@ -156,16 +164,19 @@ def test_the_nearest_recording_is_the_one_that_a_play_left_last() -> None:
     )
     template = Player(cassette, history=History.STRICT)
     player = template.anew()
+
     assert told(player, GET, GET, SET) == ["0", "0", "set"]
     assert diverged(player) == [(2, 0, False), (1, 2, False)]
     assert player.divergences.nearest is None
 
     player = template.anew()
+
     assert told(player, GET, look, SET) == ["0", "a", "set"]
     assert diverged(player) == [(2, 0, False), (0, 1, False), (1, 2, False)]
     assert player.divergences.nearest is player.divergences.found[-1]
 
     player = template.anew()
+
     assert told(player, SET, GET, look) == ["set", "1", "other-history"]
     assert diverged(player) == [(1, 0, False), (0, 1, False), (2, 2, True)]
 
@@ -175,6 +186,7 @@ def test_players_of_one_loaded_recording_know_nothing_of_each_other() -> None:
     template = strict(*STORE, (GET, text("1")))
     first = template.anew()
     second = template.anew()
+
     assert told(first, GET, SET, GET) == ["0", "set", "1"]
     assert told(second, GET, tool("look"), GET) == ["0", "unknown-name", "0"]
     assert told(template.anew(), SET, GET) == ["set", "1"]

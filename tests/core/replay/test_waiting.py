@@ -63,6 +63,7 @@ def asked_on(where: str) -> tuple[Player, Delivery]:
     call = talk.stream(within(CALL)) if where == "call" else talk.request(within(CALL))
     if where == "all":
         talk.response(call, ACCEPTED)
+
     talk.event(call if where == "call" else listening, PUSHED)
     talk.response(talk.request(within(YES)), ACCEPTED)
     if where == "listening":
@@ -72,6 +73,7 @@ def asked_on(where: str) -> tuple[Player, Delivery]:
     else:
         talk.event(call, DONE)
         talk.end(call)
+
     talk.end(listening, End.OPEN)
     player = replay_of(talk)
     stream = delivery_of(player, LISTEN)
@@ -101,10 +103,12 @@ def test_result_waits_for_the_answer(where: str, said: list[bytes | End]) -> Non
     """
     player, responds = asked_on(where)
     delivery_of(player, within(YES))
+
     assert told(responds) == said
 
     player, responds = asked_on(where)
     miss = missed(player, within(NO))
+
     assert (miss.reason, miss.is_refused) == (Reason.ANSWERS_DIFFER, True)
     assert told(responds) == [(b'"mine"', Reason.ANSWERS_DIFFER), said[1]]
 
@@ -121,9 +125,11 @@ def test_result_waits_for_the_answer_without_a_session(given: bytes) -> None:
     player = replay_of(talk)
 
     calling = delivery_of(player, CALL)
+
     assert told(calling) == [sse(PUSHED)]
     player.request_received(post(given))
     result = sse(DONE) if given is YES else (b"1", Reason.ANSWERS_DIFFER)
+
     assert told(calling) == [result, End.COMPLETE]
 
 
@@ -147,6 +153,7 @@ def asked_twice() -> Player:
     for number in ("p1", "p2"):
         talk.event(call, with_id(PUSHED, number))
         talk.response(talk.request(within(with_id(YES, number))), ACCEPTED)
+
     talk.event(call, DONE)
     talk.end(call)
     talk.response(talk.request(within(with_id(OTHER, 8))), text("other"))
@@ -169,6 +176,7 @@ def test_refused_call_holds_up_nothing_with_the_answers_that_it_lacks(
     """
     player = asked_twice()
     calling = delivery_of(player, within(CALL))
+
     assert told(calling) == [sse(PUSHED)]
 
     miss = missed(player, within(wrong))
@@ -190,8 +198,10 @@ def test_answers_to_what_was_not_asked_are_waited_for_by_nobody() -> None:
         talk.response(talk.request(within(YES)), ACCEPTED)
         talk.event(call, answer(tool(name), text(name)))
         talk.end(call)
+
     player = replay_of(talk)
     second = delivery_of(player, within(tool("second")))
+
     assert told(second) == [sse(PUSHED)]
 
     answered = hit(player, within(YES)).entry
@@ -214,6 +224,7 @@ def test_notification_that_is_passed_over_is_waited_for_by_nobody() -> None:
     talk.end(listening, End.OPEN)
     player = replay_of(talk)
     stream = delivery_of(player, LISTEN)
+
     assert told(stream) == []
     assert stream.skippable is not None
 
@@ -241,11 +252,14 @@ def test_notification_that_may_still_come_is_waited_for() -> None:
 
     assert calling.next() is None
     missing = calling.skippable
+
     assert missing is not None
     assert missing.kind is Kind.NOTIFICATION
     calling.session.waive(missing)
+
     assert calling.skippable is None
     last = calling.next()
+
     assert isinstance(last, Sending)
     assert (last.raw, last.is_last) == (sse(DONE), True)
 
@@ -263,6 +277,7 @@ def test_call_that_is_left_out_holds_up_no_other_one_on_the_same_stream() -> Non
     talk.end(listening, End.OPEN)
     player = replay_of(talk)
     stream = delivery_of(player, LISTEN)
+
     assert told(stream) == []
 
     for request, said in (
@@ -272,6 +287,7 @@ def test_call_that_is_left_out_holds_up_no_other_one_on_the_same_stream() -> Non
     ):
         delivery_of(player, within(request))
         ended = [End.OPEN] if request == YES else []
+
         assert told(stream) == [*map(sse, said), *ended]
 
 
@@ -300,8 +316,10 @@ def spoken_before(*said: bytes, concurrent: bytes | None = None) -> Player:
     call = talk.request(within(TRACKED))
     if concurrent is not None:
         talk.response(talk.request(within(concurrent)), answer(concurrent, text("x")))
+
     for each in said:
         talk.event(listening, each)
+
     talk.response(call, DONE)
     talk.event(listening, notification("notifications/message", data="later"))
     talk.end(listening, End.OPEN)
@@ -314,25 +332,31 @@ def test_response_comes_after_what_came_before_it_on_another_stream(
 ) -> None:
     """It waits until that was sent, not for what came later, and for no stream that is not open."""
     player = spoken_before(*said)
+
     assert told(delivery_of(player, within(TRACKED))) == [DONE, End.COMPLETE]
 
     player = spoken_before(*said)
     stream = delivery_of(player, LISTEN)
+
     assert told(stream) == []
     calling = delivery_of(player, within(TRACKED))
     for each in said:
         assert told(calling) == []
         assert calling.is_behind
         sent = stream.next()
+
         assert isinstance(sent, Sending)
         assert sent.raw == sse(each)
+
     assert told(calling) == [DONE, End.COMPLETE]
 
     player = spoken_before(*said)
     stream = delivery_of(player, LISTEN)
     calling = delivery_of(player, within(TRACKED))
+
     assert told(calling) == []
     stream.is_left = True
+
     assert told(calling) == [DONE, End.COMPLETE]
 
 
@@ -344,9 +368,11 @@ def test_response_does_not_wait_for_what_other_requests_cause() -> None:
     assert told(delivery_of(player, within(TRACKED))) == [DONE, End.COMPLETE]
     assert told(stream) == []
     other = delivery_of(player, within(OTHER))
+
     assert told(other) == [answer(OTHER, text("x")), End.COMPLETE]
     assert told(stream) == [sse(PROGRESS)]
     other.end()
+
     assert told(stream)[:1] == [sse(NEWS)]
 
 
@@ -380,11 +406,14 @@ def test_listening_stream_waits_for_the_calls_that_came_before(listen: Request) 
     player = replay_of(talk)
 
     stream = delivery_of(player, listen)
+
     assert told(stream) == [sse(notification("ready"))]
     for request in quiet:
         delivery_of(player, post(request))
         assert told(stream) == []
+
     delivery_of(player, post(CALL))
+
     assert told(stream) == [sse(notification("changed")), End.OPEN]
 
 
@@ -396,6 +425,7 @@ def test_calls_do_not_wait_for_each_other() -> None:
     for number, request in ((two, OTHER), (one, CALL)):
         talk.event(number, answer(request, text("x")))
         talk.end(number)
+
     assert alone(talk, CALL) == sse(answer(CALL, text("x")))
     assert alone(talk, OTHER) == sse(answer(OTHER, text("x")))
 
@@ -406,6 +436,7 @@ def test_calls_do_not_wait_for_each_other() -> None:
     for number in (asked, other):
         talk.event(number, DONE)
         talk.end(number)
+
     assert alone(talk, within(CALL)) == sse(PUSHED)
     assert alone(talk, within(OTHER)) == sse(DONE)
 
@@ -418,6 +449,7 @@ def test_no_session_that_is_known_waits_for_its_handshake() -> None:
         talk.request(within(notification("notifications/initialized"))), ACCEPTED
     )
     talk.response(first, DONE)
+
     assert told(delivery_of(replay_of(talk), within(CALL))) == [DONE, End.COMPLETE]
 
 
@@ -434,6 +466,7 @@ def test_acknowledgement_waits_for_nothing() -> None:
     numbers = [talk.request(each) for each in (within(YES), last, within(TOLD))]
     for number in (*numbers, call):
         talk.response(number, Answer((b"taken",), (), 202))
+
     talk.event(listening, DONE)
     talk.end(listening, End.OPEN)
 

@@ -32,8 +32,10 @@ def test_report_has_all_of_the_call_and_nothing_of_its_reporter() -> None:
     body = bug_report(shared(whole).cassette, 2, "c.json", 7)
     for private in ("jo@", "/home/jo", "10.1.2.3", "8123", "acme"):
         assert private not in body
+
     for told in ("`cli'| 1`", "`s 9`", "sequenceDiagram", "cut c.json '#7' --share"):
         assert told in body
+
     fence = ""
     blocks = []
     for line in body.splitlines():
@@ -45,11 +47,13 @@ def test_report_has_all_of_the_call_and_nothing_of_its_reporter() -> None:
         elif not fence:
             assert "script" not in line
             assert line.count("<details>") == line.count("<summary>")
+
     assert fence == ""
     assert blocks == ["mermaid", *["json"] * 4, "console"]
     assert body.count("\n<details>") == 4
     (command,) = [line for line in body.splitlines() if "replay bug.json" in line]
     words = shlex.split(command)
+
     assert words[:8] == [
         *["$", "mrtr-cassette", "replay", "bug.json", "--", "mrtr-cassette", "call"],
         "de`ploy",

@@ -71,6 +71,7 @@ def test_the_same_is_said_in_one_line() -> None:
 def test_values_read_as_people_write_them() -> None:
     """Letters stand for themselves; of long values there is what stands where they part."""
     same = "x" * 500
+
     assert shown_values(Change("text-changed", "", '"\\u00e9"', "[1]")) == (
         '"é"',
         "[1]",
@@ -136,6 +137,7 @@ def test_run_is_good_only_if_something_was_compared_and_nothing_fails(
 ) -> None:
     """What was not reached always fails, and what is information never does."""
     came_of_it = verification(*interactions, fail_on=frozenset(fail_on))
+
     assert exit_code_of([came_of_it]) == code
     assert came_of_it.is_good is (code == 0)
     assert exit_code_of([came_of_it, verification(interaction("same"))]) == bool(
@@ -195,6 +197,7 @@ def verified(script: Any, *responses: Any) -> list[VerifiedInteraction]:
         assert not isinstance(repeated, VerifiedInteraction)
         follow(repeated.conversation, response)
         found.append(verifier.ended(repeated))
+
     return found
 
 
@@ -240,13 +243,16 @@ def test_what_was_expected_and_what_came_is_told(
     """The text has its first lines, and every report has it whole."""
     found = verification(*verified(script, response))
     shown = [line.strip() for line in verification_text(found).splitlines()]
+
     assert shown[1:4] == lines
     (responses,) = (each.reached for each in found.interactions)
     (data,) = verification_data([found])["cassettes"][0]["interactions"]
+
     assert data["responses"] == [each._asdict() for each in responses]
     whole = verification_markdown([found]), verification_junit([found]).decode()
     for report in (*whole, json.dumps(data["responses"])):
         text_of = report.replace("&quot;", '"').replace("\\", "\\")
+
         assert expected in text_of
         assert received in text_of
 
@@ -260,6 +266,7 @@ def test_a_new_version_of_the_server_is_one_line() -> None:
     told = [
         line for line in verification_text(found).splitlines() if "serverInfo" in line
     ]
+
     assert told == [line]
     assert verification_markdown([found]).count("information") == 1
 
@@ -276,7 +283,9 @@ def test_what_a_server_says_steers_nothing() -> None:
     assert_harmless(comparison_text(comparison([], [(tool(STRANGE), text("x"))])))
     ET.fromstring(verification_junit([came_of_it]))
     (line,) = verification_annotations(came_of_it)
+
     assert "\n" not in line
     markdown = verification_markdown([came_of_it])
     assert_harmless(markdown)
+
     assert markdown.count("\n```") == 2

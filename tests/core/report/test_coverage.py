@@ -51,6 +51,7 @@ def test_answers_arguments_and_histories_are_counted() -> None:
         "histories": 3,
         "questions": [confirm | counts],
     }
+
     assert coverage_data(covered) == {"tools": {"deploy": deploy}}
     assert coverage_text(covered) == (
         "deploy: 2 sets of arguments, 3 sequences of earlier writes, 1 error\n"
@@ -61,6 +62,7 @@ def test_answers_arguments_and_histories_are_counted() -> None:
 def test_several_cassettes_cover_together_what_each_covers() -> None:
     """An accept that the same question follows was rejected; turns are questions of their own."""
     (tool_covered,) = coverage_of([DECLINED, ASKED_AGAIN]).values()
+
     assert tool_covered.questions == {
         (1, "confirm"): {"decline": 1, "accept": 2, "rejected": 2, "": 1},
         (2, "confirm"): {"cancel": 1},
@@ -70,12 +72,14 @@ def test_several_cassettes_cover_together_what_each_covers() -> None:
 def test_a_line_tells_what_was_never_tried() -> None:
     """It counts questions without an answer of each kind, and is absent where there is none."""
     given = [*answers_in(DECLINED.interactions), *answers_in(ASKED_AGAIN.interactions)]
+
     assert untried_line(given) == (
         "never tried: accept on 1 of 2 questions, decline on 1 of 2 questions, "
         "cancel on 1 of 2 questions (mrtr-cassette inspect --coverage)"
     )
     cancelled = given[0]._replace(answer="cancel")
     first = [answer for answer in given if answer.turn == 1]
+
     assert untried_line([*first, cancelled]) is None
     assert untried_line([]) is None
 
@@ -84,6 +88,7 @@ def test_markdown_has_a_table_of_tools_and_one_of_questions() -> None:
     """A name can't end its cell; cassettes without a question have the first table alone."""
     covered = coverage_of([DECLINED])
     covered["a|b"] = covered.pop("deploy")
+
     assert coverage_markdown(covered) == (
         "| tool | different arguments | histories | errors |\n"
         "| --- | --- | --- | --- |\n"
@@ -99,6 +104,7 @@ def test_markdown_has_a_table_of_tools_and_one_of_questions() -> None:
 def test_questions_without_an_answer_are_named() -> None:
     """The share is of questions, whatever their number of answers; exactly enough is enough."""
     covered = coverage_of([DECLINED, ASKED_AGAIN])
+
     assert untried_questions(covered, "decline", 51) == (
         "tried on 50% of the questions, never on deploy turn 2 confirm"
     )

@@ -197,6 +197,7 @@ def test_hostile_texts_steer_nothing() -> None:
 
     assert_harmless(inspection_text(hostile))
     assert_harmless(review_text(hostile))
+
     assert inspection_text(hostile).count("\n") == inspection_text(shown).count("\n")
 
 
@@ -450,5 +451,6 @@ def test_size_and_time_are_those_of_the_own_exchanges() -> None:
     talk.response(two, Answer((b"data: 1\n\ndata: 2\n\n",), STREAM_HEADERS))
     talk.response(one, text("x"))
     first, second = details_of(loaded(talk.cassette())).interactions
+
     assert second.ended == "HTTP 200, stream of 2 events"
     assert (first.duration_ms, second.duration_ms) == (7, 3)

@@ -49,6 +49,7 @@ TELLERS = sorted(
     and not name.startswith("_")
 )
 """All public functions that tell of something."""
+
 Told = Iterator[tuple[str, Event | Said]]
 
 
@@ -57,6 +58,7 @@ def questions_of(name: str, dialect: str) -> tuple[Any, Any, str | None]:
     if dialect == "array":
         asked = {"inputRequests": [{"id": name, "kind": name}], "requestState": STATE}
         return asked, [{"id": name, "value": name}], STATE
+
     asked = {"resultType": "input_required", "inputRequests": {name: form(name)}}
     return asked, {name: {"action": "accept", "content": {name: name}}}, None
 
@@ -79,6 +81,7 @@ def recording_told(name: str, dialect: str) -> Told:
         exchange = observation.seal(End.COMPLETE, 1)
         said = events.response_said(observation, exchange, End.COMPLETE, 1)
         yield "response_said", said
+
     yield (
         "unread_said",
         events.unread_said(observation, Unread("response", name, hides_id=True)),
@@ -101,6 +104,7 @@ def recording_told(name: str, dialect: str) -> Told:
         replace(report, is_same=True),
     ):
         yield "recording_said", events.recording_said(told)
+
     unchanged = replace(report, interactions=None, played=1)
     yield "recording_said", events.recording_said(unchanged)
 
@@ -113,6 +117,7 @@ def replay_told(name: str, dialect: str) -> Told:
     player = player_of((call, asked), (answer, text(name)))
     for event in replay_events.played_events(hit(player, call)):
         yield "played_events", event
+
     yield (
         "missed_event",
         replay_events.missed_event(missed(player, tool(name, **{name: 1}))),
@@ -124,6 +129,7 @@ def replay_told(name: str, dialect: str) -> Told:
         harmless = player.request_received(request)
         assert isinstance(harmless, Harmless)
         yield "harmless_event", replay_events.harmless_event(harmless)
+
     yield "fault_said", replay_events.fault_said(name, name)
     player.path = name
     came_to = replace(
@@ -147,6 +153,7 @@ def call_told(name: str) -> Told:
             "turn_said",
             events.turn_said(CallTurn(1, "result", asked, {}, sources, None)),
         )
+
     yield (
         "task_said",
         events.task_said(TaskState(name, name, asked, {"statusMessage": name})),
@@ -170,6 +177,7 @@ def lines_of(name: str, dialect: str) -> dict[str, list[str]]:
         for shown in texts:
             assert_harmless(shown)
             found[teller] += shown.split("\n")
+
     return found
 
 

@@ -197,6 +197,7 @@ PAGES: dict[str, Callable[[], Node]] = {
 }
 OUTLINED = {"questions": ("question",), "endings": ("chips", "said", "final")}
 """The classes of a page's elements that are enough to show; else it is head and calls."""
+
 TOLD = (
     "type",
     "href",
@@ -216,6 +217,7 @@ def outline(made: Node, indent: str = "") -> Iterator[str]:
         if isinstance(child, str):
             yield f"{indent}{child!r}"
             continue
+
         facts = child.attributes
         named = f"{child.name} .{facts['class']}" if facts.get("class") else child.name
         named += f" #{facts['id']}" if "id" in facts else ""
@@ -243,12 +245,14 @@ def test_page_is_as_its_outline_says(name: str, *, updates_goldens: bool) -> Non
     case = read_case(DATA / "pages" / f"{name}.case")
     case.expect("page", f"{shown}\n", updates=updates_goldens)
     controls = made.one("main").every("input")
+
     assert all("disabled" in each.attributes for each in controls)
 
 
 def test_long_values_are_cut() -> None:
     """A page has to stay quick; `inspect` shows the rest."""
     _, shown, _ = page_of(recording((CALL, text("x" * 20_050)))).every("pre")
+
     assert shown.text.endswith("x… (50 more characters)")
 
 
@@ -366,12 +370,14 @@ def test_calls_that_overlapped_stand_so_on_the_axis_of_their_session() -> None:
         changed[exchange] = replace(
             exchange, started_ms=began, ended_ms=ended, ended_after=after
         )
+
     made = page_of(talk.with_exchanges(changed))
     bars = []
     for number in times:
         lane = made.by_id(f"i{number}").one(class_="lane")
         bar = lane.one("rect").attributes
         bars.append((bar["x"], bar["width"], lane.one("small").text))
+
     assert bars == [
         ("0.00%", "50.00%", "server 100 ms, beside #2"),
         ("25.00%", "50.00%", "server 100 ms, beside #1"),

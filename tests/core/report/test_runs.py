@@ -112,8 +112,10 @@ def test_long_summaries_are_cut() -> None:
     player = player_of(*[(CALL, text("x"))] * 12)
     for number in range(13):
         player.request_received(get(f"/.well-known/{number}"))
+
     for request in (tool("deploy", env="dev"), tool("x"), tool("x")):
         missed(player, request)
+
     lines = summary_text(report_of_replay(player)).splitlines()
 
     assert lines[0].endswith("3 misses (arguments-differ 1, unknown-name 2)")
@@ -127,7 +129,9 @@ def test_reads_after_other_writes_are_told() -> None:
     )
     for _ in range(2):
         play(player, tool("get"))
+
     report = report_of_replay(player)
+
     assert summary_text(report, SHELL_TERMS).splitlines()[-2:] == [
         '  played after other writes than recorded 2 times: #2 tools/call "get"',
         "  reads are held to the writes before them with --history strict",
@@ -283,6 +287,7 @@ def harmless() -> ReplayReport:
         get("/.well-known/x"),
     ):
         player.request_received(request)
+
     return report_of_replay(player)
 
 
@@ -310,6 +315,7 @@ def recordings() -> str:
         event, line = recording_said(report)
         assert line == recording_text(report)
         lines += [line, json_of(event)]
+
     return "\n".join(lines)
 
 
@@ -325,6 +331,7 @@ def calls() -> str:
     ):
         lines += [*problem_lines(result), json_of(call_ended_event(result))]
         lines.append(json_of(call_data(result)))
+
     return "\n".join(lines)
 
 
@@ -338,6 +345,7 @@ def turns() -> str:
     ):
         event, line = turn_said(turn)
         lines += [line, json_of(event)]
+
     assert "sesame" not in str(lines)
     return "\n".join(lines)
 
@@ -387,6 +395,7 @@ def test_what_a_run_came_to_is_an_error_of_the_library() -> None:
     unpublished = UnpublishedError("c.json", "all 2 requests got 404")
 
     head = "2 requests had no recorded answer on c.json"
+
     assert str(missed_) == f"{head}\n\n{miss.text}\n\n{miss.text}"
     assert str(unplayed) == 'not all that is on c.json was played:\n  #1 tools/call "a"'
     assert (missed_.misses, unplayed.unplayed) == ((miss, miss), (one,))
@@ -427,15 +436,18 @@ def test_way_out_is_the_whole_command_of_the_front() -> None:
 
     def told(cassette: Cassette, terms: Terms, miss: Miss = miss) -> str:
         report = miss_report(miss, cassette, terms=terms)
+
         assert (
             '/arguments/env: recorded "prod", received "<<ignore_values>>"'
             in report.text
         )
         first, second = report.fixes
+
         assert first == "send the recorded arguments"
         return second.removeprefix("record this call too with ")
 
     record = "mrtr-cassette record"
+
     assert told(over_http, SHELL_TERMS) == (
         f"{record} --append --request-state verbatim --output 'my c.json' "
         "--upstream 'http://h:1/m?a&b'"
@@ -444,6 +456,7 @@ def test_way_out_is_the_whole_command_of_the_front() -> None:
         f"{record} --stdio --append --seal-answers --output c.json -- node ~/s.mjs 'a b' ';'"
     )
     upstream = shlex.quote(server)
+
     assert told(started, SHELL_TERMS) == (
         f"{record} --append --output c.json --upstream {upstream}"
     )
@@ -451,23 +464,27 @@ def test_way_out_is_the_whole_command_of_the_front() -> None:
         "record(['node', '~/my s.mjs', '{port}'], 'c.json', existing=\"append\")"
     )
     hidden = replace(started, command="node --key <jwt:1> s.mjs")
+
     assert told(hidden, SHELL_TERMS).endswith("--upstream 'SERVER ARGS'")
     for cassette in unknown:
         assert (
             told(cassette, SHELL_TERMS)
             == f"{record} --append --output c.json --upstream URL"
         )
+
     assert told(over_http, LIBRARY_TERMS) == (
         "record('http://h:1/m?a&b', 'my c.json', existing=\"append\", request_state=\"verbatim\")"
     )
     assert told(on_pipes, SUITE_TERMS, piped) == "pytest --mrtr-mode=append"
     again = "record all of this cassette again over"
+
     assert told(over_http, SHELL_TERMS, piped) == (
         f"{again} pipes with {record} --stdio --force --request-state verbatim "
         "--output 'my c.json' -- SERVER ARGS"
     )
     assert told(started, SHELL_TERMS, piped).endswith("--output c.json -- SERVER ARGS")
     server = shlex.quote("node ~/s.mjs 'a b' ;")
+
     assert told(on_pipes, SHELL_TERMS) == (
         f"{again} HTTP with {record} --force --seal-answers --output c.json --upstream {server}"
     )
@@ -497,6 +514,7 @@ def test_only_what_differs_in_every_run_may_be_left_out(
         missed(player, tool("note", at=received)), player, SHELL_TERMS
     ).fixes
     offered = "leave values that change in every run out of matching with --ignore /arguments/at"
+
     assert (offered in fixes) == is_offered
     assert ("--ignore" in str(fixes)) == is_offered
 
@@ -510,6 +528,7 @@ def test_sampled_text_may_be_left_out() -> None:
     play(player, CALL)
     miss = missed(player, retry(CALL, said[1]))
     last = report_of_miss(miss, player, SHELL_TERMS).fixes[-1]
+
     assert last.endswith(
         "out of matching with --ignore /inputResponses/say/content/text"
     )
@@ -530,13 +549,16 @@ def test_what_was_played_may_be_said_to_read(
     player = player_of((called, text("x")), repeat=repeat)
     play(player, called)
     report = report_of_miss(missed(player, called), player, SHELL_TERMS)
+
     assert report.reason == "already-played"
     assert report.fixes[-1].endswith(offered)
     assert len(report.fixes) == 3
     # A recorder that played it again would not record it.
     is_never = repeat is Repeat.NEVER
+
     assert ("record --append --repeat never --output" in report.text) == is_never
     again = player_of((called, text("x")), **option_in(report.fixes[-1]))
+
     assert play(again, called) == play(again, called)
 
 
@@ -557,13 +579,16 @@ def test_other_history_names_the_tool_that_may_only_read() -> None:
     looked = player_of(*recording, reads=["get"])
     for called in (tool("get"), tool("peek")):
         play(looked, called)
+
     early = player_of(*recording, reads=["get"])
     play(early, tool("set", to=1))
     for player, name in ((by_read, "get"), (looked, "peek"), (early, "peek")):
         report = report_of_miss(missed(player, tool("get")), player, SHELL_TERMS)
+
         assert report.reason == "other-history"
         assert f"say so with --reads {name}" in report.text
         by_reads, by_order = (option_in(report.fixes[at]) for at in (1, -1))
+
         assert (by_reads, by_order) == ({"reads": [name]}, {"history": History.ORDER})
         for options in ({"reads": ["get", "peek"]}, by_order):
             again = player_of(*recording, **options)
@@ -584,9 +609,11 @@ def test_long_texts_are_shown_where_they_differ(after: str, *, ends: bool) -> No
     report = miss_report(miss, Cassette("f"))
 
     (difference,) = report.facts["differences"]
+
     assert list(difference.values())[1:] == [f'"{recorded}"', f'"{received}"']
     (line,) = [line for line in report.text.splitlines() if "/arguments/text: " in line]
     shown = f"recorded … {'x' * 40}old"
+
     assert shown in line
     assert line.partition(", received ")[2].startswith(f"… {'x' * 40}new")
     assert ("more characters" in line) == ends
@@ -615,6 +642,7 @@ def test_long_texts_are_shown_where_they_differ(after: str, *, ends: bool) -> No
 def test_request_is_named_as_a_person_would(request_: Any, named: str) -> None:
     """A request is named with its arguments and the keys of its answers."""
     miss = missed(player_of((CALL, text("x"))), request_)
+
     assert miss_report(miss, Cassette("f")).request == named
 
 
@@ -632,6 +660,7 @@ def test_miss_steers_neither_terminal_nor_runner() -> None:
         reports.append(
             miss_report(miss, Cassette(HOSTILE), lambda text: text + HOSTILE)
         )
+
     ask = {"inputRequests": {HOSTILE: form(HOSTILE)}, "resultType": "input_required"}
     player = player_of((CALL, ask), (retry(CALL, {HOSTILE: YES}), text("x")))
     play(player, CALL)
@@ -640,6 +669,7 @@ def test_miss_steers_neither_terminal_nor_runner() -> None:
     )
     for report in reports:
         assert_harmless(report.text)
+
         assert annotation(report).isprintable()
         for shown in (
             report.request,
@@ -648,6 +678,7 @@ def test_miss_steers_neither_terminal_nor_runner() -> None:
             *map(str, report.fixes),
         ):
             assert shown.isprintable()
+
         for difference in report.differences:
             assert all(each is None or each.isprintable() for each in difference)
 
@@ -683,6 +714,7 @@ def miss_of(played: Cassette | Step, *requests: bytes | Request) -> Miss:
     player = Player(played) if isinstance(played, Cassette) else player_of(played)
     for each in requests[:-1]:
         play(player, each)
+
     return missed(player, requests[-1])
 
 
@@ -880,6 +912,7 @@ def test_event_and_its_line(
     for told in teller():
         event, *line = told if isinstance(told, tuple) else (told,)
         lines += [orjson.dumps(event).decode(), *line]
+
     case = read_case(DATA / "reports" / "events.case")
     case.expect(teller.__name__, "\n".join([*lines, ""]), updates=updates_goldens)
 
@@ -902,4 +935,5 @@ def test_lines_for_programs_are_json_whatever_was_asked(name: bytes) -> None:
         missed_event(miss),
     ):
         assert orjson.loads(orjson.dumps(event)) == event
+
     assert miss_report(miss, Cassette("f")).text.encode()

@@ -184,6 +184,7 @@ def _shaped() -> list[Planted]:
         rows.append(
             Planted(f"{rule} {index} in {place.value}", place, raw, secret, rule)
         )
+
     for index, (rule, secret, text) in enumerate(IN_CONTEXT):
         place = JSON_PLACES[index % len(JSON_PLACES)]
         raw = json.dumps(text.format(secret))
@@ -192,6 +193,7 @@ def _shaped() -> list[Planted]:
                 f"{rule} context {index} in {place.value}", place, raw, secret, rule
             )
         )
+
     return rows
 
 
@@ -213,6 +215,7 @@ def _ambiguous() -> list[Planted]:
         ):
             named = f"ambiguous {index} {name}{form}"
             planted.append(Planted(named, where, raw, secret, rule, companion))
+
     return planted
 
 
@@ -285,6 +288,7 @@ def _from_file() -> list[Planted]:
         if raw:
             where = Place.RESULT if place == "json" else Place(place)
             rows.append(Planted(f"line {number} of look-alikes", where, _made_up(raw)))
+
     return rows
 
 

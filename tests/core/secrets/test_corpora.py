@@ -27,6 +27,7 @@ CORPORA = {
 REDACTOR = Redactor(BUILT_IN, lambda _rule, _secret: "T")
 SAMPLED = 400
 """Files of a corpus that are looked at."""
+
 LARGEST = 100_000
 _ELSEWHERE = {"site-packages", "test", "tests"}
 
@@ -76,4 +77,5 @@ def test_code_is_left_alone() -> None:
     changed = [path for path in files if _is_changed(path)]
 
     wrong = [path for path in changed if not path.as_posix().endswith(literal)]
+
     assert len(wrong) * 1000 <= len(files), wrong

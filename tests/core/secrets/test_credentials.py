@@ -141,6 +141,7 @@ def test_what_a_user_gives_is_never_forgotten() -> None:
 
     words = f"kq7x-tenant kq7x-query {config} kq7x-inner kq7x-variable kq7x-argument kq7x-url"
     sealed = known.known.seal_text(f"{words} postgres")
+
     assert sealed.count(":1>") == 7
     assert "kq7x" not in sealed
     assert sealed.endswith(" postgres")

@@ -24,6 +24,7 @@ def known(*texts: str, most: int = 256) -> RepeatedSecrets:
     made = RepeatedSecrets(most)
     for text in texts:
         made.add(text, SHOWN)
+
     return made
 
 
@@ -83,6 +84,7 @@ def test_only_the_last_texts_are_known() -> None:
     texts = known("first-text", words[0], '"' * 30, most=20)
     for word in (words[0], *words):
         texts.add(word, SHOWN)
+
     oldest = words[29].encode()
     forgotten = b'"' * 30 + oldest + b64encode(oldest)
 
@@ -130,6 +132,7 @@ def sealed(raw: bytes, *states: str, most: int = 256) -> bytes:
     texts = RepeatedSecrets(most)
     for state in states:
         texts.remember(state)
+
     return texts.seal(raw)
 
 
@@ -159,6 +162,7 @@ def test_known_state_is_found_in_every_layer(
         expected = json.dumps(expected, ensure_ascii=ensure_ascii)
 
     raw = text.encode("utf-8", "surrogatepass")
+
     assert sealed(raw, state) == expected.encode("utf-8", "surrogatepass")
 
 

@@ -54,6 +54,7 @@ def spelled_names(draw: st.DrawFn) -> tuple[str, bytes]:
     colon = draw(st.sampled_from([":", "%3A"]))
     if not name.startswith("<"):
         return name, name.replace(":", colon).encode()
+
     opening = draw(st.sampled_from(["<", "%3C", "%3c", r"\u003c", r"\\\u003C"]))
     closing = draw(st.sampled_from([">", "%3E", r"\u003e", r"\\u003E"]))
     return name, (opening + name[1:-1].replace(":", colon) + closing).encode()
@@ -115,6 +116,7 @@ def test_a_reference_takes_the_spelling_of_the_one_before() -> None:
 def test_texts_of_two_recordings_are_alike_without_what_is_new_in_each() -> None:
     """Hashes and the tokens of a journal differ in each; the numbers of a cassette don't."""
     text = f"sha256:{DIGEST} <jwt:{'0f' * 12}> <jwt:2> mrtr-session:1"
+
     assert strip_volatile(text) == "sha256 <jwt:0> <jwt:2> mrtr-session:1"
 
 
@@ -138,5 +140,6 @@ def test_nobody_else_can_search_with_our_patterns() -> None:
     patterns = [
         name for name, value in vars(names).items() if isinstance(value, re.Pattern)
     ]
+
     assert patterns
     assert all(name.startswith("_") for name in patterns)

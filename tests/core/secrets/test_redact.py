@@ -101,14 +101,17 @@ def spellings(text: str, depth: int = 4) -> Iterator[str]:
     yield text
     if depth == 0:
         return
+
     if "%" in text or "+" in text:
         yield from spellings(unquote(text), 0)
         yield from spellings(unquote(text.replace("+", " ")), depth - 1)
+
     for string in re.findall(r'"(?:[^"\\]|\\.)*"', text, re.DOTALL):
         try:
             inner = json.loads(string, strict=False)
         except ValueError:
             continue
+
         if inner != string[1:-1] or "%" in inner:
             yield from spellings(inner, depth - 1)
 
@@ -135,6 +138,7 @@ def same_shape(before: Any, after: Any) -> bool:
         return isinstance(after, str)
     if isinstance(after, str):
         return isinstance(before, int | float) and without_numbers(after) != after
+
     return before == after and type(before) is type(after)
 
 
@@ -161,17 +165,21 @@ def test_planted_secret_is_replaced_and_nothing_else(row: Planted) -> None:
     if row.rule.endswith("-number"):
         # A number's placeholder comes with quotes of its own.
         first, last = re.sub(rb'\\*"\Z', b"", first), re.sub(rb'\A\\*"', b"", last)
+
     if "encoded header" not in row.name:
         assert (raw.startswith(first), raw.endswith(last)) == (True, True)
+
     try:
         before = json.loads(
             raw.partition(b"data: ")[2] if row.place is Place.EVENT else raw
         )
     except ValueError:
         return
+
     after = json.loads(
         redacted.partition(b"data: ")[2] if row.place is Place.EVENT else redacted
     )
+
     assert same_shape(before, after)
 
 
@@ -279,6 +287,7 @@ def test_event_stream_keeps_its_framing() -> None:
 
     new = placeholder("github", GITHUB)
     empty = "data: \r\n" * key.count("\n")
+
     assert redacted == (
         f"\ufeff: {new}\r\nid:{new}\r\ndata\r\n\r\n"
         f"data: {placeholder('private-key', key)}\r\n{empty}\r\ndata:{new}\rretry: 5\n"
@@ -317,6 +326,7 @@ def test_bytes_that_are_no_text_are_searched(content_type: str) -> None:
     redacted = REDACTOR.body(raw % GITHUB.encode(), content_type)
 
     new = placeholder("github", GITHUB)
+
     assert redacted in [
         raw % spelled.encode() for spelled in (new, quote(new, safe=":"))
     ]
@@ -380,6 +390,7 @@ def secrets_of(text: str, kind: str = "text") -> list[tuple[str, str]]:
             redactor.body(text.encode(), "text/event-stream")
         case _:
             redactor.body(text.encode(), "application/json")
+
     return list(dict.fromkeys(asked))
 
 
@@ -415,6 +426,7 @@ def test_any_value_counts_where_the_place_proves_a_secret(
             secrets_of(f"{proof}=&note={'long' * 600}&{name}={value}", "form"),
             secrets_of(f"/cb?{form}", "target"),
         ]
+
         assert found == [[(known.rule, value)]] * len(found), name
 
 
@@ -504,6 +516,7 @@ def test_pattern_leaves_the_lines_of_an_event() -> None:
         RedactionRules(patterns=(r"(?s)b.*",)), lambda _rule, _secret: "T"
     )
     raw = b"data: ab\ndata\ndata:\ndata: c\n\n"
+
     assert (
         redactor.body(raw, STREAM) == b"data: a<custom-1:T>\ndata\ndata:\ndata: c\n\n"
     )
@@ -515,11 +528,13 @@ def test_custom_key_is_a_name() -> None:
         RedactionRules(keys=("Licence-Key", "token", "ключ", "password")), token
     )
     alone = Redactor(RedactionRules(keys=("progressToken",)), token)
+
     assert body({"progressToken": "x"}, alone) == {
         "progressToken": placeholder("custom-key", "x")
     }
 
     new = placeholder("custom-key", "x")
+
     assert body(
         {"licenceKey": "x", "TOKEN": "x", "КЛЮЧ": "x", "password": "x"}, redactor
     ) == {
@@ -535,8 +550,10 @@ def test_rules_and_names_can_be_switched_off() -> None:
     value = {"password": "x", "passwd": "x", "secret": "x", "a": GITHUB}
 
     without = Redactor(RedactionRules(disabled=("password", "github")), token)
+
     assert body(value, without) == {**value, "secret": placeholder("secret", "x")}
     without = Redactor(RedactionRules(disabled=("PASSWD", "db_password")), token)
+
     assert body({**value, "dbPassword": "x"}, without) == {
         "password": placeholder("password", "x"),
         "passwd": "x",
@@ -545,6 +562,7 @@ def test_rules_and_names_can_be_switched_off() -> None:
         "dbPassword": "x",
     }
     without = Redactor(RedactionRules(disabled=("bearer",)), token)
+
     assert body({"authorization": "Bearer x"}, without) == {
         "authorization": f"Bearer {placeholder('authorization', 'x')}"
     }
@@ -663,6 +681,7 @@ def test_no_secret_survives(value: Any, spell: Callable[[Any], bytes]) -> None:
 
     for text in spellings(redacted.decode("utf-8", "surrogatepass"), 6):
         assert not any(secret in text for secret in (*PLAIN_SECRETS, "made-up"))
+
     assert same_shape(json.loads(raw), json.loads(redacted))
     assert REDACTOR.body(redacted, JSON) == redacted
 
@@ -681,6 +700,7 @@ def test_json_keeps_its_shape(value: Any, spell: Callable[[Any], bytes]) -> None
     assert same_shape(json.loads(raw), json.loads(redacted))
     for redactor in (REDACTOR, WITH_PATTERNS):
         once = redactor.body(raw, JSON)
+
         assert same_shape(json.loads(raw), json.loads(once))
         assert redactor.body(once, JSON) == once
 
@@ -726,12 +746,16 @@ def test_redacting_is_idempotent(text: str, content_type: str) -> None:
     raw = text.encode("utf-8", "surrogatepass")
     for redactor in (REDACTOR, WITH_PATTERNS):
         once = redactor.body(raw, content_type)
+
         assert redactor.body(once, content_type) == once
         plain = redactor.text(text)
+
         assert redactor.text(plain) == plain
         target = redactor.target(text)
+
         assert redactor.target(target) == target
         header = redactor.header("Mcp-Param-Authorization", text)
+
         assert redactor.header("Mcp-Param-Authorization", header) == header
 
 
@@ -781,6 +805,7 @@ def test_request_is_redacted_in_all_its_parts() -> None:
 
     new = placeholder("api-key", "x")
     in_url = new.replace("<", "%3C").replace(">", "%3E")
+
     assert REDACTOR.request(request) == Request(
         "POST",
         f"/a?api_key={in_url}",
@@ -853,6 +878,7 @@ def found(rule: Rule | UserRule, text: str) -> list[str]:
         spans = rule.spans(raw.decode("latin-1"))
     else:
         spans = rule.spans(raw)
+
     return [raw[start:end].decode("utf-8", "surrogatepass") for start, end in spans]
 
 

@@ -71,6 +71,7 @@ def test_placeholder_without_a_number_keeps_its_token() -> None:
 def test_placeholder_is_found_in_each_spelling(opening: str, closing: str) -> None:
     """Both ends may be escaped, each in its own way."""
     text = f"a{opening}jwt:5{closing}b{opening}div:5{closing}"
+
     assert without_numbers(text) == f"a<jwt>b{opening}div:5{closing}"
     assert renumber(text, lambda _rule, _token: 7) == text.replace("jwt:5", "jwt:7")
 
@@ -113,6 +114,7 @@ def test_sealed_hash_is_replaced_by_its_surrogate() -> None:
     )
     assert reveal(f"<{known}|{other}>", surrogates.get) == f"<S1|{other}>"
     in_url = known.replace(":", "%3A")
+
     assert reveal(f"?s={in_url}", {sha256_of("known"): "S:1"}.get) == "?s=S%3A1"
 
 
@@ -133,6 +135,7 @@ def test_surrogate_tells_call_occurrence_and_turn() -> None:
 def test_recorded_states_stand_in_json_as_json() -> None:
     """A state may be any text, such as JSON with quotes."""
     raw = b'{"state":"sha256:%b","url":"?s=sha256:%b"}' % (b"a" * 64, b"b" * 64)
+
     assert reveal(raw, {"a" * 64: '{"n":1}'}.get) == (
         b'{"state":"{\\"n\\":1}","url":"?s=sha256:%b"}' % (b"b" * 64)
     )
@@ -176,6 +179,7 @@ def test_state_is_what_stands_under_its_name(
     assert [place.state for place in find_states(raw)] == states
     if sealed is not None:
         assert seal_states(raw, lambda state: f"<{state}>") == sealed
+
     assert seal_states(raw, lambda state: state).count(b"requestState") == raw.count(
         b"requestState"
     )

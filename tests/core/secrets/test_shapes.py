@@ -73,6 +73,7 @@ def spelled(name: str) -> str:
         upper = re.escape(char.upper().encode().decode("latin-1"))
         escaped = "|".join(rf"\\+u{ord(case):04x}" for case in (char, char.upper()))
         chars.append(plain if char.isascii() else f"(?:{plain}|{upper}|{escaped})")
+
     return "[_-]?".join(chars)
 
 
@@ -134,6 +135,7 @@ def set_of(items: Sequence[Any]) -> Chars:
             found.update(map(chr, range(value[0], value[1] + 1)))
         elif op is codes.CATEGORY:
             found |= CATEGORIES[value]
+
     return ALL - found if items[0][0] is codes.NEGATE else frozenset(found)
 
 
@@ -160,9 +162,11 @@ def first_of(parts: Sequence[Any]) -> tuple[Chars, bool]:
         else:
             assert op in EMPTY
             first, is_empty = frozenset(), True
+
         found |= first
         if not is_empty:
             return found, False
+
     return found, True
 
 
@@ -175,6 +179,7 @@ def loose_repeats(
         if is_empty:
             # Nothing that is only optional makes a search go back.
             follows = follows | after if after else after
+
         if op is codes.BRANCH:
             for branch in value[1]:
                 yield from loose_repeats(branch, follows)
@@ -184,6 +189,7 @@ def loose_repeats(
             repeated, _ = first_of(value[2])
             if value[1] is codes.MAXREPEAT and op is not codes.POSSESSIVE_REPEAT:
                 yield repeated, follows
+
             yield from loose_repeats(value[2], follows)
 
 

@@ -15,6 +15,7 @@ from mrtr_cassette.core.wire.http import Request, header_text
 
 ROOT = "/tmp/x1"
 """The text of a value in these examples."""
+
 WINDOWS = r"C:\Users\Ann Lee\x1"
 _PIECES = st.one_of(
     st.sampled_from(
@@ -60,6 +61,7 @@ def test_every_byte_of_any_text_comes_back(raw: bytes, place: Any) -> None:
     """A text with values, look-alikes and broken escapes is the same after sealing and revealing."""
     values = Values((), {"root": ROOT, "sub": "/tmp/x1/sub", "port": "54321"})
     sealed = values.seal(raw, place)
+
     assert values.reveal(sealed, place) == raw
 
 
@@ -80,6 +82,7 @@ def test_a_text_with_other_values_is_the_one_that_another_run_would_have(
         return json.dumps(tree, ensure_ascii=False).encode()
 
     sealed = Values((), {"root": first}).seal(written(first))
+
     assert b"{=root}" in sealed
     assert Values((), {"root": second}).reveal(sealed) == written(second)
 
@@ -113,6 +116,7 @@ def test_a_value_is_found_alone_and_as_the_beginning_of_a_path(
 ) -> None:
     """Only where the text begins and ends as a whole is it a value; the longer one wins."""
     values = Values((), {"root": ROOT, "sub": "/tmp/x1/sub", "port": "54321"})
+
     assert values.seal(text.encode()).decode() == sealed
     assert values.reveal(sealed.encode()).decode() == text
 
@@ -128,10 +132,12 @@ def test_a_folder_of_windows_is_found_in_escapes_and_urls() -> None:
         }
     ).encode()
     sealed = values.seal(raw)
+
     assert json.loads(sealed)["path"] == "{root}\\one.txt"
     assert b"Ann" not in sealed
     assert values.reveal(sealed) == raw
     elsewhere = Values((), {"root": r"D:\x"}).reveal(sealed)
+
     assert json.loads(elsewhere)["uri"] == "file:///D:/x/one.txt"
     assert json.loads(json.loads(elsewhere)["text"])["path"] == "D:\\x\\one.txt"
 
@@ -147,6 +153,7 @@ def test_headers_and_targets_have_references_too() -> None:
         b"",
     )
     sealed = values.sealed(request)
+
     assert sealed.headers[1][1] == "{root}"
     assert sealed.target == "/files?path={root:component}"
     assert ROOT not in str(sealed)
@@ -156,5 +163,6 @@ def test_headers_and_targets_have_references_too() -> None:
 def test_a_cassette_without_values_is_no_business_of_theirs() -> None:
     """Without names, no text changes, whatever it looks like."""
     raw = b'{"a":"{root} {=root:url}"}'
+
     assert Values().seal(raw) is raw
     assert Values().reveal(raw) is raw

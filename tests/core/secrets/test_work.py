@@ -23,6 +23,7 @@ REDACTOR = Redactor(RedactionRules(), lambda _rule, _secret: "T")
 ByLength = Callable[[int], bytes]
 LENGTH = 6_000
 """Bytes; steps are counted for a text of this length and for one that is four times as long."""
+
 FIXED_STEPS = 10_000
 """Steps of a search that don't depend on the length of a text."""
 
@@ -48,6 +49,7 @@ def steps(run: Callable[[], object]) -> int:
     finally:
         sys.settrace(before[0])
         sys.setprofile(before[1])
+
     return count
 
 
@@ -69,6 +71,7 @@ def nested(length: int) -> bytes:
     text = '{"apiKey":"x"}'
     while len(text) < length // 2:
         text = json.dumps([text])
+
     return text.encode()
 
 
@@ -77,6 +80,7 @@ def blobs(length: int) -> bytes:
     text = b'{"blob":"cGFzc3dvcmQ9bWFkZS11cA=="}'
     while len(text) < length // 2:
         text = b'{"blob":"%s"}' % base64.b64encode(text)
+
     return text
 
 

@@ -112,10 +112,12 @@ def test_kept_headers_are_on_the_list() -> None:
     answered += (("Vary", "Origin"), ("Access-Control-Allow-Origin", "*"))
 
     kept = kept_request_headers((*SECRETS, *asked, ("Host", "h")))
+
     assert kept == (("Authorization", ""), *asked)
     named = kept_request_headers(
         (*SECRETS, ("Cookie", "a=s3cret")), frozenset({"x-unknown"})
     )
+
     assert named == (("Authorization", ""), ("X-Unknown", "s3cret"))
     assert named_by_user(named) == {"x-unknown"}
     assert (
@@ -250,6 +252,7 @@ def test_content_coding_of_a_request_is_undone() -> None:
     assert readable(request, 999) is request
     assert why_unread(request) == "its gzip is damaged, cut short or too large"
     fits = readable(request, 1000)
+
     assert fits.body == b"x" * 1000
     assert [name for name, _ in fits.headers] == ["Content-Type", "Accept"]
 
@@ -304,6 +307,7 @@ def lines_of(*chunks: bytes, longest: int = LONGEST) -> list[Line]:
             joined[-1] = Line(before.raw + line.raw, is_whole=False)
         else:
             joined.append(line)
+
     return joined
 
 

@@ -189,6 +189,7 @@ def test_members_of_what_is_no_object_are_refused() -> None:
 def test_the_items_of_an_array_are_found(raw, items):
     """Each item has its span, whatever stands in it."""
     spans = item_spans(raw, Span(0, len(raw)))
+
     assert [raw[span.start : span.end] for span in spans] == items
 
 

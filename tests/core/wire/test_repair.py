@@ -77,6 +77,7 @@ def write(value: Any, chance: Random, gaps: tuple[bytes, ...]) -> bytes:
 
     if isinstance(value, Word):
         return value.spelled
+
     if isinstance(value, dict):
         members = [
             gap()
@@ -89,9 +90,11 @@ def write(value: Any, chance: Random, gaps: tuple[bytes, ...]) -> bytes:
             for key, inner in value.items()
         ]
         return b"{" + b",".join(members) + (last() if members else b"") + gap() + b"}"
+
     if isinstance(value, list):
         items = [gap() + write(inner, chance, gaps) + gap() for inner in value]
         return b"[" + b",".join(items) + (last() if items else b"") + gap() + b"]"
+
     return text(value)
 
 
@@ -105,6 +108,7 @@ def meaning(value: Any) -> Any:
         return {key: meaning(inner) for key, inner in value.items()}
     if isinstance(value, list):
         return [meaning(inner) for inner in value]
+
     return value
 
 
@@ -134,6 +138,7 @@ def test_values_and_their_places_are_those_of_the_client(
     assert meaning(parse_tolerantly(raw)) == meaning(value)
     spans = find_spans(raw, [(key,) for key in value])
     found = {path[0]: raw[at[-1].start : at[-1].end] for path, at in spans.items()}
+
     assert {
         key: meaning(parse_tolerantly(text)) for key, text in found.items()
     } == meaning(value)
@@ -184,6 +189,7 @@ def test_hostile_text_takes_no_longer_than_its_length(raw: bytes) -> None:
     for tried in (raw, with_key):
         with suppress(NotJsonError):
             assert len(repaired(tried)) == len(tried)
+
         assert len(server_messages(tried)) <= 1
 
 

@@ -42,10 +42,12 @@ class User:
         if not isinstance(params, ElicitRequestFormParams):
             self.asked.append(f"url: {params.message} {params.url}")
             return ElicitResult(action=self.action)
+
         fields = sorted(params.requested_schema["properties"])
         self.asked.append(" ".join([f"form: {params.message}", *fields]))
         if self.action != "accept":
             return ElicitResult(action=self.action)
+
         content = {name: VALUES[name] for name in fields}
         return ElicitResult(action="accept", content=content)
 
@@ -72,6 +74,7 @@ class User:
             result = "".join(block.text for block in blocks)
         except MCPError as refusal:
             error = refusal.error.message
+
         return {"tool": tool, "asked": self.asked, "result": result, "error": error}
 
 
@@ -79,6 +82,7 @@ def server_at(target: str) -> Any:
     """Return what the SDK connects to, given a URL or a command."""
     if not target.startswith("["):
         return target
+
     command, *arguments = json.loads(target)
     return StdioServerParameters(command=command, args=arguments)
 

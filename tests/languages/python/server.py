@@ -65,6 +65,7 @@ def spell(answer: Any) -> str:
             return text
         case ListRootsResult(roots=roots):
             return " ".join(str(root.uri) for root in roots)
+
     raise TypeError(f"an answer of a kind that nobody asked for: {answer}")
 
 
@@ -123,15 +124,18 @@ async def rounds(ctx: Context) -> str | InputRequiredResult:
     if (ctx.protocol_version or "") < "2026":
         named = await push(ctx, NAME)
         return f"{named}, {await push(ctx, CONFIRM)}"
+
     answers = ctx.input_responses or {}
     if "confirm" in answers:
         named = (ctx.request_state or "").removeprefix("named: ")
         return f"{named}, {spell(answers['confirm'])}"
+
     if "name" in answers:
         state = f"named: {spell(answers['name'])}"
         return InputRequiredResult(
             input_requests={"confirm": CONFIRM}, request_state=state
         )
+
     return InputRequiredResult(input_requests={"name": NAME})
 
 
@@ -145,6 +149,7 @@ def main() -> None:
     if options.stdio:
         server.run("stdio")
         return
+
     listener = socket.create_server(("127.0.0.1", options.port))
     print(f"listening on http://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)
     config = uvicorn.Config(

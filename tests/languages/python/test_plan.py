@@ -45,4 +45,5 @@ class PlanTest(unittest.IsolatedAsyncioTestCase):
         with play("python-plan") as url:
             async with Client(url, elicitation_callback=answer) as client:
                 result = await client.call_tool("form", {})
+
             self.assertEqual(result.content[0].text, "accept fast")

@@ -24,6 +24,7 @@ def server_at(target: str) -> Any:
     if command := command_in(target):
         server = mcp.StdioServerParameters(command=command[0], args=command[1:])
         return stdio_client(server) if IS_V1 else server
+
     if target.endswith("/sse"):
         return sse_client(target)
     return streamable_http_client(target) if IS_V1 else target

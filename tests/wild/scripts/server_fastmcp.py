@@ -55,6 +55,7 @@ async def require_form(message: str, ctx: Context) -> str | InputRequiredResult:
         return InputRequiredResult(
             input_requests={"name": ElicitRequest(params=params)}
         )
+
     answer = ctx.input_responses["name"]
     accepted = isinstance(answer, ElicitResult) and answer.action == "accept"
     return str((answer.content or {})["name"]) if accepted else answer.action
@@ -65,6 +66,7 @@ async def notify(steps: int, ctx: Context) -> str:
     """Report progress."""
     for step in range(1, steps + 1):
         await ctx.report_progress(step, steps, f"step {step}")
+
     return f"{steps} steps"
 
 
@@ -84,6 +86,7 @@ def main() -> None:
     if options.stdio:
         asyncio.run(server.run_stdio_async(show_banner=False))
         return
+
     path = "sse" if options.transport == "sse" else "mcp"
     serve(server.http_app(transport=options.transport), options.port, path)
 

@@ -51,11 +51,13 @@ class Events(EventStore):
         ids = [event_id for event_id, _, _ in self.events]
         if last_event_id not in ids:
             return None
+
         place = ids.index(last_event_id)
         stream = self.events[place][1]
         for event_id, stream_id, message in self.events[place + 1 :]:
             if stream_id == stream and message is not None:
                 await send_callback(EventMessage(message, event_id))
+
         return stream
 
 
@@ -89,6 +91,7 @@ async def listening(session: ServerSession) -> None:
     """Wait until the session has a stream for what belongs to no call."""
     if options.stdio or options.transport == "sse" or options.stateless_json:
         return
+
     transports = server.session_manager._server_instances.values()
     (transport,) = [
         each for each in transports if each._write_stream is session._write_stream
@@ -101,6 +104,7 @@ async def related(ctx: Context, stream: Stream) -> str | None:
     """Name the request that a push belongs to, or none."""
     if stream == "call":
         return ctx.request_id
+
     await listening(ctx.session)
     return None
 
@@ -128,6 +132,7 @@ async def sampled(ctx: Context, prompt: str, stream: Stream) -> str:
         )
     except McpError as error:
         return f"refused: {error.error.code} {error.error.message}"
+
     return shown(result.content)
 
 
@@ -195,6 +200,7 @@ async def notify(steps: int, ctx: Context) -> str:
         await ctx.report_progress(step, steps, f"step {step}")
         await ctx.log("info", f"step {step}", logger_name="call")
         await ctx.session.send_log_message("info", f"step {step}", "get")
+
     return f"{steps} steps"
 
 
@@ -221,6 +227,7 @@ async def poll(steps: int, ctx: Context) -> str:
         await ctx.log("info", f"before {step}", logger_name="call")
         await ctx.close_sse_stream()
         await ctx.log("info", f"after {step}", logger_name="call")
+
     return f"polled {steps}"
 
 
@@ -245,9 +252,11 @@ def main() -> None:
     """Serve until SIGTERM, or until standard input ends."""
     if options.greets:
         greet()
+
     if options.stdio:
         server.run("stdio")
         return
+
     is_sse = options.transport == "sse"
     app = server.sse_app() if is_sse else server.streamable_http_app()
     serve(app, options.port, "sse" if is_sse else "mcp")

@@ -108,6 +108,7 @@ class Answers:
             answer = await self.session.sample(plain(params))
         except RpcError as error:
             return self.types.ErrorData(code=error.code, message=str(error))
+
         return self.types.CreateMessageResult.model_validate(answer)
 
     async def roots(self, _: Any) -> Any:
@@ -132,6 +133,7 @@ class Rendezvous:
         self.asked += 1
         if self.asked >= self.sessions:
             self.all_asked.set()
+
         await self.all_asked.wait()
 
 
@@ -169,6 +171,7 @@ class Session:
         if answer["action"] == "accept" and fields:
             required = params["requestedSchema"].get("required", list(fields))
             answer["content"] = {name: _value(name, fields[name]) for name in required}
+
         self.say("answer", lane, result=answer)
         await self._count("elicitation/create")
         return answer
@@ -189,6 +192,7 @@ class Session:
         if "refuse" in text:
             self.say("answer", lane, error=[-1, "User rejected sampling request"])
             raise RpcError(-1, "User rejected sampling request")
+
         content = {"type": "text", "text": f"Sampled {text}"}
         self.say("answer", lane, result=content["text"])
         return {
@@ -210,6 +214,7 @@ class Session:
         if isinstance(message, Exception):
             self.say("problem", text=f"{type(message).__name__}: {message}")
             return
+
         # The v1 line wraps what the server sent.
         message = getattr(message, "root", message)
         notification = plain(message) if hasattr(message, "model_dump") else {}
@@ -219,6 +224,7 @@ class Session:
             or method == "notifications/progress"
         ):
             return
+
         params = notification.get("params") or {}
         known = {key: value for key, value in params.items() if key != "_meta"}
         is_listening = known.get("logger") == "get" or "list_changed" in method
@@ -313,6 +319,7 @@ def _shown(result: JsonObject) -> JsonObject:
     shown = {key: result[key] for key in SHOWN if result.get(key) is not None}
     if not shown.get("isError"):
         shown.pop("isError", None)
+
     return shown
 
 
@@ -327,6 +334,7 @@ async def _run_session(session: Session, open_: Open, target: str) -> None:
     async with open_(target, session) as connection:
         for step in SCENARIOS[session.scenario]["steps"]:
             await session.step(connection, step)
+
         session.say("end")
 
 
@@ -347,6 +355,7 @@ async def _run(name: str, open_: Open, target: str, mode: str, patience: float) 
     except Exception as error:  # noqa: BLE001  whatever it is, the next scenario has its turn
         sessions[0].say("failure", text=flat(error))
         return False
+
     return True
 
 
