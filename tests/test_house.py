@@ -31,7 +31,7 @@ SMALLEST_FOLDER_MEASURED = 100
 
 SIZES = {
     "tokens of the package": 328_000,
-    "modules of the package": 157,
+    "modules of the package": 150,
     "functions with more than 10 branches": 13,
     "words of README and docs": 21_000,
     "lines of README": 150,

@@ -21,7 +21,7 @@ COMMANDS: Final = {
     "diff": ("files", "Show the differences between two cassettes."),
     "inspect": ("files", "Show calls, questions and answers."),
     "merge": ("files", "Merge the recordings of several recorders into a cassette."),
-    "probe": ("probe", "Try answers on a live server that were never recorded."),
+    "probe": ("live", "Try answers on a live server that were never recorded."),
     "prune": ("files", "Remove calls that a replay never played."),
     "record": ("proxies", "Record what passes between client and server."),
     "recover": ("files", "Publish killed recordings from their journals."),

@@ -31,8 +31,11 @@ from mrtr_cassette.core.cassette.client_config import has_wrapped, unwrapped, wr
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import is_foreign, load
 from mrtr_cassette.core.cassette.model import schema as generated
-from mrtr_cassette.core.cassette.pruned import needed_by_others, without_interactions
-from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.cassette.recorded import (
+    Cassette,
+    needed_by_others,
+    without_interactions,
+)
 from mrtr_cassette.core.compare.conversations import (
     CassetteComparison,
     IgnoredFor,

@@ -18,7 +18,6 @@ from pydantic import (
     model_validator,
 )
 
-from mrtr_cassette.core.answers.examples import example_answer
 from mrtr_cassette.core.answers.forms import (
     ACTIONS,
     ELICITATIONS,
@@ -27,6 +26,7 @@ from mrtr_cassette.core.answers.forms import (
     Asked,
     AskedRequest,
     elicited,
+    example_answer,
     fields_of,
     problem_of,
     required_in,

@@ -16,7 +16,6 @@ from mrtr_cassette.core.cassette.recorded import (
 )
 from mrtr_cassette.core.cassette.sessions import without_pongs
 from mrtr_cassette.core.compare.handles import Handles, handles_in
-from mrtr_cassette.core.compare.masks import masked, masked_json, masks_in
 from mrtr_cassette.core.compare.responses import (
     ASKS,
     asked_question,
@@ -39,6 +38,9 @@ from mrtr_cassette.core.compare.values import (
     change_of,
     heaviest,
     in_order,
+    masked,
+    masked_json,
+    masks_in,
     matches,
     paired,
     value_changes,

@@ -10,9 +10,8 @@ from functools import partial
 from itertools import zip_longest
 from typing import Any, Final, Literal, NamedTuple, TypeVar, get_args
 
-from mrtr_cassette.core.compare.masks import MASK, has_masked, masked_json, masks_in
 from mrtr_cassette.core.secrets.rules import user_pattern
-from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
+from mrtr_cassette.core.wire.jsonbytes import MemberPath, Number, canonical, parse
 from mrtr_cassette.core.wire.pointers import (
     ABSENT,
     ANY,
@@ -150,65 +149,6 @@ def _is_below_any(pointer: str, outer: Iterable[str]) -> bool:
             return True
 
     return False
-
-
-def _only_masked_differs(change: Change, masks: Sequence[str]) -> bool:
-    """Tell whether two values differ only in what masks match."""
-    if not masks or change.recorded == change.received:
-        return False
-    if change.recorded is None or change.received is None:
-        return False
-
-    recorded = _masked(change, change.recorded, masks)
-    return recorded == _masked(change, change.received, masks)
-
-
-def _masked(change: Change, value: str, masks: Sequence[str]) -> str:
-    """Return a value of a change as masked JSON."""
-    return masked_json(value, masks, in_text=TEXT_STEP in change.pointer)
-
-
-def unused_masks(masks: Iterable[str], left_out: Sequence[Change]) -> list[str]:
-    """Return the masks that match nothing in what was left out."""
-    return [mask for mask in masks if not _is_masked(mask, left_out)]
-
-
-def _is_masked(mask: str, changes: Iterable[Change]) -> bool:
-    """Tell whether a mask matches something in a value of some changes."""
-    for change in changes:
-        for value in (change.recorded, change.received):
-            if value is not None and has_masked(_masked(change, value, [mask])):
-                return True
-
-    return False
-
-
-def masks_as_places(masks: Collection[str]) -> tuple[str, ...]:
-    """Return masks as they stand among the places that don't count.
-
-    Raises:
-        UsageError: a mask is not a regular expression, or matches nothing at all.
-    """
-    for mask in masks:
-        try:
-            searched = user_pattern(mask)
-        except ValueError as error:
-            raise UsageError(
-                f"<<masks>> {mask!r} is not a regular expression: {error}"
-            ) from None
-
-        if searched.fullmatch(b""):
-            raise UsageError(
-                f"<<masks>> {mask!r} matches an empty text",
-                hint="let it need a character, such as \\d+ in place of \\d*",
-            )
-
-    return tuple([f"{MASK}{mask}" for mask in masks])
-
-
-def without_masks(places: Iterable[str]) -> list[str]:
-    """Return the places that are pointers."""
-    return [place for place in places if not place.startswith(MASK)]
 
 
 def _only_words_differ(change: Change, ignored: Collection[str]) -> bool:
@@ -554,3 +494,131 @@ def pinned(value: Any, places: Collection[MemberPath]) -> Any:
         return [pinned_at(str(index), item) for index, item in enumerate(value)]
 
     return {key: pinned_at(key, item) for key, item in value.items()}
+
+
+# Masks: parts of texts that may differ, found by a user's regular expressions
+
+
+MASK: Final = "mask:"
+"""Begins, among the places that don't count, a pattern: what matches it counts in no text."""
+
+_MASKED: Final = "\U0010fffd"
+"""Stands for what a mask matches; texts don't have it."""
+
+
+def masks_in(pointers: Collection[str]) -> list[str]:
+    """Return the regular expressions of the masks among ignored pointers."""
+    found = []
+    for pointer in pointers:
+        if pointer.startswith(MASK):
+            found.append(pointer.removeprefix(MASK))
+
+    return found
+
+
+def masked(value: Any, masks: Sequence[str], *, in_text: bool = False) -> Any:
+    """Return a JSON value in whose texts one sign stands for whatever a mask matches.
+
+    In JSON that is a text itself (`in_text`), numbers are texts too.
+    """
+    if isinstance(value, str):
+        return _masked_text(value, masks)
+
+    mask_within = partial(masked, masks=masks, in_text=in_text)
+    if isinstance(value, list):
+        return list(map(mask_within, value))
+    if isinstance(value, dict):
+        return {name: mask_within(member) for name, member in value.items()}
+
+    if in_text and (type(value) is int or isinstance(value, Number)):
+        spelled = canonical(value)
+        text = _masked_text(spelled, masks)
+        return value if text == spelled else text
+
+    return value
+
+
+def _masked_text(text: str, masks: Sequence[str]) -> str:
+    """Return a text in which one sign stands for whatever a mask matches."""
+    raw = text.encode("utf-8", "surrogatepass")
+    for mask in masks:
+        raw = user_pattern(mask).sub(_MASKED.encode(), raw)
+
+    return raw.decode("utf-8", "backslashreplace")
+
+
+def masked_json(text: str, masks: Sequence[str], *, in_text: bool = False) -> str:
+    """Return JSON with its texts masked; other text, such as a header, is masked as it is."""
+    if not masks:
+        return text
+
+    try:
+        value = parse(text.encode(errors="surrogatepass"))
+    except NotJsonError:
+        value = text
+
+    return canonical(masked(value, masks, in_text=in_text))
+
+
+def _has_masked(text: str) -> bool:
+    """Tell whether a mask matched something in masked JSON."""
+    return canonical(_MASKED)[1:-1] in text
+
+
+def _only_masked_differs(change: Change, masks: Sequence[str]) -> bool:
+    """Tell whether two values differ only in what masks match."""
+    if not masks or change.recorded == change.received:
+        return False
+    if change.recorded is None or change.received is None:
+        return False
+
+    recorded = _masked_value(change, change.recorded, masks)
+    return recorded == _masked_value(change, change.received, masks)
+
+
+def _masked_value(change: Change, value: str, masks: Sequence[str]) -> str:
+    """Return a value of a change as masked JSON."""
+    return masked_json(value, masks, in_text=TEXT_STEP in change.pointer)
+
+
+def unused_masks(masks: Iterable[str], left_out: Sequence[Change]) -> list[str]:
+    """Return the masks that match nothing in what was left out."""
+    return [mask for mask in masks if not _is_masked(mask, left_out)]
+
+
+def _is_masked(mask: str, changes: Iterable[Change]) -> bool:
+    """Tell whether a mask matches something in a value of some changes."""
+    for change in changes:
+        for value in (change.recorded, change.received):
+            if value is not None and _has_masked(_masked_value(change, value, [mask])):
+                return True
+
+    return False
+
+
+def masks_as_places(masks: Collection[str]) -> tuple[str, ...]:
+    """Return masks as they stand among the places that don't count.
+
+    Raises:
+        UsageError: a mask is not a regular expression, or matches nothing at all.
+    """
+    for mask in masks:
+        try:
+            searched = user_pattern(mask)
+        except ValueError as error:
+            raise UsageError(
+                f"<<masks>> {mask!r} is not a regular expression: {error}"
+            ) from None
+
+        if searched.fullmatch(b""):
+            raise UsageError(
+                f"<<masks>> {mask!r} matches an empty text",
+                hint="let it need a character, such as \\d+ in place of \\d*",
+            )
+
+    return tuple([f"{MASK}{mask}" for mask in masks])
+
+
+def without_masks(places: Iterable[str]) -> list[str]:
+    """Return the places that are pointers."""
+    return [place for place in places if not place.startswith(MASK)]

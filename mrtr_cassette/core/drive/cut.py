@@ -7,11 +7,12 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from mrtr_cassette.core.cassette.lookup import cut_body
-from mrtr_cassette.core.cassette.pruned import needs_of, without_interactions
 from mrtr_cassette.core.cassette.recorded import (
     Cassette,
     RecordedInteraction,
     in_conversation_order,
+    needs_of,
+    without_interactions,
 )
 from mrtr_cassette.core.cassette.sessions import opened_session
 from mrtr_cassette.core.compare.handles import sent_back_in

@@ -16,8 +16,7 @@ from mrtr_cassette.core.cassette.recorded import (
     runs_of,
 )
 from mrtr_cassette.core.cassette.sessions import listens, opened_session, without_pongs
-from mrtr_cassette.core.drive.conversation import has_error
-from mrtr_cassette.core.drive.departures import Departure, departures_in
+from mrtr_cassette.core.drive.conversation import Departure, departures_in, has_error
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, session_of
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import (

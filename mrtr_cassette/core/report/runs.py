@@ -11,8 +11,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import orjson
 
-from mrtr_cassette.core.answers.examples import spelled_pair
-from mrtr_cassette.core.answers.forms import CallTurn, Unanswered
+from mrtr_cassette.core.answers.forms import CallTurn, Unanswered, spelled_pair
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.dialect import InputRequest

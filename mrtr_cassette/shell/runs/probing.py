@@ -25,11 +25,10 @@ from typing import Final
 
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
-from mrtr_cassette.core.cassette.old_transport import is_over_old_transport
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.sessions import rejoined
 from mrtr_cassette.core.cassette.texts import with_examples
-from mrtr_cassette.core.drive.branches import BranchRequests
+from mrtr_cassette.core.cassette.transports import is_over_old_transport
 from mrtr_cassette.core.drive.conversation import Conversation, LiveAsk
 from mrtr_cassette.core.drive.ignored import ignored_in
 from mrtr_cassette.core.drive.live_session import with_body
@@ -45,6 +44,7 @@ from mrtr_cassette.core.drive.probing import (
     REPEATED,
     UNASKED,
     URL_ACCEPTED,
+    BranchRequests,
     Probe,
     ProbedAsk,
     ProbingScript,

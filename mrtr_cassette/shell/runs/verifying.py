@@ -10,11 +10,15 @@ from functools import partial
 from pathlib import Path
 
 from mrtr_cassette.core.cassette.load import load
-from mrtr_cassette.core.cassette.old_transport import is_over_old_transport, over_lines
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
 from mrtr_cassette.core.cassette.sessions import rejoined
 from mrtr_cassette.core.cassette.texts import with_examples
-from mrtr_cassette.core.cassette.transports import over_http, over_pipes
+from mrtr_cassette.core.cassette.transports import (
+    is_over_old_transport,
+    over_http,
+    over_lines,
+    over_pipes,
+)
 from mrtr_cassette.core.compare.conversations import held_to
 from mrtr_cassette.core.drive.ignored import (
     IgnoredPlaces,

@@ -18,8 +18,8 @@ from builders import (
 )
 from messages import text
 
-from mrtr_cassette.core.cassette.old_transport import is_over_old_transport, over_lines
 from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.cassette.transports import is_over_old_transport, over_lines
 from mrtr_cassette.core.drive.plan import planned
 from mrtr_cassette.core.wire.http import End
 

@@ -11,8 +11,11 @@ from messages import NO, YES, asks, text
 
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
-from mrtr_cassette.core.cassette.pruned import needed_by_others, without_interactions
-from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.cassette.recorded import (
+    Cassette,
+    needed_by_others,
+    without_interactions,
+)
 from mrtr_cassette.core.replay.player import Player
 
 TESTS = Path(__file__).parents[2]
