@@ -94,7 +94,7 @@ def test_report_is_about_one_call() -> None:
     assert "`mrtr-cassette cut c.json '#2' --share -o bug.json`" in printed.out
     assert str(Path.cwd()) not in printed.out
     assert run_here("report", "c.json", "--last", "-o", "bug.md").code == 0
-    assert "mrtr-cassette call three" in Path("bug.md").read_text()
+    assert "tools/call three" in Path("bug.md").read_text()
     refused = run_here("report", "c.json", "1", "2")
 
     assert (refused.code, refused.err) == (2, "error: report takes a single call\n")

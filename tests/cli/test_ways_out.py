@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from builders import cassette_of, encode_cassette, retry, tool
 from forked import FORKS_ALL, start
 from keeping import SERVER as KEEPING
+from messages import asks, text
 from patience import HANGS_S
 from processes import PROGRAM, listening
 
@@ -603,3 +605,18 @@ def test_every_way_out_is_tried() -> None:
     }
 
     assert commands == {*COMMANDS}
+
+
+def test_commands_of_a_report_play_a_call_of_a_client_that_asked_for_nothing_else(
+    shell: Shell,
+) -> None:
+    """Such a client asks for no versions and no tools; a text that looks like a number stays one."""
+    call = tool("tools/list", to="5")
+    answered = retry(call, {"ok": {"action": "accept", "content": {"ok": True}}})
+    recorded = cassette_of((call, asks("ok")), (answered, text("done")))
+    (shell.folder / "c.json").write_bytes(encode_cassette(recorded))
+    report = shell.run("mrtr-cassette report c.json --last")
+    for command in re.findall("mrtr-cassette (?:cut|replay) [^`\n]+", report):
+        played = shell.run(command)
+
+    assert "\ndone\nplayed 1 of 1 interactions, no misses\n" in played

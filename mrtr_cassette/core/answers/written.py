@@ -422,6 +422,8 @@ class Wanted:
     method: str
     name: str
     pairs: tuple[WrittenPair, ...]
+    names_method: bool = False
+    """The method itself was named: nobody asks first whether there is such a tool."""
 
     def params(self, input_schema: Any = None) -> dict[str, Any]:
         """Return the params; a text is read as the type that a tool's schema declares."""
@@ -461,7 +463,8 @@ def wanted_of(words: Sequence[str]) -> Wanted:
     if method.named_by:
         if not rest:
             raise UsageError(f"{first} needs what it names", hint=f"write {first} NAME")
-        return Wanted(first, rest[0], read_pairs(rest[1:], "argument"))
+        pairs = read_pairs(rest[1:], "argument")
+        return Wanted(first, rest[0], pairs, names_method=True)
 
     if not method.reads:
         return Wanted(CALL_TOOL, first, read_pairs(rest, "argument"))

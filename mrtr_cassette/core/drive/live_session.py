@@ -43,6 +43,7 @@ from mrtr_cassette.core.wire.http import (
     Request,
     Response,
     header_text,
+    header_value,
     line_request,
 )
 from mrtr_cassette.core.wire.jsonbytes import (
@@ -407,14 +408,22 @@ MODERN_VERSION: Final = "2026-07-28"
 LEGACY_VERSION: Final = "2025-11-25"
 _META: Final = "io.modelcontextprotocol/"
 _CAPABILITIES: Final = f"{_META}clientCapabilities"
-_VERSION_HEADER: Final = "MCP-Protocol-Version"
+VERSION_HEADER: Final = "MCP-Protocol-Version"
 
 
 class OwnClient:
-    """The built-in client; its `era`, the revision that the server speaks, is None until known."""
+    """The built-in client; its `era`, the revision that the server speaks, is None until known.
 
-    def __init__(self, target: str, kinds: Collection[str], version: str) -> None:
+    A user who adds the header of the newer revision knows it.
+    """
+
+    def __init__(
+        self, target: str, kinds: Collection[str], version: str, added: Headers
+    ) -> None:
         self.era: Era | None = None
+        if header_value(added, VERSION_HEADER.lower()) == MODERN_VERSION:
+            self.era = "modern"
+
         self._target = target
         self._about = {"name": "mrtr-cassette", "version": version}
         self._capabilities = _capabilities(kinds)
@@ -422,7 +431,7 @@ class OwnClient:
 
     @property
     def _version_header(self) -> Header:
-        return _VERSION_HEADER, self._version
+        return VERSION_HEADER, self._version
 
     def discover(self) -> Request:
         """Return the request that tries the newer revision."""

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
+from mrtr_cassette.core.drive.live_session import MODERN_VERSION, VERSION_HEADER
 from mrtr_cassette.core.protocol.jsonrpc import messages_in
-from mrtr_cassette.core.protocol.methods import CALL_TOOL, METHODS
+from mrtr_cassette.core.protocol.methods import DISCOVER, INITIALIZE, METHODS
 from mrtr_cassette.core.report.details import CassetteDetails, Interaction, details_of
 from mrtr_cassette.core.report.text import diagram, json_text
 from mrtr_cassette.core.secrets.names import example_in_place, with_refs
@@ -53,11 +54,12 @@ def bug_report(cassette: Cassette, number: int, source: str, recorded_as: int) -
     for step in recorded.steps:
         lines += _exchange_lines(step.exchange)
 
+    command = _replay_command(cassette, call)
     cut = shell_command("cut_shared", path=source, number=f"#{recorded_as}", to=_FILE)
     lines += [
         f"To reproduce it, take the attached cassette `{_FILE}`, made with {_code(cut)}:",
         "",
-        *_fenced("console", f"$ pip install mrtr-cassette\n$ {_replay_command(call)}"),
+        *_fenced("console", f"$ pip install mrtr-cassette\n$ {command}"),
     ]
     return "\n".join([*lines, ""])
 
@@ -181,13 +183,18 @@ def _fenced(language: str, text: str) -> list[str]:
     return [f"{fence}{language}", text, fence]
 
 
-def _replay_command(call: Interaction) -> str:
+def _replay_command(cassette: Cassette, call: Interaction) -> str:
     """Return the command that plays the cassette, to the same call where one can make it."""
     command = ["mrtr-cassette", "replay", _FILE]
     if call.method not in METHODS or call.listens:
         return shell_words(command)
 
     command += ["--", "mrtr-cassette", "call"]
+    methods = {exchange.call.method for exchange in cassette.exchanges}
+    if methods.isdisjoint({DISCOVER, INITIALIZE}):
+        # The recorded client did not ask what the server speaks, so a replay can't say it.
+        command += ["--header", f"{VERSION_HEADER}: {MODERN_VERSION}"]
+
     for word in _words_of_call(call):
         command.append(with_refs(word, example_in_place))
 
@@ -196,9 +203,8 @@ def _replay_command(call: Interaction) -> str:
 
 def _words_of_call(call: Interaction) -> Iterator[str]:
     """Yield what is called, its arguments and the recorded answers, for the command line."""
-    if call.method != CALL_TOOL:
-        yield call.method
-
+    # A tool without its method has to be in the server's list, which may not be recorded.
+    yield call.method
     if call.name:
         yield call.name
 

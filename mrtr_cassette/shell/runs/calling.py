@@ -207,7 +207,7 @@ async def call(
     async with opened as endpoint, reached_by as reached:
         caller = _Caller(
             reached,
-            OwnClient(reached.path, sources.kinds, __version__),
+            OwnClient(reached.path, sources.kinds, __version__, options.added_headers),
             Rounds(sources),
             Answerers(announcer, endpoint, ask_person),
             ServerSession(recorder),
@@ -287,7 +287,7 @@ class _Caller:
     async def run(self, wanted: Wanted) -> RecordedExchange | None:
         await self._open()
         schema = None
-        if wanted.method == CALL_TOOL:
+        if wanted.method == CALL_TOOL and not wanted.names_method:
             schema = await self._schema_of(wanted.name)
 
         request = self.client.call(wanted.method, wanted.params(schema), schema)
@@ -337,9 +337,10 @@ class _Caller:
         raise UpstreamError(str(text))
 
     async def _open(self) -> None:
-        discovered = await self._exchange(self.client.discover())
-        if discovered is not None:
-            self.client.discovered(discovered)
+        if self.client.era is None:
+            discovered = await self._exchange(self.client.discover())
+            if discovered is not None:
+                self.client.discovered(discovered)
 
         if self.client.era == "modern":
             return

@@ -327,7 +327,7 @@ MODERN = {"supportedVersions": ["2026-07-28"]}
 
 def client(*kinds: str, discovered: Any = MODERN) -> OwnClient:
     """Return a client that knows its server."""
-    own = OwnClient("/mcp", kinds, "1.2.3")
+    own = OwnClient("/mcp", kinds, "1.2.3", ())
     own.discovered(responded(own.discover(), discovered))
     return own
 
@@ -367,6 +367,18 @@ def test_modern_server_is_called_at_once() -> None:
             "roots": {},
         },
     }
+
+
+@pytest.mark.parametrize(
+    ("version", "era"), [("2026-07-28", "modern"), ("2025-11-25", None)]
+)
+def test_server_of_a_known_version_is_not_asked_for_it(
+    version: str, era: str | None
+) -> None:
+    """A header of the user tells the version, in any spelling."""
+    own = OwnClient("/mcp", (), "1.2.3", (("mcp-Protocol-version", version),))
+
+    assert own.era == era
 
 
 @pytest.mark.parametrize("discovered", [{"supportedVersions": ["2025-11-25"]}, [], {}])

@@ -54,13 +54,13 @@ def test_report_has_all_of_the_call_and_nothing_of_its_reporter() -> None:
     (command,) = [line for line in body.splitlines() if "replay bug.json" in line]
     words = shlex.split(command)
 
-    assert words[:8] == [
+    assert words[:9] == [
         *["$", "mrtr-cassette", "replay", "bug.json", "--", "mrtr-cassette", "call"],
-        "de`ploy",
+        *["tools/call", "de`ploy"],
     ]
-    assert words[8:11] == [
+    assert words[9:12] == [
         "to=somebody1@example.com",
         f"note:={json.dumps(BREAKING)}",
         "count:=2",
     ]
-    assert words[11:] == ["--answer", '#1:={"action":"decline"}']
+    assert words[12:] == ["--answer", '#1:={"action":"decline"}']
