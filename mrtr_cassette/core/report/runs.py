@@ -408,7 +408,13 @@ def summary_text(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> str:
     for call in incomplete:
         unplayed.append(f"  {call.outcome}: #{call.number} {call.call}")
 
-    lines += _first_ten(unplayed)
+    if report.misses and unplayed:
+        # A client goes no further than its miss, which a list of all that is left would hide.
+        count = counted(len(unplayed), "interaction")
+        lines.append(f"  {count} not fully played; --report FILE lists them")
+    else:
+        lines += _first_ten(unplayed)
+
     given_up = []
     for number in report.without_response:
         call = report.interactions[number - 1]

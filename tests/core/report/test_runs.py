@@ -113,13 +113,21 @@ def test_long_summaries_are_cut() -> None:
     for number in range(13):
         player.request_received(get(f"/.well-known/{number}"))
 
+    lines = summary_text(report_of_replay(player)).splitlines()
+
+    assert (len(lines), lines[11], lines[-1]) == (23, "  and 2 more", "  and 3 more")
+
+
+def test_what_was_not_played_is_counted_after_a_miss() -> None:
+    """The list would take the place of the miss at the end of the output."""
+    player = player_of(*[(CALL, text("x"))] * 12)
     for request in (tool("deploy", env="dev"), tool("x"), tool("x")):
         missed(player, request)
 
-    lines = summary_text(report_of_replay(player)).splitlines()
-
-    assert lines[0].endswith("3 misses (arguments-differ 1, unknown-name 2)")
-    assert (len(lines), lines[11], lines[-1]) == (23, "  and 2 more", "  and 3 more")
+    assert summary_text(report_of_replay(player)).splitlines() == [
+        "played 0 of 12 interactions, 3 misses (arguments-differ 1, unknown-name 2)",
+        "  12 interactions not fully played; --report FILE lists them",
+    ]
 
 
 def test_reads_after_other_writes_are_told() -> None:
