@@ -149,7 +149,11 @@ _WANTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def checked(name: str, option: Option, value: Any) -> Any:
-    """Return a value in its unchangeable form."""
+    """Return a value in its unchangeable form.
+
+    Raises:
+        UsageError: it is not a value of this option.
+    """
     if option.kind == "headers":
         return checked_headers(value)
 
@@ -197,7 +201,11 @@ def _check_range(name: str, option: Option, value: int) -> None:
 
 
 def checked_match(value: Any) -> Any:
-    """Return the kinds of values that match, by pointer, or the function that tells it."""
+    """Return the kinds of values that match, by pointer, or the function that tells it.
+
+    Raises:
+        UsageError: it is neither a function nor a mapping of JSON Pointers to kinds.
+    """
     from mrtr_cassette.core.replay.matchers import read_matchers
 
     if callable(value):
@@ -218,7 +226,11 @@ def checked_match(value: Any) -> Any:
 
 
 def checked_headers(value: Any) -> Headers:
-    """Return headers as pairs."""
+    """Return headers as pairs.
+
+    Raises:
+        UsageError: they are no mapping of names to texts, or HTTP can't carry one.
+    """
     from mrtr_cassette.core.wire.http import (
         FORBIDDEN_IN_HEADER,
         HEADER_NAME,
@@ -250,7 +262,11 @@ def checked_headers(value: Any) -> Headers:
 
 
 def checked_values(value: Any) -> tuple[tuple[str, str], ...]:
-    """Return the texts of values as pairs."""
+    """Return the texts of values as pairs.
+
+    Raises:
+        UsageError: they are no mapping of names to texts.
+    """
     if isinstance(value, str) or not isinstance(value, Mapping | Sequence):
         raise UsageError("<<values>> is not a mapping of names to texts")
 
@@ -281,7 +297,11 @@ def checked_values(value: Any) -> tuple[tuple[str, str], ...]:
 
 
 def check_names(names: Iterable[str], known: Collection[str], owner: str) -> None:
-    """Refuse what is no option of `owner`, with the nearest name that is one."""
+    """Refuse what is no option of `owner`, with the nearest name that is one.
+
+    Raises:
+        UsageError: a name is not known.
+    """
     import difflib
 
     for name in names:
@@ -389,7 +409,11 @@ class SecretOptions(Options):
         return [_NAME_IN_COMMAND.sub(text_of, part) for part in command]
 
     def check_secrets(self) -> None:
-        """Make sure that each variable is set to what can be told apart from other text."""
+        """Make sure that each variable is set to what can be told apart from other text.
+
+        Raises:
+            UsageError: a variable is not set, or its value is too short.
+        """
         for name in self.redact_env:
             value = os.environ.get(name)
             if value is None:
@@ -538,7 +562,11 @@ class ProxyOptions(ListeningOptions, SecretOptions):
 
     @cached_property
     def ignored(self) -> tuple[MemberPath, ...]:
-        """The members of the params that don't count in matching."""
+        """The members of the params that don't count in matching.
+
+        Raises:
+            UsageError: one is not a JSON Pointer.
+        """
         from mrtr_cassette.core.wire.pointers import pointer_path, without_side
 
         paths = []
@@ -792,7 +820,11 @@ class RecordOptions(WritingOptions, ProxyOptions):
 
     @cached_property
     def kept_headers(self) -> frozenset[str]:
-        """The lower-case names of the headers of requests that are kept too."""
+        """The lower-case names of the headers of requests that are kept too.
+
+        Raises:
+            UsageError: one is not a header's name, or would keep a credential.
+        """
         from mrtr_cassette.core.wire.http import CREDENTIAL_HEADERS, HEADER_NAME
 
         for name in self.match_headers:
@@ -808,7 +840,11 @@ class RecordOptions(WritingOptions, ProxyOptions):
 
     @cached_property
     def redaction(self) -> RedactionRules:
-        """What is changed about the built-in rules of redaction."""
+        """What is changed about the built-in rules of redaction.
+
+        Raises:
+            UsageError: a pattern can't be read, or a rule is not known.
+        """
         from mrtr_cassette.core.secrets.rules import RedactionRules
 
         try:

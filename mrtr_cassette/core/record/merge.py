@@ -216,7 +216,11 @@ class _Recorder:
     seen: dict[int, _Seen] = field(default_factory=dict)
 
     def take(self, number: int, source: Source, exchange: RecordedExchange) -> None:
-        """Take an exchange that is new, or of which this source has more."""
+        """Take an exchange that is new, or of which this source has more.
+
+        Raises:
+            CassetteError: two sources have different exchanges under one number.
+        """
         other_source, taken = self.seen.setdefault(number, (source, exchange))
         if taken is exchange:
             return

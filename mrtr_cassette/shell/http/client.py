@@ -88,7 +88,11 @@ class HttpResponse:
         return raw
 
     async def read(self) -> bytes:
-        """Return the next bytes of the body, or none at its end."""
+        """Return the next bytes of the body, or none at its end.
+
+        Raises:
+            ConnectionError: the upstream has broken the response off.
+        """
         if not self._unread and not self._has_ended:
             self._waiting = asyncio.get_running_loop().create_future()
             await self._waiting
@@ -313,6 +317,9 @@ class Client:
         """Send a request once, and return its response when the head has come.
 
         The headers are sent in the place of its own; a `Host` comes before, if they have none.
+
+        Raises:
+            OSError: the upstream can't be reached, or its proxy refuses.
         """
         target = request.target
         if self._proxy is not None and self._tls is None:
