@@ -60,6 +60,7 @@ from mrtr_cassette.core.report.text import inspection_data, inspection_text
 from mrtr_cassette.core.wire.http import Headers, Request
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.errors import CassetteError
+from mrtr_cassette.terms import LIBRARY_TERMS
 
 Target = Callable[[bytes], None]
 
@@ -187,7 +188,7 @@ def _ask(playing: Player, cassette: CassetteModel, request: Request) -> None:
         return
 
     if isinstance(decision, Miss):
-        report = miss_report(decision, Cassette(PATH))
+        report = miss_report(decision, Cassette(PATH), str, LIBRARY_TERMS, None)
         body = error_body(report, decision.call)
         json.loads(body)
         orjson.dumps(missed_event(decision))

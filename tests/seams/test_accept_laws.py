@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from messages import NO, YES, Json, asks, form, text
 from tasking import created, get, state, update
+from verifying import verifier_for
 
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
@@ -26,7 +27,7 @@ from mrtr_cassette.core.drive.updating import (
     accepting,
     proposals,
 )
-from mrtr_cassette.core.drive.verification import Accepts, VerifiedInteraction, Verifier
+from mrtr_cassette.core.drive.verification import Accepts, VerifiedInteraction
 
 
 class Question(NamedTuple):
@@ -252,9 +253,7 @@ def held(
     cassette: Cassette, server: Server, accepts: Accepts | None = None
 ) -> list[VerifiedInteraction]:
     """Return what comes of a cassette with a live server."""
-    verifier = Verifier(
-        cassette, "/mcp", lambda _call: (), token_of=token_of, accepts=accepts
-    )
+    verifier = verifier_for(cassette, token_of=token_of, accepts=accepts)
     verified = []
     for plan in planned(cassette):
         repeated = verifier.begin(plan)

@@ -25,6 +25,7 @@ from builders import (
 from hypothesis import given
 from hypothesis import strategies as st
 from messages import NO, YES, Json, compact, message, result, text
+from verifying import verifier_for
 
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
@@ -39,7 +40,7 @@ from mrtr_cassette.core.drive.updating import (
     accepting,
     proposals,
 )
-from mrtr_cassette.core.drive.verification import Accepts, VerifiedInteraction, Verifier
+from mrtr_cassette.core.drive.verification import Accepts, VerifiedInteraction
 from mrtr_cassette.core.wire.http import JSON_HEADERS, End
 
 
@@ -245,9 +246,7 @@ def held(
     cassette: Cassette, live: Live, accepts: Accepts | None = None
 ) -> list[VerifiedInteraction]:
     """Return what comes of a cassette with a live server."""
-    verifier = Verifier(
-        cassette, "/mcp", lambda _call: (), token_of=token_of, accepts=accepts
-    )
+    verifier = verifier_for(cassette, token_of=token_of, accepts=accepts)
     verified = []
     for plan in planned(cassette):
         repeated = verifier.begin(plan)

@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from messages import NO, YES, Json, asks, compact, result, text
 
 from mrtr_cassette.core.cassette.model import CassetteModel
+from mrtr_cassette.core.compare.conversations import ignores_nothing
 from mrtr_cassette.core.drive.appending import Appending
 from mrtr_cassette.core.record.linking import LiveAsks
 from mrtr_cassette.core.record.recorder import Recorder
@@ -168,7 +169,7 @@ class AppendingRun:
         self.player = Player(loaded(self.earlier), strict=True, history=self.history)
         self.asked = LiveAsks()
         self.appending = Appending(
-            self.player, self.talk.recorder, self.asked, Recorder
+            self.player, self.talk.recorder, self.asked, Recorder, ignores_nothing
         )
 
     def send(self, body: bytes) -> bytes | None:

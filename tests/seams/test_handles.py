@@ -9,6 +9,7 @@ from builders import conversation, follow, loaded, retry, rpc, tool, with_id
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from messages import Json, asks, text
+from verifying import verifier_for
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.compare.conversations import compared
@@ -53,7 +54,7 @@ SENT: dict[str, Any] = {
 def verifying(*script: Any) -> tuple[Verifier, list[Any]]:
     """Return what verifies a recording of a script, and its plan."""
     cassette = loaded(conversation(*script).cassette())
-    return Verifier(cassette, "/mcp", lambda _call: ()), planned(cassette)
+    return verifier_for(cassette), planned(cassette)
 
 
 def repeated(verifier: Verifier, plan: Any, response: Json) -> tuple[str, Any]:

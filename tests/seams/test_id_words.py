@@ -30,10 +30,10 @@ from builders import (
 from hypothesis import given
 from hypothesis import strategies as st
 from messages import YES, asks, text
+from verifying import verifier_for
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.drive.plan import planned
-from mrtr_cassette.core.drive.verification import Verifier
 from mrtr_cassette.core.replay.diagnosis import Reason
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.secrets.sealed import SHORTEST_SEARCHED, reads_as_words
@@ -197,7 +197,7 @@ def test_a_tools_own_member_is_verified(
         (result, "same"),
         ({**result, "structuredContent": holder("?")}, ""),
     ):
-        verifier = Verifier(cassette, "/mcp", lambda _call: ())
+        verifier = verifier_for(cassette)
         (plan,) = planned(cassette)
         running: Any = verifier.begin(plan)
 

@@ -20,11 +20,11 @@ from builders import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
+from verifying import reported_miss
 
 from mrtr_cassette.core.cassette.model import CassetteModel
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.replay.player import Player
-from mrtr_cassette.core.report.runs import miss_report
 from mrtr_cassette.terms import LIBRARY_TERMS
 
 SECRETS = (
@@ -234,7 +234,7 @@ def test_unknown_session_id_is_in_no_miss() -> None:
     player = Player(loaded(recorded(text_of("argument", "a", 1))))
     call = post(tool("note", text=f"in {identity}"), ("Mcp-Session-Id", identity))
     miss = missed(player, call)
-    report = miss_report(miss, Cassette("f"), str, LIBRARY_TERMS)
+    report = reported_miss(miss, Cassette("f"), str, LIBRARY_TERMS)
 
     assert identity not in repr(miss)
     assert identity not in repr(report)

@@ -42,6 +42,7 @@ from builders import (
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from messages import Json, asks, compact, text
+from verifying import reported_miss
 
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.journal import decode_line, encode_line
@@ -57,12 +58,7 @@ from mrtr_cassette.core.replay.order import History, Repeat
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.report.events import response_said
-from mrtr_cassette.core.report.runs import (
-    error_body,
-    miss_report,
-    report_of_replay,
-    summary_text,
-)
+from mrtr_cassette.core.report.runs import error_body, report_of_replay, summary_text
 from mrtr_cassette.core.report.text import inspection_text
 from mrtr_cassette.core.secrets.sealed import is_searched
 from mrtr_cassette.core.wire.codings import readable
@@ -666,7 +662,7 @@ def test_recording_and_replaying_are_total(data: st.DataObject) -> None:
     for request in requests:
         decision = player.request_received(request)
         if isinstance(decision, Miss):
-            report = miss_report(decision, Cassette("f"))
+            report = reported_miss(decision, Cassette("f"))
 
             assert report.text.encode()
             assert parse(error_body(report, decision.call))["error"]["code"]
@@ -963,7 +959,7 @@ def replayed(
         decision = player.request_received(
             post(asked_by(turn, identity, token, echoed))
         )
-        assert isinstance(decision, Play), miss_report(decision, Cassette("f")).text
+        assert isinstance(decision, Play), reported_miss(decision, Cassette("f")).text
         got = sent_now(decision)
         if turn.state is not None:
             issued[one] = state_of(got)

@@ -10,10 +10,11 @@ from builders import conversation, follow, loaded, tool
 from hypothesis import example, given
 from hypothesis import strategies as st
 from messages import Json
+from verifying import verifier_for
 
 from mrtr_cassette.core.drive.ignored import learned
 from mrtr_cassette.core.drive.plan import planned
-from mrtr_cassette.core.drive.verification import VerifiedInteraction, Verifier
+from mrtr_cassette.core.drive.verification import VerifiedInteraction
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ def verified(
 ) -> list[Any]:
     """Return what comes of the recorded call with a server that gives these results."""
     cassette = loaded(conversation((CALL, result_of(case, 0))).cassette())
-    verifier: Any = Verifier(cassette, "/mcp", lambda _call: ignored)
+    verifier: Any = verifier_for(cassette, ignored=ignored)
     (plan,) = planned(cassette)
     found = []
     for result in results:

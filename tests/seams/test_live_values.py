@@ -29,6 +29,7 @@ from hypothesis import strategies as st
 from messages import YES, Json, asks, result, text
 from pushing import elicit
 from tasking import created, state
+from verifying import verifier_for
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.drive.conversation import Conversation as LiveConversation
@@ -39,7 +40,6 @@ from mrtr_cassette.core.drive.live_session import (
     resumption,
 )
 from mrtr_cassette.core.drive.plan import planned
-from mrtr_cassette.core.drive.verification import Verifier
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.secrets.credentials import Credentials, UserSettings
 from mrtr_cassette.core.secrets.names import sha256_of
@@ -151,10 +151,8 @@ class Driver:
     """Verifies a cassette, one interaction after the other."""
 
     def __init__(self, cassette: Cassette) -> None:
-        self.verifier: Any = Verifier(
+        self.verifier: Any = verifier_for(
             cassette,
-            "/mcp",
-            lambda _call: (),
             token_of=lambda _, secret: sha256_of(secret)[:24],
         )
         self.verifier.add_settings(

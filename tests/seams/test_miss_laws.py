@@ -35,6 +35,7 @@ from tasking import created, task_steps
 
 from mrtr_cassette.core.cassette.entries import ReplayEntry
 from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.compare.conversations import ignores_nothing
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
@@ -259,7 +260,7 @@ def page_shows_it(_miss: Miss, report: MissReport) -> None:
     """Open the page with it."""
     outcome = InteractionOutcome(1, report.request, "played", 1)
     replayed = ReplayReport(report.cassette, (outcome,), (report,))
-    html = "".join(page(ONE_CALL, page_assets(), replayed))
+    html = "".join(page(ONE_CALL, page_assets(), replayed, None, ignores_nothing))
     assert report.reason in html
     assert html.encode()
 

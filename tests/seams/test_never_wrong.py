@@ -23,11 +23,12 @@ from builders import (
     with_token,
 )
 from messages import NO, YES, asks, text
+from verifying import reported_miss
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.order import Repeat
-from mrtr_cassette.core.report.runs import error_body, miss_report
+from mrtr_cassette.core.report.runs import error_body
 from mrtr_cassette.core.secrets.names import sealed_hash
 from mrtr_cassette.core.secrets.sealed import seal_answers
 from mrtr_cassette.core.wire.pointers import pointer_path
@@ -176,7 +177,7 @@ def test_what_was_not_recorded_is_a_miss(name: str) -> None:
     assert replay.player.misses == [miss]
     assert replay.player.plays == plays
 
-    report = miss_report(miss, Cassette("talk.json"))
+    report = reported_miss(miss, Cassette("talk.json"))
     body = json.loads(error_body(report, miss.call))
     told, data = report.text, report.facts
 

@@ -23,10 +23,10 @@ from core.secrets.planted import (
 from harness import ACCEPT, Answer, http, looped, playing, post, taping
 from messages import input_required, message, result, tool_call
 from standin import JSON, Visit, answering, json_response, response, upstream
+from verifying import reported_miss
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.report.events import recording_said
-from mrtr_cassette.core.report.runs import miss_report
 from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import ReplayOptions, VerifyOptions
@@ -112,7 +112,7 @@ async def test_no_planted_secret_is_written_and_the_cassette_plays(
         for sent in exchanges:
             await _send(replay.url, sent)
             texts = [
-                miss_report(miss, Cassette("c.json")).text
+                reported_miss(miss, Cassette("c.json")).text
                 for miss in replay.player.misses
             ]
 

@@ -13,7 +13,7 @@ from mrtr_cassette.core.cassette.entries import ReplayEntry
 from mrtr_cassette.core.cassette.recorded import RecordedExchange, RecordedInteraction
 from mrtr_cassette.core.cassette.sessions import rejoined
 from mrtr_cassette.core.cassette.transports import FIRST_SESSION
-from mrtr_cassette.core.compare.conversations import IgnoredFor, ignores_nothing
+from mrtr_cassette.core.compare.conversations import IgnoredFor
 from mrtr_cassette.core.compare.handles import Handles, handles_in, issued_in, sent_in
 from mrtr_cassette.core.compare.values import Change, is_below
 from mrtr_cassette.core.drive.conversation import (
@@ -100,7 +100,7 @@ def _differences(changes: Iterable[Change]) -> tuple[Difference, ...]:
 class Sessions:
     """The sessions (2025 era) that a cassette opened for clients, and the live ones for them."""
 
-    def __init__(self, new_recorder: NewRecorder = Recorder) -> None:
+    def __init__(self, new_recorder: NewRecorder) -> None:
         self._new_recorder = new_recorder
         self._opening: dict[str, list[Request]] = {}
         """The requests with which the client opened each recorded session."""
@@ -536,8 +536,8 @@ class Appending:
         player: Player,
         recorder: Recorder,
         live_asks: LiveAsks,
-        new_recorder: NewRecorder = Recorder,
-        ignored_for: IgnoredFor = ignores_nothing,
+        new_recorder: NewRecorder,
+        ignored_for: IgnoredFor,
     ) -> None:
         self._player = player
         self._recorder = recorder

@@ -57,11 +57,10 @@ from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.secrets.credentials import Credentials, UserSettings
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import BUILT_IN
-from mrtr_cassette.core.secrets.values import NO_VALUES, Values
+from mrtr_cassette.core.secrets.values import Values
 from mrtr_cassette.core.wire.http import (
     CONDITION_HEADERS,
     CREDENTIAL_HEADERS,
-    LARGEST_BODY,
     NO_STATUS,
     End,
     Request,
@@ -254,11 +253,11 @@ class Verifier:
         endpoint: str,
         ignored_for: IgnoredFor,
         *,
-        token_of: Callable[[str, str], str] = lambda _rule, _secret: "0",
-        allows_destructive: bool = False,
-        largest_body: int = LARGEST_BODY,
-        accepts: Accepts | None = None,
-        values: Values = NO_VALUES,
+        token_of: Callable[[str, str], str],
+        allows_destructive: bool,
+        largest_body: int,
+        accepts: Accepts | None,
+        values: Values,
     ) -> None:
         """Take a cassette; destructive tools are called if all are allowed, or by consent."""
         self._accepts = accepts

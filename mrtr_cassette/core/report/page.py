@@ -15,11 +15,7 @@ from markupsafe import Markup, escape
 
 from mrtr_cassette.core.answers.forms import titled_choices
 from mrtr_cassette.core.cassette.recorded import VERSION, Cassette, RecordedInteraction
-from mrtr_cassette.core.compare.conversations import (
-    IgnoredFor,
-    compared,
-    ignores_nothing,
-)
+from mrtr_cassette.core.compare.conversations import IgnoredFor, compared
 from mrtr_cassette.core.compare.values import Change
 from mrtr_cassette.core.report.comparison import conclusion, shown_values
 from mrtr_cassette.core.report.coverage import answer_counts, coverage_of
@@ -58,9 +54,9 @@ class Assets(NamedTuple):
 def page(
     cassette: Cassette,
     assets: Assets,
-    replay: ReplayReport | None = None,
-    first: Cassette | None = None,
-    ignored_for: IgnoredFor = ignores_nothing,
+    replay: ReplayReport | None,
+    first: Cassette | None,
+    ignored_for: IgnoredFor,
 ) -> Iterator[str]:
     """Yield the page of a cassette in pieces, with a replay or an earlier cassette beside it."""
     details = details_of(cassette)

@@ -112,9 +112,9 @@ def report_of_miss(
 def miss_report(
     miss: Miss,
     cassette: Cassette,
-    redacted: Callable[[str], str] = str,
-    terms: Terms = LIBRARY_TERMS,
-    adds_to: str | None = None,
+    redacted: Callable[[str], str],
+    terms: Terms,
+    adds_to: str | None,
 ) -> MissReport:
     """Return a miss as a report; more is recorded to the file `adds_to`, or to the cassette."""
     path = cassette.path

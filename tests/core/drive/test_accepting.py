@@ -20,6 +20,7 @@ from builders import (
 )
 from messages import NO, YES, Json, array_asks, asks, text
 from pushing import branched
+from verifying import verifier_for
 
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
@@ -35,7 +36,7 @@ from mrtr_cassette.core.drive.updating import (
     accepted_by_verdict,
     proposals,
 )
-from mrtr_cassette.core.drive.verification import VerifiedInteraction, Verifier
+from mrtr_cassette.core.drive.verification import VerifiedInteraction
 from mrtr_cassette.core.secrets.names import sha256_of
 
 CALL = with_token(tool("deploy", env="prod"), 1)
@@ -69,10 +70,8 @@ def file_of(*script: Any, **options: bool) -> tuple[bytes, Cassette]:
 
 def proposed(cassette: Cassette, number: int, *responses: Json) -> list[Proposal]:
     """Return what is proposed where a live server gives these responses in one interaction."""
-    verifier: Any = Verifier(
+    verifier: Any = verifier_for(
         cassette,
-        "/mcp",
-        lambda _call: (),
         token_of=lambda _, secret: sha256_of(secret)[:24],
     )
     running = verifier.begin(planned(cassette)[number - 1])

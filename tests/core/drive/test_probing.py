@@ -12,6 +12,7 @@ from messages import NO, YES, Json, asks, text
 from pushing import asked_once, elicit
 from tasking import CALL as TASK
 from tasking import created, get, state, task_steps, update
+from verifying import verifier_for
 
 from mrtr_cassette.core.drive.conversation import Conversation
 from mrtr_cassette.core.drive.plan import planned
@@ -72,7 +73,7 @@ def form_of(schema: Json = SCHEMA) -> Json:
 def probing_of(*script: Any) -> tuple[Verifier, list[ProbedAsk]]:
     """Return what a cassette's questions are probed with, and these."""
     cassette = loaded(cassette_of(*script), "c.json")
-    return Verifier(cassette, "/live", lambda _call: ()), probed_asks(planned(cassette))
+    return verifier_for(cassette, "/live"), probed_asks(planned(cassette))
 
 
 def apart(

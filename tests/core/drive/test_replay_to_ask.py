@@ -268,7 +268,7 @@ def in_session(body: bytes, session: str = RECORDED) -> Call:
 
 def opened_sessions() -> Sessions:
     """Return sessions of which one was opened from the cassette."""
-    sessions = Sessions()
+    sessions = Sessions(Recorder)
     response = Response(
         200, ((SESSION, RECORDED),), (Piece(b"{}", 0, 1),), End.COMPLETE
     )
@@ -324,7 +324,7 @@ def test_request_without_a_recorded_session_needs_no_opening() -> None:
 def test_session_that_no_live_one_can_stand_for_is_refused() -> None:
     """Nobody opened it here, or a response answers what a recorded stream asked."""
     for sessions, body, words in (
-        (Sessions(), tool("a"), "this client has not opened it"),
+        (Sessions(Recorder), tool("a"), "this client has not opened it"),
         (opened_sessions(), answer(rpc("x"), {}), "which no live server asked"),
     ):
         failure = sessions.opening_for(in_session(body))

@@ -20,6 +20,7 @@ from builders import (
 )
 from messages import NO, YES, Json, asks, compact, text
 from tasking import CALL, cancel, created, get, state, task_steps, update
+from verifying import verifier_for
 
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
@@ -33,7 +34,7 @@ from mrtr_cassette.core.drive.conversation import (
 from mrtr_cassette.core.drive.live_session import ServerSession
 from mrtr_cassette.core.drive.plan import planned
 from mrtr_cassette.core.drive.updating import accepted, proposals
-from mrtr_cassette.core.drive.verification import VerifiedInteraction, Verifier
+from mrtr_cassette.core.drive.verification import VerifiedInteraction
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.wire.http import Request
 
@@ -52,7 +53,7 @@ def verified(
     """Repeat a recorded task with a server that gives these responses."""
     cassette = loaded(cassette_of(*steps), "c.json")
     (plan,) = planned(cassette)
-    verifier: Any = Verifier(cassette, "/live", lambda _call: ())
+    verifier: Any = verifier_for(cassette, "/live")
     running = verifier.begin(plan)
     sent = follow(running.conversation, *responses)
     return verifier.ended(running), sent

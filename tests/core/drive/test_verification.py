@@ -31,6 +31,7 @@ from builders import (
 )
 from messages import NO, YES, Json, asks, compact, text
 from pushing import PushingSession, asked_once, cassette_with, elicit, posted, roots
+from verifying import verifier_for
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
 from mrtr_cassette.core.cassette.transports import FIRST_SESSION, over_pipes
@@ -74,7 +75,7 @@ def verifier_of(cassette: Cassette, **options: Any) -> tuple[Verifier, list[Plan
     is_on_pipes = options.pop("is_on_pipes", False)
     plan = planned(cassette, options.pop("only", ()), is_on_pipes=is_on_pipes)
     ignored = options.pop("ignored", ())
-    return Verifier(cassette, "/live?x=1", lambda _call: ignored, **options), plan
+    return verifier_for(cassette, "/live?x=1", ignored, **options), plan
 
 
 def scripted(*script: Any, **options: Any) -> tuple[Verifier, list[Planned]]:

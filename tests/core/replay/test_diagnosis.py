@@ -27,12 +27,12 @@ from builders import (
 )
 from messages import NO, YES, asks, text
 from pushing import asked_once, cassette_with, elicit, in_sealed_session, posted
+from verifying import reported_miss
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.replay.unrecorded import Harmless
-from mrtr_cassette.core.report.runs import miss_report
 from mrtr_cassette.core.wire.http import EVENT_STREAM, NO_METHOD, NO_STATUS, Request
 
 CALL = tool("deploy", env="prod", replicas=3)
@@ -381,7 +381,9 @@ def test_answer_that_is_posted_to_another_url_is_told_by_its_path(answer: Any) -
         "this was answered at POST /mcp, not at POST /other",
     )
     assert found(miss) == [("/#path", '"/mcp"', '"/other"')]
-    assert miss_report(miss, cassette).fixes[0] == "check the URL that the client uses"
+    assert (
+        reported_miss(miss, cassette).fixes[0] == "check the URL that the client uses"
+    )
 
 
 def test_answer_to_nothing_that_was_asked_is_like_other_traffic() -> None:

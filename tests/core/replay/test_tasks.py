@@ -24,13 +24,13 @@ from builders import (
 )
 from messages import Json, compact, message, text
 from tasking import cancel, created, get, state, update
+from verifying import reported_miss
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.texts import combine_cassettes
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.order import History, Repeat
 from mrtr_cassette.core.replay.player import Play, Player
-from mrtr_cassette.core.report.runs import miss_report
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.errors import CassetteError
 
@@ -242,7 +242,7 @@ def test_answer_is_shown_beside_the_recorded_one() -> None:
     player = player_of(ASKS_A, A, DONE)
     play(player, CALL)
     play(player, POLL)
-    report = miss_report(
+    report = reported_miss(
         missed(player, gives("a", action="decline")), Cassette("t.json")
     )
 
@@ -270,7 +270,7 @@ def test_place_of_an_answer_is_shown_whole() -> None:
     player = player_of(asks, (gives(key), {"ack": key}), DONE)
     play(player, CALL)
     play(player, POLL)
-    text = miss_report(
+    text = reported_miss(
         missed(player, gives(key, action="decline")), Cassette("t.json")
     ).text
 

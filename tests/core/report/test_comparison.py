@@ -11,13 +11,14 @@ from builders import cassette_of, follow, loaded, refusal, tool
 from goldens import DATA, read_case
 from harmless import assert_harmless
 from messages import Json, form, text
+from verifying import verifier_for
 
 from mrtr_cassette.core.compare.conversations import CassetteComparison, compared
 from mrtr_cassette.core.compare.values import Change, Verdict
 from mrtr_cassette.core.drive.ignored import Learned
 from mrtr_cassette.core.drive.plan import planned
 from mrtr_cassette.core.drive.script import TurnChange
-from mrtr_cassette.core.drive.verification import VerifiedInteraction, Verifier
+from mrtr_cassette.core.drive.verification import VerifiedInteraction
 from mrtr_cassette.core.report.ci import verification_annotations, verification_junit
 from mrtr_cassette.core.report.comparison import (
     Verification,
@@ -190,7 +191,7 @@ def test_what_differs_is_shown(name: str, *, updates_goldens: bool) -> None:
 def verified(script: Any, *responses: Any) -> list[VerifiedInteraction]:
     """Return what comes of a recording with a live server that gives these responses."""
     cassette = loaded(cassette_of(*script), "c.json")
-    verifier = Verifier(cassette, "/mcp", lambda _call: ())
+    verifier = verifier_for(cassette)
     found = []
     for plan, response in zip(planned(cassette), responses, strict=True):
         repeated = verifier.begin(plan)

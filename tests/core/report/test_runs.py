@@ -44,6 +44,7 @@ from pushing import (
     in_sealed_session,
     posted,
 )
+from verifying import reported_miss
 
 from mrtr_cassette.core.answers.forms import Asked, CallTurn, Unanswered
 from mrtr_cassette.core.cassette.recorded import Cassette, pushed_asks
@@ -89,7 +90,6 @@ from mrtr_cassette.core.report.runs import (
     UnpublishedError,
     call_data,
     error_body,
-    miss_report,
     problem_lines,
     recording_text,
     report_of_miss,
@@ -394,7 +394,7 @@ def test_junit_is_well_formed_whatever_the_names(words: str) -> None:
 
 def test_what_a_run_came_to_is_an_error_of_the_library() -> None:
     """It has the misses, the calls that were not played, or why nothing was published."""
-    miss = miss_report(miss_of(ONE, tool("b")), Cassette("c.json"))
+    miss = reported_miss(miss_of(ONE, tool("b")), Cassette("c.json"))
     (one,) = details_of(loaded(cassette_of((tool("a"), text("x"))))).interactions
     missed_, unplayed = (
         MissesError("c.json", [miss, miss]),
@@ -422,7 +422,7 @@ def test_every_reason_has_a_way_out() -> None:
     """Each reason comes with what the user can do about it."""
     call = missed(player_of((CALL, text("x"))), tool("y")).call
     for reason in Reason:
-        assert all(miss_report(Miss(call, reason, "detail"), Cassette("f")).fixes), (
+        assert all(reported_miss(Miss(call, reason, "detail"), Cassette("f")).fixes), (
             reason
         )
 
@@ -443,7 +443,7 @@ def test_way_out_is_the_whole_command_of_the_front() -> None:
     )
 
     def told(cassette: Cassette, terms: Terms, miss: Miss = miss) -> str:
-        report = miss_report(miss, cassette, terms=terms)
+        report = reported_miss(miss, cassette, terms=terms)
 
         assert (
             '/arguments/env: recorded "prod", received "<<ignore_values>>"'
@@ -614,7 +614,7 @@ def test_long_texts_are_shown_where_they_differ(after: str, *, ends: bool) -> No
         tool("deploy", text=received),
     )
 
-    report = miss_report(miss, Cassette("f"))
+    report = reported_miss(miss, Cassette("f"))
 
     (difference,) = report.facts["differences"]
 
@@ -651,7 +651,7 @@ def test_request_is_named_as_a_person_would(request_: Any, named: str) -> None:
     """A request is named with its arguments and the keys of its answers."""
     miss = missed(player_of((CALL, text("x"))), request_)
 
-    assert miss_report(miss, Cassette("f")).request == named
+    assert reported_miss(miss, Cassette("f")).request == named
 
 
 def test_miss_steers_neither_terminal_nor_runner() -> None:
@@ -666,14 +666,14 @@ def test_miss_steers_neither_terminal_nor_runner() -> None:
     ):
         miss = missed(player_of((recorded, Answer((b"x",)))), received)
         reports.append(
-            miss_report(miss, Cassette(HOSTILE), lambda text: text + HOSTILE)
+            reported_miss(miss, Cassette(HOSTILE), lambda text: text + HOSTILE)
         )
 
     ask = {"inputRequests": {HOSTILE: form(HOSTILE)}, "resultType": "input_required"}
     player = player_of((CALL, ask), (retry(CALL, {HOSTILE: YES}), text("x")))
     play(player, CALL)
     reports.append(
-        miss_report(missed(player, retry(CALL, {HOSTILE: NO})), Cassette("f"))
+        reported_miss(missed(player, retry(CALL, {HOSTILE: NO})), Cassette("f"))
     )
     for report in reports:
         assert_harmless(report.text)
@@ -694,7 +694,7 @@ def test_miss_steers_neither_terminal_nor_runner() -> None:
 def test_annotation_is_one_line_that_names_the_file() -> None:
     """Workflow commands end with the line, so what ends one is escaped, and so are separators."""
     miss = missed(player_of((CALL, text("x"))), rpc("tools/list"))
-    report = replace(miss_report(miss, Cassette("a,b:c%.json")), text="50%\r\n::x")
+    report = replace(reported_miss(miss, Cassette("a,b:c%.json")), text="50%\r\n::x")
 
     assert annotation(report) == (
         "::error file=a%2Cb%3Ac%25.json,title=miss%3A unknown-method::50%25%0D%0A::x"
@@ -768,7 +768,7 @@ MISSES: dict[str, Miss] = {
 @pytest.mark.parametrize("name", MISSES)
 def test_miss_has_text_and_facts(name: str, *, updates_goldens: bool) -> None:
     """Questions that were answered otherwise are repeated, and each reason has its ways out."""
-    report = miss_report(MISSES[name], Cassette("talk.json"))
+    report = reported_miss(MISSES[name], Cassette("talk.json"))
     facts = json.dumps(report.facts, indent=1)
     case = read_case(DATA / "reports" / "misses.case")
     case.expect(name, f"{report.text}\n{facts}\n", updates=updates_goldens)
@@ -780,7 +780,7 @@ def test_miss_has_text_and_facts(name: str, *, updates_goldens: bool) -> None:
 def test_client_gets_text_and_facts_under_its_own_id() -> None:
     """The text is the message and the facts are the data of a JSON-RPC error."""
     failure = not_recorded()
-    report = miss_report(failure, Cassette("talk.json"))
+    report = reported_miss(failure, Cassette("talk.json"))
 
     for answered in (failure.call, b'"mine"'):
         assert json.loads(error_body(report, answered)) == {
@@ -944,4 +944,4 @@ def test_lines_for_programs_are_json_whatever_was_asked(name: bytes) -> None:
     ):
         assert orjson.loads(orjson.dumps(event)) == event
 
-    assert miss_report(miss, Cassette("f")).text.encode()
+    assert reported_miss(miss, Cassette("f")).text.encode()
