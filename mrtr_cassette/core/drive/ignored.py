@@ -162,11 +162,13 @@ def learned(
     """
     places: dict[str, Learned] = {}
     if second is not None:
-        if len(first.pairs) != len(second.pairs):
+        first_pairs = first.findings.pairs
+        second_pairs = second.findings.pairs
+        if len(first_pairs) != len(second_pairs):
             reason = "the server asks more questions in one run than in the other"
             return [Learned("", reason)]
 
-        for before, after in zip(first.pairs, second.pairs, strict=True):
+        for before, after in zip(first_pairs, second_pairs, strict=True):
             differing = response_changes(before.live, after.live)
             for change in without_ignored(differing, known):
                 _learn(places, change)

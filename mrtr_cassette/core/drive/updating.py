@@ -216,14 +216,12 @@ class _Repetition(NamedTuple):
 
     Attributes:
         pairs: the live responses, each with the cassette's exchange that it corresponds to.
-        recorded_by_hash: as in `Proposal`.
     """
 
     cassette: Cassette
     interaction: RecordedInteraction
     verified: VerifiedInteraction
     pairs: Sequence[LivePair]
-    recorded_by_hash: Mapping[str, str]
 
     @property
     def turns(self) -> tuple[int, ...]:
@@ -238,7 +236,7 @@ def _repetition(cassette: Cassette, verified: VerifiedInteraction) -> _Repetitio
     in_file = _responses_of(interaction)
     recorded = dict(zip(repeated, in_file, strict=False))
     pairs = []
-    for pair in verified.pairs:
+    for pair in verified.findings.pairs:
         live = pair.live
         if cassette.transport == "http":
             live = response_over_http(live)
@@ -246,11 +244,7 @@ def _repetition(cassette: Cassette, verified: VerifiedInteraction) -> _Repetitio
         base = recorded[pair.recorded]
         pairs.append(pair._replace(recorded=base, live=live))
 
-    recorded_by_hash = {}
-    for live_name, recorded_name in verified.states:
-        recorded_by_hash[sha256_of(live_name)] = recorded_name
-
-    return _Repetition(cassette, interaction, verified, pairs, recorded_by_hash)
+    return _Repetition(cassette, interaction, verified, pairs)
 
 
 def _responses_of(interaction: RecordedInteraction) -> list[RecordedExchange]:
@@ -265,7 +259,7 @@ def _is_accepted_whole(repetition: _Repetition) -> bool:
     """Tell whether a conversation can't be accepted turn by turn."""
     if not repetition.pairs:
         return False
-    if repetition.verified.is_rerouted:
+    if repetition.verified.findings.is_rerouted:
         return True
 
     for pair in repetition.pairs:
@@ -297,7 +291,7 @@ def _turn_proposal(repetition: _Repetition, turn: int) -> Proposal:
         verified.call,
         (turn,),
         tuple(changes),
-        recorded_by_hash=repetition.recorded_by_hash,
+        recorded_by_hash=verified.findings.recorded_by_hash,
     )
     if verified.after is not None:
         return replace(proposal, problem=after_stray(verified.after))
@@ -451,7 +445,7 @@ class _WholeProposal:
             else:
                 self._calls.append(pair)
 
-        self._recorded_by_hash = dict(repetition.recorded_by_hash)
+        self._recorded_by_hash = repetition.verified.findings.recorded_by_hash
         self._taken: list[TakenResponse] = []
         self._problem: str | None = None
 
@@ -569,7 +563,7 @@ class _WholeProposal:
 
         The responses get the recorded requests that the new ones replace.
         """
-        pushes = iter(self._repetition.verified.pushes)
+        pushes = iter(self._repetition.verified.findings.pushes)
         is_elsewhere = self._has_other_streams
         turns: list[PushedTurn] = []
         for position, response in enumerate(self._taken):

@@ -17,7 +17,6 @@ from mrtr_cassette.core.compare.responses import (
 )
 from mrtr_cassette.core.compare.values import (
     VERDICTS,
-    Change,
     Verdict,
     heaviest,
     without_ignored,
@@ -43,8 +42,7 @@ from mrtr_cassette.core.drive.live_session import (
 from mrtr_cassette.core.drive.plan import Planned, endpoint_of, is_at
 from mrtr_cassette.core.drive.script import (
     Asides,
-    LivePair,
-    LivePush,
+    Findings,
     OpenTurn,
     RecordedScript,
     TurnChange,
@@ -105,15 +103,9 @@ class VerifiedInteraction:
     verdict: Verdict
     changes: tuple[TurnChange, ...] = ()
     reason: str | None = None
-    pairs: tuple[LivePair, ...] = field(default=(), repr=False)
-    pushes: tuple[LivePush, ...] = field(default=(), repr=False)
-    states: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    left_out: tuple[Change, ...] = ()
+    findings: Findings = field(default_factory=Findings, repr=False)
     may_destroy: bool = False
     """Whether it was not sent because its tool may destroy something."""
-
-    is_rerouted: bool = False
-    """Whether the live server asked more or fewer turns, or in another order."""
 
     after: int | None = None
     """The number of a call before it that did not end as recorded, on which it may depend."""
@@ -140,9 +132,10 @@ class VerifiedInteraction:
     @property
     def reached(self) -> list[Reached]:
         """The responses that differ, and the last one of a call that was not reached."""
-        differing = [pair for pair in self.pairs if pair.turn in self._changed_turns]
+        pairs = self.findings.pairs
+        differing = [pair for pair in pairs if pair.turn in self._changed_turns]
         if self.verdict == "not-reached":
-            differing += self.pairs[-1:]
+            differing += pairs[-1:]
 
         found = {}
         for pair in differing:
@@ -187,10 +180,12 @@ class Repeated:
             return replace(
                 verified, verdict="not-reached", reason="no response came", changes=()
             )
-        if not isinstance(standing, Finished) or not verified.pairs:
+
+        pairs = verified.findings.pairs
+        if not isinstance(standing, Finished) or not pairs:
             return verified
 
-        last = verified.pairs[-1]
+        last = pairs[-1]
         if last.recorded.rpc_response and not last.live.rpc_response:
             reason = f"{outcome(last.live)}, which is not an MCP response"
             return replace(verified, verdict="not-reached", reason=reason)
@@ -209,17 +204,13 @@ class Repeated:
 
     def so_far(self) -> VerifiedInteraction:
         """Return what came of it so far."""
-        found = self._script.findings
-        changes = tuple(found.changes)
+        findings = self._script.findings
+        changes = tuple(findings.changes)
         return VerifiedInteraction(
             self.planned,
             heaviest(without_turns(changes)),
             changes,
-            pairs=tuple(found.pairs),
-            pushes=tuple(found.pushes),
-            states=tuple(found.states),
-            left_out=tuple(found.left_out),
-            is_rerouted=found.is_rerouted,
+            findings=findings,
             after=None if self.after is None else self.after.number,
         )
 
@@ -559,7 +550,7 @@ class Verifier:
         if self._may_write(planned):
             self._has_written = True
 
-        for pair in verified.pairs:
+        for pair in verified.findings.pairs:
             self._values |= issued_values(pair.recorded.rpc_response, pair.response)
 
         if self._strays(repeated, verified):
@@ -576,10 +567,11 @@ class Verifier:
 
     def _opened(self, session: str, verified: VerifiedInteraction) -> None:
         """Take note of whether a session was opened."""
-        if not verified.pairs:
+        pairs = verified.findings.pairs
+        if not pairs:
             why = verified.reason or "no response"
         else:
-            last = verified.pairs[-1].live
+            last = pairs[-1].live
             if verified.verdict != "not-reached" and not has_error(last):
                 return
 
@@ -595,7 +587,7 @@ class Verifier:
             return True
 
         turn = verified.first_changed_turn
-        if turn is None or (turn != 0 and not verified.is_rerouted):
+        if turn is None or (turn != 0 and not verified.findings.is_rerouted):
             return False
 
         accepts = self._accepts_in(verified.planned)

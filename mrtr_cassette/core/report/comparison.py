@@ -505,7 +505,7 @@ class Verification:
         """The changes of the live server at places that are ignored."""
         changes: list[Change] = []
         for interaction in self.interactions:
-            changes += interaction.left_out
+            changes += interaction.findings.left_out
 
         return changes
 

@@ -345,8 +345,8 @@ class LiveRun:
             if interaction.verdict != "not-reached":
                 return
 
-            if interaction.pairs:
-                response = interaction.pairs[-1].live.response
+            if interaction.findings.pairs:
+                response = interaction.findings.pairs[-1].live.response
                 if response is not None:
                     statuses.add(response.status)
 
@@ -446,7 +446,7 @@ class LiveRun:
         again: VerifiedInteraction | None = None
         if self.verifier.only_reads(first.planned):
             repeated = self.verifier.begin(first.planned)
-            if isinstance(repeated, Repeated) and first.pairs:
+            if isinstance(repeated, Repeated) and first.findings.pairs:
                 await server.follow(repeated.conversation)
                 again = repeated.verified()
         elif learns and first.planned.call.method == CALL_TOOL:

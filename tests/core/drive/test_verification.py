@@ -45,7 +45,7 @@ from mrtr_cassette.core.drive.ignored import (
     write_ignored,
 )
 from mrtr_cassette.core.drive.plan import Planned, planned
-from mrtr_cassette.core.drive.script import LivePair
+from mrtr_cassette.core.drive.script import Findings, LivePair
 from mrtr_cassette.core.drive.updating import proposals
 from mrtr_cassette.core.drive.verification import (
     Repeated,
@@ -251,7 +251,7 @@ def test_recorded_answers_are_sent_with_live_states_to_where_the_server_is() -> 
     params = json.loads(sent[1].body)["params"]
 
     assert (params["inputResponses"], params["requestState"]) == ({"a": YES}, LIVE)
-    assert len(verified.pairs) == 2
+    assert len(verified.findings.pairs) == 2
 
 
 @pytest.mark.parametrize(
@@ -487,7 +487,7 @@ def test_writes_that_a_selected_call_may_need_are_sent_and_not_compared(
     verifier, plan = scripted(*[(call, text("done")) for call in script], only=(only,))
     found = all_repeated(verifier, plan, text("done"))
 
-    assert [number for number in found if found[number].pairs] == sent
+    assert [number for number in found if found[number].findings.pairs] == sent
     assert [number for number in found if found[number].verdict == "skipped"] == skipped
     assert all(found[number].verdict == "same" for number in found.keys() - {*skipped})
 
@@ -789,7 +789,7 @@ def run(*results: Json) -> VerifiedInteraction:
     return VerifiedInteraction(
         planned(cassette)[0],
         "same",
-        pairs=tuple(LivePair(each, each) for each in exchanges),
+        findings=Findings(complete=[LivePair(each, each) for each in exchanges]),
     )
 
 
@@ -827,7 +827,9 @@ def test_other_words_of_a_tool_that_was_called_once_are_no_proof() -> None:
     """The refusal says that there was one call; after a second one it says what both calls said."""
     recorded = run({"a": "All is well"})
     today = run({"a": "All is lost"})
-    changes = response_changes(recorded.pairs[0].live, today.pairs[0].live)
+    changes = response_changes(
+        recorded.findings.pairs[0].live, today.findings.pairs[0].live
+    )
     changed = replace(today, changes=tuple((1, change) for change in changes))
     (once,) = learned(changed, None)
 
