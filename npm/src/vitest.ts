@@ -33,8 +33,9 @@ export const test = base.extend<CassetteFixtures>({
     const play = await openPlay(server, { ...options, file });
     // After all fixtures, among which the client may be; an error of a fixture is told twice.
     onTestFinished(async () => {
-      await play.end(outcomeOf(task));
-      await play[Symbol.asyncDispose]();
+      const report = await play.end(outcomeOf(task));
+      const problems = untoldProblems(report.problems, task);
+      if (problems.length > 0) throw new CassetteError(problems.join("\n\n"));
     });
     await use(play);
   },
@@ -83,4 +84,15 @@ function outcomeOf(task: RunnerTestCase): Outcome {
   const state = task.result?.state;
   if (state === "fail") return "failed";
   return state === "skip" ? "skipped" : "passed";
+}
+
+/** Return the problems that a test's errors don't tell: a client's error has the text of its miss. */
+function untoldProblems(problems: string[], task: RunnerTestCase): string[] {
+  const errors = task.result?.errors ?? [];
+  const told = errors.map((error) => error.message).join("\n");
+  return problems.filter((problem) => {
+    // A problem with misses has a head and an end, which nobody else tells.
+    const misses = problem.split("\n\n").slice(1, -1);
+    return misses.length === 0 || !misses.every((miss) => told.includes(miss));
+  });
 }

@@ -201,7 +201,7 @@ def test_suite_of_the_readme_records_and_replays(project):
 def test_miss_that_a_client_swallows_fails_its_test_alone(project):
     """In vitest, the whole text of the miss is in its own test's failure, and in no other's.
 
-    A test without a cassette fails in mode none, but not where `-t` leaves it out.
+    It is told once, by the client's error if a test has that. A test without a cassette fails in mode none, but not where `-t` leaves it out.
     """
     tests, printed = project.vitest(
         "misses", environment={"MRTR_CASSETTE_MODE": "none"}
@@ -209,8 +209,11 @@ def test_miss_that_a_client_swallows_fails_its_test_alone(project):
     (failure,) = tests["swallows the miss"]["failureMessages"]
     text = MISS.format(cassette=project.folder / DEPLOYED)
 
+    (thrown,) = tests["throws the miss"]["failureMessages"]
+
     assert text in failure
-    assert text in printed
+    assert text in thrown
+    assert printed.count(text) == 2
     assert tests["answers as recorded"]["status"] == "passed"
     (missing,) = tests["not recorded"]["failureMessages"]
 

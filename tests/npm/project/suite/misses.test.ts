@@ -10,6 +10,10 @@ describe.concurrent("by one cassette", () => {
     await call(cassette.url, "deploy", { env: "production" }, "decline").catch(() => {});
   });
 
+  test("throws the miss", async ({ cassette }) => {
+    await call(cassette.url, "deploy", { env: "production" }, "decline");
+  });
+
   test("answers as recorded", async ({ cassette, expect }) => {
     const said = await call(cassette.url, "deploy", { env: "production" });
     expect(said).toBe("Deployed to production");
