@@ -26,6 +26,7 @@ from mrtr_cassette.cli.common import (
     with_fetched,
 )
 from mrtr_cassette.cli.group import painted, say, tell
+from mrtr_cassette.core.answers.forms import ACTIONS
 from mrtr_cassette.core.answers.written import answers_text
 from mrtr_cassette.core.cassette.client_config import has_wrapped, unwrapped, wrapped
 from mrtr_cassette.core.cassette.dump import dump
@@ -49,7 +50,6 @@ from mrtr_cassette.core.report.comparison import (
     comparison_text,
 )
 from mrtr_cassette.core.report.coverage import (
-    ANSWERS,
     coverage_data,
     coverage_markdown,
     coverage_of,
@@ -192,10 +192,10 @@ def _least_shares(thresholds: Sequence[str]) -> dict[str, int]:
     for threshold in thresholds:
         answer, _, percent = threshold.partition("=")
         is_share = percent.isdecimal() and int(percent) <= 100
-        if answer not in ANSWERS or not is_share:
+        if answer not in ACTIONS or not is_share:
             raise UsageError(
                 f"--fail-under {threshold!r} is not an answer with a percentage",
-                hint=f"the answers are {', '.join(ANSWERS)}, such as decline=80",
+                hint=f"the answers are {', '.join(ACTIONS)}, such as decline=80",
             )
 
         least[answer] = int(percent)

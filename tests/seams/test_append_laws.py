@@ -175,7 +175,7 @@ class AppendingRun:
     def send(self, body: bytes) -> bytes | None:
         request = as_request(body)
         self.sent += 1
-        decision = self.appending.received(request)
+        decision = self.appending.received(request, None)
         if isinstance(decision, Play):
             return sent_now(decision)
 

@@ -17,14 +17,16 @@ from mrtr_cassette.core.wire.pointers import ABSENT, escape_pointer, members_of
 from mrtr_cassette.errors import NotJsonError, counted, printable
 
 ACTIONS: Final = ("accept", "decline", "cancel")
+"""What a person can do with a form or a URL."""
+
 ELICITATIONS: Final = frozenset({"form", "url"})
 """The kinds of requests that an `ElicitResult` answers."""
 
 RESULTS: Final = frozenset({"sampling", "roots"})
-"""Those that a result of their own answers."""
+"""The kinds that a result of their own answers."""
 
 VALUES: Final = frozenset({"string", "number", "integer", "boolean"})
-"""Those of the array dialect, which a value answers."""
+"""The kinds of the array dialect, which a value answers."""
 
 _RESULT_MEMBERS: Final = {"roots": ("roots",), "sampling": ("role", "content", "model")}
 """What the result for a kind of request must have."""
@@ -279,21 +281,25 @@ _BOUNDS: Final = {
 }
 """The least and the most of each type, and what is counted; numbers are compared themselves."""
 
-FORMATS: Final = {
-    "email": ("e-mail address", re.compile(r"[^\s@]+@[^\s@]+")),
+_FORMATS: Final = {
+    "email": ("e-mail address", r"[^\s@]+@[^\s@]+", "ada@example.com"),
     "uri": (
         "URI, such as https://example.com",
-        re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:\S+"),
+        r"[A-Za-z][A-Za-z0-9+.\-]*:\S+",
+        "https://example.com",
     ),
-    "date": ("date, such as 2026-07-28", re.compile(r"[0-9]{4}-[01][0-9]-[0-3][0-9]")),
+    "date": (
+        "date, such as 2026-07-28",
+        "[0-9]{4}-[01][0-9]-[0-3][0-9]",
+        "2026-07-28",
+    ),
     "date-time": (
         "date and time, such as 2026-07-28T09:30:00Z",
-        re.compile(
-            r"[0-9-]{10}[Tt][0-9:]{8}(?:\.[0-9]+)?(?:[Zz]|[+-][0-9]{2}:[0-9]{2})"
-        ),
+        r"[0-9-]{10}[Tt][0-9:]{8}(?:\.[0-9]+)?(?:[Zz]|[+-][0-9]{2}:[0-9]{2})",
+        "2026-07-28T09:30:00Z",
     ),
 }
-"""The formats that forms have, in words, and how they are written."""
+"""The formats that forms have, in words, with the pattern of their texts and an example."""
 
 _TRUE: Final = frozenset({"true", "yes", "y", "on", "1"})
 _FALSE: Final = frozenset({"false", "no", "n", "off", "0"})
@@ -329,12 +335,12 @@ def _problem_of_choice(value: Any, schema: Mapping[str, Any]) -> str | None:
 
 def _problem_of_format(value: Any, schema: Mapping[str, Any]) -> str | None:
     named = str(schema.get("format"))
-    if not isinstance(value, str) or named not in FORMATS:
+    if not isinstance(value, str) or named not in _FORMATS:
         return None
 
-    words, pattern = FORMATS[named]
+    words, pattern, _ = _FORMATS[named]
     is_day = not named.startswith("date") or _is_day(value[:10])
-    if is_day and pattern.fullmatch(value):
+    if is_day and re.fullmatch(pattern, value):
         return None
 
     return f"is not a valid {words}"
@@ -430,7 +436,7 @@ def type_of_text(schema: Any) -> str:
 
 
 def _types_in(schema: Mapping[str, Any]) -> list[str]:
-    """Return the types that a schema allows besides null, as far as they are known."""
+    """Return the known types that a schema allows, without null."""
     types = schema.get("type")
     parts = schema.get("anyOf")
     if types is None and isinstance(parts, list):
@@ -621,7 +627,7 @@ def _described(schema: Mapping[str, Any]) -> list[str]:
 
 def _prompt(name: str, schema: Mapping[str, Any], *, is_required: bool) -> str:
     kind = type_of_text(schema)
-    about = FORMATS.get(str(schema.get("format")), _TYPES[kind])[0]
+    about = _FORMATS.get(str(schema.get("format")), _TYPES[kind])[0]
     if kind != "array" and titled_choices(schema):
         about = "number or value"
 
@@ -671,12 +677,6 @@ def _chosen(text: str, choices: Sequence[tuple[Any, str]]) -> Any:
 
 
 _TEXT: Final = "text"
-_FORMATTED: Final = {
-    "email": "ada@example.com",
-    "uri": "https://example.com",
-    "date": "2026-07-28",
-    "date-time": "2026-07-28T09:30:00Z",
-}
 _OF_KINDS: Final[Mapping[str, Any]] = {
     "url": "accept",
     "sampling": _TEXT,
@@ -756,7 +756,10 @@ def _example_list(schema: Mapping[str, Any]) -> list[Any]:
 
 
 def _example_text(schema: Mapping[str, Any]) -> str:
-    text = _FORMATTED.get(str(schema.get("format")), _TEXT)
+    text = _TEXT
+    if schema.get("format") in _FORMATS:
+        _, _, text = _FORMATS[schema["format"]]
+
     least = schema.get("minLength")
     if isinstance(least, int):
         text = text.ljust(least, ".")

@@ -126,10 +126,10 @@ class AnswerRule(_Strict):
         request = question.request
         if self.key not in (None, question.key, question.short_key):
             return False
-        if self.message not in (None, request.message) or self.kind not in (
-            None,
-            request.kind,
-        ):
+
+        has_message = self.message in (None, request.message)
+        is_of_kind = self.kind in (None, request.kind)
+        if not has_message or not is_of_kind:
             return False
 
         if self.pattern is not None:
@@ -348,15 +348,18 @@ def _toml(value: Any) -> str:
         return f"{{ {', '.join(members)} }}" if members else "{}"
 
     if isinstance(value, list):
-        return f"[{', '.join(_toml(item) for item in value if item is not None)}]"
+        items = [_toml(item) for item in value if item is not None]
+        return f"[{', '.join(items)}]"
 
     if isinstance(value, str):
         shown = json.dumps(value, ensure_ascii=False)
-        return "".join(
-            char if char.isprintable() else f"\\U{ord(char):08x}" for char in shown
-        )
+        return "".join(map(_toml_char, shown))
 
     return value.text if isinstance(value, Number) else canonical(value)
+
+
+def _toml_char(char: str) -> str:
+    return char if char.isprintable() else f"\\U{ord(char):08x}"
 
 
 # What is called, and the answers that a call brings
@@ -597,7 +600,8 @@ class GivenAnswers:
         """Return the pairs that are named like the fields of a question."""
         pairs = {}
         for field in fields:
-            for name in (*(f"{alias}.{field}" for alias in question.names), field):
+            names = [f"{alias}.{field}" for alias in question.names]
+            for name in (*names, field):
                 if name in self._pairs and name not in self._used:
                     pairs[field] = self._pairs[name]
                     break

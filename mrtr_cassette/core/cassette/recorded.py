@@ -671,12 +671,10 @@ def runs_of(
 
 
 def needed_by_others(cassette: Cassette, numbers: Collection[int]) -> set[int]:
-    """Return those of the numbered interactions that the remaining ones can't be without."""
+    """Return the numbered interactions without which the remaining ones can't be."""
     needed: set[int] = set()
     waiting = _without(cassette, numbers)
-    by_number = {
-        interaction.number: interaction for interaction in cassette.interactions
-    }
+    by_number = {call.number: call for call in cassette.interactions}
     while waiting:
         for number in needs_of(waiting.pop()):
             if number in numbers and number not in needed:
@@ -704,7 +702,7 @@ def without_interactions(cassette: Cassette, numbers: Collection[int]) -> Casset
     for number, interaction in enumerate(kept, start=1):
         renumbered[interaction.number] = number
 
-    interactions = [_renumbered(interaction, renumbered) for interaction in kept]
+    interactions = [with_numbers(interaction, renumbered) for interaction in kept]
     return replace(cassette, interactions=tuple(interactions))
 
 
@@ -713,26 +711,30 @@ def _without(cassette: Cassette, numbers: Collection[int]) -> list[RecordedInter
     return [kept for kept in interactions if kept.number not in numbers]
 
 
-def _renumbered(
+def with_numbers(
     interaction: RecordedInteraction, numbers: Mapping[int, int]
 ) -> RecordedInteraction:
+    """Return an interaction with new numbers for itself and for those that it refers to."""
     branch = interaction.branch
     if branch is not None:
         branch = branch._replace(of=numbers[branch.of])
 
-    def asked_by(request: PushedRequest) -> PushedRequest:
-        if request.interaction is None:
-            return request
-        return replace(request, interaction=numbers[request.interaction])
+    pushed_turns = []
+    for turn in interaction.pushed_turns:
+        asked = [_push_with_number(request, numbers) for request in turn.asked]
+        pushed_turns.append(replace(turn, asked=tuple(asked)))
 
-    def turn_of(turn: PushedTurn) -> PushedTurn:
-        asked = [asked_by(request) for request in turn.asked]
-        return replace(turn, asked=tuple(asked))
-
-    pushed_turns = [turn_of(turn) for turn in interaction.pushed_turns]
     return replace(
         interaction,
         number=numbers[interaction.number],
         branch=branch,
         pushed_turns=tuple(pushed_turns),
     )
+
+
+def _push_with_number(
+    request: PushedRequest, numbers: Mapping[int, int]
+) -> PushedRequest:
+    if request.interaction is None:
+        return request
+    return replace(request, interaction=numbers[request.interaction])

@@ -338,7 +338,11 @@ def without_pongs(
 ) -> list[RecordedInteraction]:
     """Return the interactions that are more than the answer to a ping."""
     given = list(interactions)
-    ids = ping_ids(exchange for interaction in given for exchange in interaction.own)
+    exchanges: list[RecordedExchange] = []
+    for interaction in given:
+        exchanges += interaction.own
+
+    ids = ping_ids(exchanges)
     kept = []
     for interaction in given:
         exchange = interaction.exchanges[0]

@@ -188,6 +188,14 @@ def changed_words(change: Change) -> list[int]:
     return differing
 
 
+def word_places(change: Change) -> list[str]:
+    """Return the places of the words that differ, or of the whole change if it isn't some words."""
+    words = changed_words(change)
+    if not words:
+        return [change.pointer]
+    return [f"{change.pointer}{WORD}{place}" for place in words]
+
+
 def without_times_and_ids(value: str) -> str:
     """Replace times and ids by one placeholder in a JSON value, or in the text that it is.
 
@@ -313,7 +321,7 @@ def matches(
 
 
 def in_order(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the longest choice of these pairs in which both indices rise; the first ones do."""
+    """Return the longest choice of pairs, given by rising first indices, whose second ones rise."""
     lowest: list[int] = []
     ends: list[int] = []
     before: list[int | None] = []

@@ -546,9 +546,7 @@ class Appending:
         self._recorded_asks = RecordedAsks(player, new_recorder)
         self._calls = PlayedCalls(player, self._sessions, new_recorder, ignored_for)
 
-    def received(
-        self, request: Request, now: float | None = None
-    ) -> Play | Call | Miss:
+    def received(self, request: Request, now: float | None) -> Play | Call | Miss:
         """Return what is played for a request, or why it gets nothing.
 
         A call is the request as messages may show it, for which the live server is brought to where

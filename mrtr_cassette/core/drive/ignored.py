@@ -18,6 +18,7 @@ from mrtr_cassette.core.compare.values import (
     masks_as_places,
     without_ignored,
     without_times_and_ids,
+    word_places,
 )
 from mrtr_cassette.core.drive.script import without_turns
 from mrtr_cassette.core.drive.verification import VerifiedInteraction
@@ -223,8 +224,7 @@ def _learn(
 
     pointers = [change.pointer]
     if reason is None:
-        words = changed_words(change)
-        pointers = [f"{change.pointer}{WORD}{place}" for place in words] or pointers
+        pointers = word_places(change)
 
     for pointer in pointers:
         places.setdefault(pointer, Learned(pointer, reason, unproven is None))

@@ -164,7 +164,11 @@ def is_selected(
         f"{call.method} {call.name}",
         f"{interaction.number}",
     )
-    return any(fnmatchcase(name, pattern) for pattern in only for name in names)
+    for pattern in only:
+        if any(fnmatchcase(name, pattern) for name in names):
+            return True
+
+    return False
 
 
 def check_patterns(
@@ -206,9 +210,8 @@ def is_at(endpoint: str, request: Request) -> bool:
 
 
 def _part_of(exchange: RecordedExchange, call: Call) -> Part:
-    if opens_channel(call.request) or (
-        call.message is None and listens(call, exchange.response)
-    ):
+    is_stream = call.message is None and listens(call, exchange.response)
+    if is_stream or opens_channel(call.request):
         return "listening"
     if call.message is None:
         return "opening" if call.request.method == "DELETE" else "other"

@@ -246,7 +246,11 @@ def most_requests(ask: ProbedAsk, probes: Sequence[Probe], latest: int) -> int:
     """
     length = 1
     for turn in ask.planned.interaction.turns:
-        length += len(turn.requests) if turn.via == "push" else 1
+        requests = 1
+        if turn.via == "push":
+            requests = len(turn.requests)
+
+        length += requests
 
     if ask.via != "result":
         # A call or a task that goes on asking is cancelled.
@@ -400,14 +404,13 @@ def altered_state(state: str) -> str:
 
 
 def _altered_within(encoded: str) -> str | None:
-    """Return base64 of a text with another character; None if it has no readable text."""
+    """Return base64 of a text with another character; None if what it encodes isn't readable."""
     bare = encoded.rstrip("=")
     padding = "=" * (-len(bare) % 4)
     for alphabet in (b"-_", b"+/"):
         try:
-            text = base64.b64decode(bare + padding, alphabet, validate=True).decode(
-                "ascii"
-            )
+            decoded = base64.b64decode(bare + padding, alphabet, validate=True)
+            text = decoded.decode("ascii")
         except (binascii.Error, ValueError):
             continue
 

@@ -15,11 +15,11 @@ from mrtr_cassette.core.cassette.digests import new_digests, with_digests
 from mrtr_cassette.core.cassette.edited import with_recorded_times
 from mrtr_cassette.core.cassette.recorded import (
     Cassette,
-    PushedRequest,
     RecordedExchange,
     RecordedInteraction,
     TurnPlace,
     in_conversation_order,
+    with_numbers,
 )
 from mrtr_cassette.core.cassette.texts import renumbered, with_texts
 from mrtr_cassette.core.compare.conversations import (
@@ -393,9 +393,9 @@ def _merged(overlap: _Overlap) -> Cassette:
     for recorded_number in order:
         if recorded_number in overlap.kept:
             partner = overlap.partners[recorded_number]
-            interaction = _renumbered(before[partner.number - 1], old_numbers)
+            interaction = with_numbers(before[partner.number - 1], old_numbers)
         else:
-            interaction = _renumbered(now[recorded_number - 1], new_numbers)
+            interaction = with_numbers(now[recorded_number - 1], new_numbers)
 
         interactions.append(interaction)
 
@@ -473,32 +473,3 @@ def _ended_after(interaction: RecordedInteraction) -> float:
         latest = max(latest, exchange.ended_after)
 
     return latest
-
-
-def _renumbered(
-    interaction: RecordedInteraction, numbers: Mapping[int, int]
-) -> RecordedInteraction:
-    """Return an interaction with new numbers for itself and for those that it refers to."""
-    branch = interaction.branch
-    if branch is not None:
-        branch = branch._replace(of=numbers[branch.of])
-
-    pushed_turns = []
-    for turn in interaction.pushed_turns:
-        asked = [_renumbered_push(request, numbers) for request in turn.asked]
-        pushed_turns.append(replace(turn, asked=tuple(asked)))
-
-    return replace(
-        interaction,
-        number=numbers[interaction.number],
-        branch=branch,
-        pushed_turns=tuple(pushed_turns),
-    )
-
-
-def _renumbered_push(
-    request: PushedRequest, numbers: Mapping[int, int]
-) -> PushedRequest:
-    if request.interaction is None:
-        return request
-    return replace(request, interaction=numbers[request.interaction])

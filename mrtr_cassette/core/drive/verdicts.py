@@ -18,12 +18,7 @@ from mrtr_cassette.core.compare.responses import (
     response_changes,
     task_question,
 )
-from mrtr_cassette.core.compare.values import (
-    WORD,
-    Change,
-    changed_words,
-    without_ignored,
-)
+from mrtr_cassette.core.compare.values import Change, without_ignored, word_places
 from mrtr_cassette.core.drive.conversation import (
     AskedOtherwise,
     Conversation,
@@ -122,7 +117,10 @@ def _question(ask: LiveAsk) -> Any:
 
 
 def reaction_changes(before: Reaction, after: Reaction) -> list[Change] | None:
-    """Return the differences of two reactions that count; None if one asks or has nothing."""
+    """Return the differences of two reactions that count.
+
+    None means that they can't be compared: only one of them asks, or one has no response.
+    """
     if before.exchange is None or after.exchange is None:
         return None
     if (before.ask is None) != (after.ask is None):
@@ -189,12 +187,9 @@ def _spellings(value: Any) -> Iterator[str]:
 
 def varying_places(first: Reaction, second: Reaction) -> tuple[str, ...]:
     """Return the places in which two reactions to the same answers differ."""
-    places = []
+    places: list[str] = []
     for change in reaction_changes(first, second) or ():
-        words = changed_words(change)
-        places += [f"{change.pointer}{WORD}{word}" for word in words] or [
-            change.pointer
-        ]
+        places += word_places(change)
 
     return tuple(places)
 

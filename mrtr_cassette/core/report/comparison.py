@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -161,15 +161,23 @@ def shown_values(change: Change | Difference) -> tuple[str | None, str | None]:
     old = change.recorded
     new = change.received
     if isinstance(change, Change) and change.verdict in _OF_WHOLE_RESPONSES:
-        old = old and response_line(old)
-        new = new and response_line(new)
-    elif old and new:
-        old, new = excerpts(_readable(old), _readable(new))
-    else:
-        old = old and shorten(_readable(old))
-        new = new and shorten(_readable(new))
+        return _shown(old, response_line), _shown(new, response_line)
+    if not old or not new:
+        return _shown(old, _shortened), _shown(new, _shortened)
 
-    return old and printable(old), new and printable(new)
+    before, after = excerpts(_readable(old), _readable(new))
+    return printable(before), printable(after)
+
+
+def _shown(value: str | None, in_short: Callable[[str], str]) -> str | None:
+    """Return a value in short as it may be printed, if there is one."""
+    if not value:
+        return value
+    return printable(in_short(value))
+
+
+def _shortened(value: str) -> str:
+    return shorten(_readable(value))
 
 
 def _readable(value: str) -> str:
@@ -322,7 +330,10 @@ def _call_of(interaction: InteractionComparison) -> str:
             given.append(answer_words(members_of(answers)))
 
     call = printable(interaction.call)
-    return f"{call}, answered with {', then '.join(given)}" if given else call
+    if not given:
+        return call
+
+    return f"{call}, answered with {', then '.join(given)}"
 
 
 def _compared_lines(interaction: InteractionComparison) -> Iterator[str]:

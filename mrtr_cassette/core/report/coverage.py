@@ -7,15 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from mrtr_cassette.core.answers.forms import ACTIONS
 from mrtr_cassette.core.protocol.calls import CallKey
 from mrtr_cassette.core.protocol.methods import CALL_TOOL
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.details import CassetteDetails, Interaction, Turn
 from mrtr_cassette.core.report.text import markdown_table
 from mrtr_cassette.errors import counted, printable
-
-ANSWERS: Final = ("accept", "decline", "cancel")
-"""The answers that a person can give to a form or a URL."""
 
 _REJECTED: Final = "rejected"
 """An accept that an error or the same question follows."""
@@ -106,7 +104,7 @@ def _answer_to(turn: Turn, key: str) -> str | None:
 
     answer = answered[key]
     action = answer.get("action") if isinstance(answer, dict) else None
-    return action if action in ANSWERS else None
+    return action if action in ACTIONS else None
 
 
 def _is_rejected(interaction: Interaction, number: int, key: str) -> bool:
@@ -132,7 +130,7 @@ def coverage_data(covered: dict[str, ToolCoverage]) -> dict[str, Any]:
         questions = []
         for (turn, key), counts in tool.questions.items():
             question = {"turn": turn, "key": key}
-            for answer in (*ANSWERS, _REJECTED):
+            for answer in (*ACTIONS, _REJECTED):
                 question[answer] = counts[answer]
 
             questions.append(question)
@@ -167,12 +165,12 @@ def coverage_text(covered: dict[str, ToolCoverage]) -> str:
 def coverage_markdown(covered: dict[str, ToolCoverage]) -> str:
     """Return what is covered as tables for a pull request: tools, then their questions."""
     tools = [["tool", "different arguments", "histories", "errors"]]
-    questions = [["tool", "turn", "question", *ANSWERS, "accept rejected"]]
+    questions = [["tool", "turn", "question", *ACTIONS, "accept rejected"]]
     for name, tool in covered.items():
         numbers = (len(tool.arguments), len(tool.histories), tool.errors)
         tools.append([name, *map(str, numbers)])
         for (turn, key), counts in tool.questions.items():
-            times = [counts[answer] or "never" for answer in ANSWERS]
+            times = [counts[answer] or "never" for answer in ACTIONS]
             row = [name, str(turn), key, *map(str, times), str(counts[_REJECTED])]
             questions.append(row)
 
@@ -209,7 +207,7 @@ def untried_questions(
 
 def answer_counts(counts: Counter[str]) -> str:
     """Return how often each answer was given, such as `accept 2, decline never`."""
-    accept, *others = [f"{answer} {counts[answer] or 'never'}" for answer in ANSWERS]
+    accept, *others = [f"{answer} {counts[answer] or 'never'}" for answer in ACTIONS]
     if counts[_REJECTED]:
         accept += f" ({counts[_REJECTED]} rejected)"
 
@@ -223,7 +221,7 @@ def untried_line(given: Iterable[GivenAnswer]) -> str | None:
         questions[tool, turn, key].add(given_answer)
 
     never = []
-    for answer in ANSWERS:
+    for answer in ACTIONS:
         tried = sum(answer in found for found in questions.values())
         if tried == 0 and questions:
             never.append(f"{answer} on any question")

@@ -110,6 +110,7 @@ _FIXES_UNDER_WAY: Final[Mapping[Reason, Sequence[str]]] = {
 }
 """The same for answers to pushed requests and tasks: a call that is played has no other course."""
 
+_ABOUT_ANSWERS: Final = (Reason.ANSWERS_DIFFER, Reason.ANSWERS_MISSING)
 _USER: Final = re.compile("(?<=://)[^/@]*@")
 _NEEDED: Final = {"<<reads_tool>>": "tool", "<<ignore_values>>": "pointers"}
 """Slots of ways out that work only with a value."""
@@ -303,10 +304,7 @@ def asked_in(miss: Miss) -> Mapping[str, InputRequest]:
     if nearest.state is None:
         asker = nearest.parent
 
-    if asker is None or miss.reason not in (
-        Reason.ANSWERS_DIFFER,
-        Reason.ANSWERS_MISSING,
-    ):
+    if asker is None or miss.reason not in _ABOUT_ANSWERS:
         return {}
 
     asked = {}

@@ -212,12 +212,14 @@ def _spans_on_axis(
     under_way: dict[int, int] = {}
     origin = 0.0
     end = 0.0
-    for call in sorted(
-        calls, key=lambda call: recorded[call.number - 1].own[0].number or 0
-    ):
+
+    def arrival_of(call: Interaction) -> int:
+        return recorded[call.number - 1].own[0].number or 0
+
+    for call in sorted(calls, key=arrival_of):
         exchanges = recorded[call.number - 1].own
         first = exchanges[0]
-        arrived = first.number or 0
+        arrived = arrival_of(call)
         # Order is a count, which is exact where times are rounded.
         for before, until in list(under_way.items()):
             if until < arrived:

@@ -423,6 +423,14 @@ def _encodable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
+def _final_members(final: FinalResponse) -> Mapping[str, Any]:
+    value = final.value
+    if final.kind not in ("text", "nothing"):
+        value = canonical(value)
+
+    return {"kind": final.kind, "value": value}
+
+
 _ROWS: Final[Mapping[type, str | Callable[[Any], Any]]] = {
     CassetteDetails: "cassette=recorded.path version upstream=recorded.upstream "
     "request_state=recorded.request_state recorded_at=recorded.recorded_at tool=recorded.tool "
@@ -436,12 +444,7 @@ _ROWS: Final[Mapping[type, str | Callable[[Any], Any]]] = {
         "message": request.message,
         "definition": canonical(dict(request.definition)),
     },
-    FinalResponse: lambda final: {
-        "kind": final.kind,
-        "value": final.value
-        if final.kind in {"text", "nothing"}
-        else canonical(final.value),
-    },
+    FinalResponse: _final_members,
 }
 
 
