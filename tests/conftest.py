@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import compileall
 import fcntl
+import gc
 import os
 import signal
 import subprocess
 import sys
 import venv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from importlib import metadata
 from importlib.metadata import Distribution
 from pathlib import Path
@@ -190,6 +191,17 @@ _LONG = (
 def _place(item: pytest.Item) -> str:
     """Return the file or folder among the tests in which a test stands."""
     return item.path.relative_to(TESTS).parts[0]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Leave the tests and what they import to no search for garbage: all of it stays."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -239,6 +239,8 @@ def _become(
     """Run a program in the process forked for it."""
     global _FORKS_HERE  # noqa: PLW0603  here, pytest is loaded and no test runs
     _FORKS_HERE = False
+    # The collector would copy what both processes have, page by page.
+    gc.freeze()
     for number, descriptor in outputs.items():
         os.dup2(descriptor, number)
         os.close(descriptor)

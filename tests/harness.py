@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import json
 import os
 import re
@@ -471,9 +470,6 @@ def run_here(*arguments: object, cwd: Path | None = None) -> Outcome:
     with contextlib.chdir(cwd or Path.cwd()):
         done = CliRunner().invoke(main, words, prog_name="mrtr-cassette")
 
-    # A program that serves leaves what is its own out of the collector's work.
-    gc.unfreeze()
-    gc.enable()
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
 

@@ -98,9 +98,16 @@ def docstring_lines(tree: ast.AST) -> set[int]:
     return found
 
 
-def tokens_of(text: str) -> int:
+@cache
+def parsed(path: Path) -> ast.Module:
+    """Return the syntax of a module."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def tokens_of(path: Path) -> int:
     """Count the tokens of a module without comments, docstrings and line ends."""
-    documented = docstring_lines(ast.parse(text))
+    text = path.read_text(encoding="utf-8")
+    documented = docstring_lines(parsed(path))
     count = 0
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         is_docstring = token.type == tokenize.STRING and token.start[0] in documented
@@ -123,12 +130,16 @@ def branches_of(function: ast.AST) -> int:
     return count
 
 
+def lines_of(path: Path) -> int:
+    """Count the lines of a module."""
+    return path.read_bytes().count(b"\n")
+
+
 @cache
 def measured(path: Path) -> Counter[str]:
     """Count lines, tokens and what makes a statement hard to read in a module."""
-    text = path.read_text(encoding="utf-8")
-    found = Counter(lines=text.count("\n"), tokens=tokens_of(text))
-    for node in ast.walk(ast.parse(text)):
+    found = Counter(lines=lines_of(path), tokens=tokens_of(path))
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.IfExp):
             found["conditional expressions"] += 1
         elif isinstance(node, COMPREHENSIONS):
@@ -168,12 +179,12 @@ def count_written(lines: list[str]) -> int:
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_no_module_and_no_function_is_large(path: Path) -> None:
     """A module is bounded in tokens, and a function in lines."""
-    text = path.read_text(encoding="utf-8")
     assert measured(path)["tokens"] <= LARGEST_MODULE
 
-    for node in ast.walk(ast.parse(text)):
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            length = length_of(node, text.splitlines())
+            length = length_of(node, lines)
 
             assert length <= LONGEST_FUNCTION, (
                 f"{node.name} in {name_of(path)} has {length} lines"
@@ -191,9 +202,8 @@ def test_no_folder_is_dense(folder: Path) -> None:
 def test_the_package_keeps_its_size_and_density() -> None:
     """Package, tests and docs grow only where somebody decides that they do."""
     package = measure(MODULES)
-    tests = [path.read_text(encoding="utf-8") for path in TESTS]
-    tokens_of_tests = sum(tokens_of(text) for text in tests)
-    lines_of_tests = sum(text.count("\n") for text in tests)
+    tokens_of_tests = sum(map(tokens_of, TESTS))
+    lines_of_tests = sum(map(lines_of, TESTS))
     # The page of the commands is their help, which tests/cli/test_help.py writes.
     pages = [
         page
@@ -234,7 +244,7 @@ def test_one_name_means_one_class() -> None:
     """No two classes of the package have the same name."""
     places: dict[str, list[str]] = defaultdict(list)
     for path in MODULES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(name_of(path))
 

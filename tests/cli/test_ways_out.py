@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -79,6 +80,22 @@ for line in sys.stdin:
 """
 """A server on pipes that keeps a value in a file."""
 
+CALLS = """
+import shlex, subprocess, sys
+
+for words in sys.argv[1:]:
+    subprocess.run(["mrtr-cassette", *shlex.split(words)], check=True)
+"""
+"""A client that runs the program once for each argument, up to the first one that fails."""
+
+KILLING = """
+import os, signal, subprocess
+
+subprocess.run(["mrtr-cassette", "call", "get"], check=True)
+os.kill(os.getppid(), signal.SIGKILL)
+"""
+"""A client that kills what runs it."""
+
 PATH = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
 """Finds this Python, and the program."""
 
@@ -93,6 +110,8 @@ class Shell:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         (folder / "my server.py").write_text(SERVER)
+        (folder / "calls.py").write_text(CALLS)
+        (folder / "killing.py").write_text(KILLING)
         self.server = f"{sys.executable} 'my server.py'"
         self._environment = {**os.environ, "PATH": PATH, FORKS_ALL: "1"}
 
@@ -283,7 +302,7 @@ def test_server_at_a_url_that_says_otherwise_is_recorded_again_as_told(
 ) -> None:
     """It kept what the recording had told it, and a second write like that is another one."""
     (shell.folder / "server.py").write_text(KEEPING)
-    client = "sh -c 'mrtr-cassette call put word=a && mrtr-cassette call get'"
+    client = "python calls.py 'call put word=a' 'call get'"
     command = [sys.executable, "server.py", "{port}"]
     with in_thread(running_command(command, shell.folder, path="/api/mcp")) as server:
         record = f"mrtr-cassette record -o c.json --upstream {server.url}"
@@ -299,7 +318,7 @@ def test_reads_are_held_to_their_writes_by_the_option_that_is_told(
 ) -> None:
     """A read after other writes than recorded is played, and with the option it is a miss."""
     (shell.folder / "server.py").write_text(KEEPING)
-    client = "sh -c 'mrtr-cassette call put word=a && mrtr-cassette call get'"
+    client = "python calls.py 'call put word=a' 'call get'"
     server = shlex.quote(f"{sys.executable} server.py")
     shell.run(f"mrtr-cassette record -o c.json --upstream {server} -- {client}")
     replay = "mrtr-cassette replay c.json"
@@ -384,23 +403,25 @@ def test_times_and_ids_of_writes_are_left_out_by_the_option_that_is_told(
     shell: Shell,
 ) -> None:
     """Of the write, which nobody may ask twice, and of what reads it; nothing is to be accepted."""
-    calls = "mrtr-cassette call stamp && mrtr-cassette call note && mrtr-cassette call noted"
+    client = "python calls.py 'call stamp' 'call note' 'call noted'"
     server = f"--upstream {shlex.quote(shell.server)}"
-    shell.run(f"mrtr-cassette record -o c.json {server} -- sh -c '{calls}'")
-    # What an earlier run has left is no part of this server.
-    verify = "rm state && mrtr-cassette verify c.json"
-    varies = shell.run(f"{verify} -- {shell.server}", code=1)
+    shell.run(f"mrtr-cassette record -o c.json {server} -- {client}")
+
+    def verify(words: str, code: int = 0) -> str:
+        # What an earlier run has left is no part of this server.
+        (shell.folder / "state").unlink()
+        return shell.run(f"mrtr-cassette verify c.json {words}", code)
+
+    varies = verify(f"-- {shell.server}", code=1)
 
     assert "--accept" not in varies
     assert told(varies, "--ignore .*")
     way = told(varies, "--learn .*")
-    shell.run(f"{verify} {way} -- {shell.server}")
+    verify(f"{way} -- {shell.server}")
     way = way.replace("--learn", "--ignore-from")
-    shell.run(f"{verify} {way} -- {shell.server}")
+    verify(f"{way} -- {shell.server}")
 
-    assert "/content/0/text" in shell.run(
-        f"{verify} {way} -- {shell.server} more", code=1
-    )
+    assert "/content/0/text" in verify(f"{way} -- {shell.server} more", code=1)
 
 
 def test_tool_that_was_renamed_is_not_offered_to_be_left_out(shell: Shell) -> None:
@@ -419,7 +440,7 @@ def test_write_with_a_time_is_repeated_by_the_option_that_is_told(shell: Shell) 
     """The live server makes it again before it gets a call that the cassette lacks."""
     shell.run(f"mrtr-cassette call stamp -o c.json -- {shell.server}")
     record = f"mrtr-cassette record --append -o c.json --upstream {shlex.quote(shell.server)}"
-    client = "sh -c 'mrtr-cassette call stamp && mrtr-cassette call get'"
+    client = "python calls.py 'call stamp' 'call get'"
     missed = shell.run(f"{record} -- {client}", code=1)
 
     assert "--reads" not in missed
@@ -443,14 +464,11 @@ def test_question_is_answered_by_the_options_that_are_told(shell: Shell) -> None
     shell.run(f"{call} -- {shell.server}")
 
 
-KILLED = "sh -c 'mrtr-cassette call get && kill -9 $PPID'"
-"""A client that kills what runs it."""
-
-
 def test_journal_is_published_by_the_command_that_is_told(shell: Shell) -> None:
     """The calls recorded before the recorder was killed are replayed then."""
     server = f"--upstream {shlex.quote(shell.server)}"
-    shell.run(f"mrtr-cassette record -o 'my c.json' {server} -- {KILLED}; true")
+    killed = f"mrtr-cassette record -o 'my c.json' {server} -- python killing.py"
+    shell.run(killed, code=-signal.SIGKILL)
     replay = "mrtr-cassette replay 'my c.json' -- mrtr-cassette call get"
     refused = shell.run(replay, code=3)
     shell.run(told(refused, "mrtr-cassette recover .*", end=r" \(or delete"))
@@ -465,9 +483,8 @@ def test_journal_that_adds_is_published_by_the_command_that_is_told(
     shell.run(
         f"mrtr-cassette record -o 'my c.json' {server} -- mrtr-cassette call set to=1"
     )
-    shell.run(
-        f"mrtr-cassette record --append -o 'my c.json' {server} -- {KILLED}; true"
-    )
+    record = f"mrtr-cassette record --append -o 'my c.json' {server}"
+    shell.run(f"{record} -- python killing.py", code=-signal.SIGKILL)
     refused = shell.run("mrtr-cassette merge 'my c.json.journal' -o both.json", code=3)
     shell.run(told(refused, "mrtr-cassette recover .*", end=", and merge"))
     shell.run("mrtr-cassette merge 'my c.json' -o both.json")
