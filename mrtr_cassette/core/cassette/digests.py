@@ -28,6 +28,9 @@ def may_announce(raw: bytes) -> bool:
 
 def announced_in(raw: bytes) -> set[str]:
     """Return the words of a text that look like a SHA-256."""
+    if not may_announce(raw):
+        return set()
+
     return set(map(bytes.decode, _DIGEST.findall(raw)))
 
 

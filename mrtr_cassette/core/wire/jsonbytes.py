@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from typing import Any, NamedTuple
 
 import orjson
@@ -16,6 +16,10 @@ from mrtr_cassette.errors import NotJsonError
 
 _NUMBER = re.compile(r"(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?")
 _PLAIN_INTEGER = re.compile(r"-?(?:[1-9]\d{0,17}|0)")
+_SURELY_PLAIN = 18
+_SURELY_COMPARED = 640
+"""Digits that Python makes an integer of, however few it is told to."""
+
 _LONGEST_PLAIN = 20
 """Numbers are written out up to this many digits in the canonical form; others get an exponent."""
 
@@ -28,17 +32,18 @@ class Number:
 
 
 def _integer(text: str) -> int | Number:
-    if _PLAIN_INTEGER.fullmatch(text):
+    if len(text) <= _SURELY_PLAIN or _PLAIN_INTEGER.fullmatch(text):
         return int(text)
     return Number(text)
 
 
 def _fraction(text: str) -> Number:
-    try:
-        _canonical_number(text)
-    except ValueError as error:
-        # What can't be compared can't be matched.
-        raise NotJsonError(str(error)) from None
+    if len(text) > _SURELY_COMPARED:
+        try:
+            _canonical_number(text)
+        except ValueError as error:
+            # What can't be compared can't be matched.
+            raise NotJsonError(str(error)) from None
 
     return Number(text)
 
@@ -74,7 +79,12 @@ def _canonical_number(text: str) -> str:
 MemberPath = tuple[str, ...]
 """The keys that lead to a member, from the outermost object inwards."""
 
-_LEAST_UNPLAIN = 10**18
+_DIGITS = bytes.maketrans(b"123456789eE", b"000000000..")
+_LEAST_LONG_NUMBER = 10**18
+_LEAST_LONG = b"0" * 19
+"""Its digits, after `_DIGITS`."""
+
+_CONTAINERS = frozenset({dict, list})
 _SPACE = re.compile(r"[ \t\n\r]*")
 _CANONICAL = (
     orjson.OPT_SORT_KEYS
@@ -119,7 +129,7 @@ def parse(raw: bytes) -> Any:
     try:
         # Much faster, and the same for all but some numbers. What it refuses may still be JSON.
         tree = orjson.loads(raw)
-        levels, is_exact = _levels_and_exactness(tree)
+        is_exact = _is_exact(raw, tree)
     except orjson.JSONDecodeError:
         is_exact = False
 
@@ -129,9 +139,7 @@ def parse(raw: bytes) -> Any:
         except (ValueError, RecursionError) as error:
             raise NotJsonError(str(error)) from None
 
-        levels, _ = _levels_and_exactness(tree)
-
-    if levels > DEEPEST:
+    if raw.count(b"{") + raw.count(b"[") > DEEPEST and is_deep(tree):
         raise NotJsonError(f"nested deeper than {DEEPEST} levels")
 
     return tree
@@ -163,29 +171,49 @@ def is_json(raw: bytes) -> bool:
 
 def is_deep(tree: Any) -> bool:
     """Tell whether a value has more levels of nesting than are read."""
-    return _levels_and_exactness(tree)[0] > DEEPEST
+    # The first one is not the value's own.
+    deepest = islice(_levels_of(tree), DEEPEST + 1, None)
+    return next(deepest, None) is not None
 
 
-def _levels_and_exactness(tree: Any) -> tuple[int, bool]:
-    """Return how many levels a value has, and whether orjson reads all of its numbers exactly."""
-    levels = -1
-    is_exact = True
+def _levels_of(tree: Any) -> Iterator[list[Any]]:
+    """Yield the objects and arrays of each level, after an array that has the value alone."""
     containers: list[Any] = [[tree]]
-    # Level by level and without recursion: a call for each object would take longer than the rest.
+    # Without recursion: a call for each object would take longer than the rest.
     while containers:
-        levels += 1
+        yield containers
         inner: list[Any] = []
         for container in containers:
-            for value in container.values() if type(container) is dict else container:
-                kind = type(value)
-                if kind is dict or kind is list:
-                    inner.append(value)
-                elif kind is float or (kind is int and abs(value) >= _LEAST_UNPLAIN):
-                    is_exact = False
+            values = container.values() if type(container) is dict else container
+            # One may have millions of numbers.
+            if not _CONTAINERS.isdisjoint(map(type, values)):
+                inner += [value for value in values if type(value) in _CONTAINERS]
 
         containers = inner
 
-    return levels, is_exact
+
+def _is_exact(raw: bytes, tree: Any) -> bool:
+    """Tell whether orjson has read all numbers of a text exactly."""
+    digits = raw.translate(_DIGITS)
+    may_be_long = _LEAST_LONG in digits
+    # Each message has its version, which is no number.
+    may_be_fraction = digits.count(b"0.") > digits.count(b'"0.0"')
+    if not may_be_long and not may_be_fraction:
+        return True
+
+    for containers in _levels_of(tree):
+        for container in containers:
+            values = container.values() if type(container) is dict else container
+            if float in set(map(type, values)):
+                return False
+            if may_be_long and any(map(_is_long, values)):
+                return False
+
+    return True
+
+
+def _is_long(value: Any) -> bool:
+    return type(value) is int and abs(value) >= _LEAST_LONG_NUMBER
 
 
 def canonical(value: Any, *, without_null: bool = False) -> str:

@@ -11,18 +11,45 @@ DEEPEST: Final = 200
 """The most levels of nesting that are read; Python's stack and orjson can take many more."""
 
 # All repetitions are possessive, so that no text takes longer than its length.
+_STRING: Final = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_NOTHING: Final = r"(?:[\x00-\x20]|\xef\xbb\xbf|//[^\r\n]*+|/\*(?:[^*]|\*(?!/))*+\*/)++"
+_WORD: Final = r'[^\x00-\x20"{}\[\],:/]++'
 _TOKEN: Final = re.compile(
-    r'(?P<string>"[^"\\]*+(?:\\.[^"\\]*+)*+")'
+    rf"(?P<string>{_STRING})"
     r"|(?P<mark>[{}\[\],:])"
-    r"|(?P<nothing>(?:[\x00-\x20]|\xef\xbb\xbf|//[^\r\n]*+|/\*(?:[^*]|\*(?!/))*+\*/)++)"
-    r'|(?P<word>[^\x00-\x20"{}\[\],:/]++)'
+    rf"|(?P<nothing>{_NOTHING})"
+    rf"|(?P<word>{_WORD})"
     r"|(?P<other>.)",
     re.DOTALL,
 )
+_BEFORE_COLON: Final = rf"(?:{_NOTHING})?:"
+_OTHER_WORD: Final = rf"{_WORD}(?!{_BEFORE_COLON})"
+_BRACKETS: Final = re.compile(
+    rf"(?:{_STRING}|[,:]|{_NOTHING}|{_OTHER_WORD})*+"
+    rf'(?:(?P<opening>[{{\[](?:[{{\[,: ]|"[^"\\{{}}\[\]]*+"|{_OTHER_WORD})*+)'
+    r"|(?P<closing>[}\]]++)|\Z)",
+    re.DOTALL,
+)
+"""The next brackets of one kind, behind all else that a tolerant client reads.
+
+Between opening ones may be what has no other bracket in it.
+"""
+
 _VALID_WORD: Final = re.compile(
     r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]{1,18})?|true|false|null",
     re.ASCII,
 )
+_VALID_VALUE: Final = (
+    r'(?:"[^"\\\x00-\x1f]*+(?:\\[^\x00-\x1f][^"\\\x00-\x1f]*+)*+"'
+    rf"|(?:{_VALID_WORD.pattern})(?!{_WORD}|{_BEFORE_COLON}))"
+)
+_VALID: Final = re.compile(
+    rf"[ \t\r\n]*+{_VALID_VALUE}"
+    rf"(?:{_VALID_VALUE}|[ \t\r\n]++|:|,(?!(?:{_NOTHING})?[}}\]]))*+",
+    re.DOTALL,
+)
+"""Valid JSON between two brackets, which may be millions of numbers."""
+
 _CONTROL: Final = re.compile(r"[\x00-\x1f]")
 _NOT_QUOTABLE: Final = re.compile(r'["\\\x00-\x1f]')
 
@@ -39,12 +66,42 @@ def repaired(raw: bytes) -> bytes:
     """
     text = raw.decode("latin-1")
     repair = _Repair(bytearray(raw))
-    for token in _TOKEN.finditer(text):
-        repair.take(token)
-        if repair.is_whole:
+    at = 0
+    while not repair.is_whole:
+        token = repair.valid_at(text, at) or _TOKEN.match(text, at)
+        if token is None:
             break
 
+        repair.take(token)
+        at = token.end()
+        if repair.is_deep:
+            at = _end_of_deep(text, at)
+
     return bytes(repair.text)
+
+
+def _end_of_deep(text: str, at: int) -> int:
+    """Return where the bracket is that closes the one before an offset, or the end of the text."""
+    depth = 1
+    while depth > 0:
+        brackets = _BRACKETS.match(text, at)
+        if brackets is None:
+            raise _unreadable()
+
+        at = brackets.end()
+        if brackets["opening"]:
+            depth += brackets["opening"].count("{") + brackets["opening"].count("[")
+        elif brackets["closing"]:
+            depth -= len(brackets["closing"])
+        else:
+            return at
+
+    # The run of brackets may close outer ones too.
+    return at + depth - 1
+
+
+def _unreadable() -> NotJsonError:
+    return NotJsonError("not JSON, even to a tolerant reader")
 
 
 class _Repair:
@@ -60,23 +117,31 @@ class _Repair:
         """The last token of the text: a mark, or the kind of another one."""
         self._comma = 0
 
+    @property
+    def is_deep(self) -> bool:
+        """Whether the text is nested too deeply here."""
+        return self._depth > DEEPEST
+
+    def valid_at(self, text: str, at: int) -> re.Match[str] | None:
+        """Return the valid JSON at an offset, if it is inside the first value and not deep."""
+        is_inside = 0 < self._depth <= DEEPEST
+        return _VALID.match(text, at) if is_inside else None
+
     def take(self, token: re.Match[str]) -> None:
         """Take the next token."""
         kind = token.lastgroup or ""
         spelled = token[0]
         is_name_of_no_string = spelled == ":" and self._last == "word"
         if kind == "other" or is_name_of_no_string:
-            raise NotJsonError("not JSON, even to a tolerant reader")
+            raise _unreadable()
 
         if kind == "nothing":
-            if self._depth <= DEEPEST:
-                self._blank(token.start(), token.end())
-
+            self._blank(token.start(), token.end())
             return
 
         if kind == "mark":
             self._take_mark(spelled, token.start())
-        elif self._depth <= DEEPEST:
+        elif kind:
             self._take_value(kind, token)
 
         self._last = spelled if kind == "mark" else kind
@@ -90,7 +155,7 @@ class _Repair:
             if self._depth == DEEPEST + 1:
                 self._deep_start = start
         elif mark in "}]":
-            if self._last == "," and self._depth <= DEEPEST:
+            if self._last == ",":
                 self._blank(self._comma, self._comma + 1)
 
             if self._depth == DEEPEST + 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from dataclasses import dataclass
+from functools import cached_property
 
 from mrtr_cassette.core.wire.jsonbytes import Span
 
@@ -17,16 +18,32 @@ _BLANK_LINE = re.compile(rb"(?:\n|\r(?!\n))(?:\r\n|\r(?!\Z)|\n)")
 _ID_LINE = re.compile(rb"(?:\A|(?<=[\r\n]))id: ?([^\r\n]+)")
 _TYPE_LINE = re.compile(rb"(?:\A(?:\xef\xbb\xbf)?|(?<=[\r\n]))event: ?([^\r\n]*)")
 _RETRY_LINE = re.compile(rb"(?:\A|(?<=[\r\n]))retry: ?([0-9]{1,9})(?=[\r\n])")
-_LINE = re.compile(rb"[^\r\n]+")
+_DATA_LINE = re.compile(
+    # The search for a literal is fast, so it comes before the look at what precedes it.
+    rb"data(?<![^\r\n]data)(?:: ?|(?=[\r\n]|\Z))([^\r\n]*)"
+)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Event:
     """One event: all its bytes, blank line included, and the text of its data."""
 
     raw: bytes
     data: bytes | None
-    lines: tuple[tuple[int, Span], ...]
+    begin: int
+    """Where its first line begins, after a byte order mark."""
+
+    @cached_property
+    def lines(self) -> list[tuple[int, Span]]:
+        """Where each line of the data begins in `data`, and where it is in `raw`."""
+        lines: list[tuple[int, Span]] = []
+        offset = 0
+        for match in _DATA_LINE.finditer(self.raw[self.begin :]):
+            start, end = match.span(1)
+            lines.append((offset, Span(self.begin + start, self.begin + end)))
+            offset += end - start + 1
+
+        return lines
 
     def raw_span(self, span: Span) -> Span | None:
         """Return where in `raw` a span of `data` stands, or None if it crosses a line end."""
@@ -42,21 +59,10 @@ class Event:
 
 def read_event(raw: bytes, *, first: bool) -> Event:
     """Read the data lines of one event."""
-    parts: list[bytes] = []
-    lines: list[tuple[int, Span]] = []
-    offset = 0
-    for match in _LINE.finditer(raw, _line_start(raw, first=first)):
-        line = match[0]
-        if line != b"data" and not line.startswith(b"data:"):
-            continue
-
-        skipped = 6 if line.startswith(b"data: ") else min(len(line), 5)
-        parts.append(line[skipped:])
-        lines.append((offset, Span(match.start() + skipped, match.end())))
-        offset += len(line) - skipped + 1
-
-    data = b"\n".join(parts) if lines else None
-    return Event(raw, data, tuple(lines))
+    begin = _line_start(raw, first=first)
+    lines = _DATA_LINE.findall(raw[begin:])
+    data = b"\n".join(lines) if lines else None
+    return Event(raw, data, begin)
 
 
 def event_id_spans(raw: bytes) -> list[Span]:
