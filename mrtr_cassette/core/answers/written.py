@@ -448,6 +448,15 @@ class Wanted:
         return params
 
 
+def can_be_called(method: str) -> bool:
+    """Tell whether a call can name a method; any other word names a tool."""
+    known = METHODS.get(method)
+    # Sessions and streams are opened by no call.
+    if known is None or method == INITIALIZE or known.listens:
+        return False
+    return known.reads or bool(known.named_by)
+
+
 def wanted_of(words: Sequence[str]) -> Wanted:
     """Return what is to be called: a tool, or a method and what it names, and the arguments.
 
@@ -458,21 +467,15 @@ def wanted_of(words: Sequence[str]) -> Wanted:
         raise UsageError("there is nothing to call", hint="name a tool, or a method")
 
     first, *rest = words
-    method = METHODS.get(first)
-    # Sessions and streams are opened by no call.
-    if method is None or first == INITIALIZE or method.listens:
+    if not can_be_called(first):
         return Wanted(CALL_TOOL, first, read_pairs(rest, "argument"))
+    if not method_of(first).named_by:
+        return Wanted(first, "", read_pairs(rest, "argument"))
+    if not rest:
+        raise UsageError(f"{first} needs what it names", hint=f"write {first} NAME")
 
-    if method.named_by:
-        if not rest:
-            raise UsageError(f"{first} needs what it names", hint=f"write {first} NAME")
-        pairs = read_pairs(rest[1:], "argument")
-        return Wanted(first, rest[0], pairs, names_method=True)
-
-    if not method.reads:
-        return Wanted(CALL_TOOL, first, read_pairs(rest, "argument"))
-
-    return Wanted(first, "", read_pairs(rest, "argument"))
+    pairs = read_pairs(rest[1:], "argument")
+    return Wanted(first, rest[0], pairs, names_method=True)
 
 
 def tool_named(name: str, tools: Iterable[Any]) -> Mapping[str, Any]:

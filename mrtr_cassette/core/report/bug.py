@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from mrtr_cassette.core.answers.written import can_be_called
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.drive.live_session import MODERN_VERSION, VERSION_HEADER
 from mrtr_cassette.core.protocol.jsonrpc import messages_in
-from mrtr_cassette.core.protocol.methods import DISCOVER, INITIALIZE, METHODS
+from mrtr_cassette.core.protocol.methods import DISCOVER, INITIALIZE
 from mrtr_cassette.core.report.details import CassetteDetails, Interaction, details_of
 from mrtr_cassette.core.report.text import diagram, json_text
 from mrtr_cassette.core.secrets.names import example_in_place, with_refs
@@ -186,7 +187,8 @@ def _fenced(language: str, text: str) -> list[str]:
 def _replay_command(cassette: Cassette, call: Interaction) -> str:
     """Return the command that plays the cassette, to the same call where one can make it."""
     command = ["mrtr-cassette", "replay", _FILE]
-    if call.method not in METHODS or call.listens:
+    is_orphan_or_stream = call.is_orphan or call.listens
+    if is_orphan_or_stream or not can_be_called(call.method):
         return shell_words(command)
 
     command += ["--", "mrtr-cassette", "call"]

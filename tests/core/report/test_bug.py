@@ -12,6 +12,7 @@ from messages import asks, text
 from mrtr_cassette.core.record.sharing import shared
 from mrtr_cassette.core.report.bug import bug_report
 
+NO = {"action": "decline"}
 BREAKING = "```\n</details>\n```` <script> @team\n`````json"
 CLIENT = {"name": "cli`|", "version": "1"}
 CALL = tool("de`ploy", to="jo@acme.example", note=BREAKING, count=2)
@@ -21,7 +22,7 @@ SCRIPT = (
         {"serverInfo": {"name": "s", "version": "9"}},
     ),
     (CALL, asks("ok")),
-    (retry(CALL, {"ok": {"action": "decline"}}), text(f"no: {BREAKING} in /home/jo/x")),
+    (retry(CALL, {"ok": NO}), text(f"no: {BREAKING} in /home/jo/x")),
 )
 
 
@@ -64,3 +65,13 @@ def test_report_has_all_of_the_call_and_nothing_of_its_reporter() -> None:
         "count:=2",
     ]
     assert words[12:] == ["--answer", '#1:={"action":"decline"}']
+
+
+def test_a_call_that_no_command_makes_is_only_replayed() -> None:
+    """The opening of a session and a retry without its ask are for the reader's own client."""
+    opening = loaded(cassette_of(*SCRIPT), "c.json")
+    orphan = loaded(cassette_of((retry(CALL, {"ok": NO}), text("done"))), "c.json")
+    for cassette in (opening, orphan):
+        body = bug_report(cassette, 1, "c.json", 1)
+
+        assert "$ mrtr-cassette replay bug.json\n" in body
