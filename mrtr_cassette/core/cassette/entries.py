@@ -144,6 +144,7 @@ class ReplayEntry:
         resumed: the exchange that began the stream that it goes on with, or None.
         is_listening: its response is a stream with messages that other requests caused.
         is_pong: it answers a ping.
+        arrival: orders exchanges as their requests arrived, or as the file has them.
     """
 
     exchange: RecordedExchange
@@ -161,6 +162,7 @@ class ReplayEntry:
     resumed: ReplayEntry | None
     is_listening: bool
     is_pong: bool
+    arrival: tuple[float, int, int]
 
     @property
     def kind(self) -> Kind | None:
@@ -242,11 +244,6 @@ class ReplayEntry:
     def issued(self, sha256: str) -> bool:
         """Tell whether its ask issued a state with this hash, on replay or while recorded."""
         return self.asks and sha256 in (self.issued_sha256, self.exchange.issued_sha256)
-
-    @property
-    def arrival(self) -> tuple[float, int, int]:
-        """Orders exchanges as their requests arrived, or as the file has them."""
-        return _arrival_of(self.exchange, self.place)
 
 
 def _arrival_of(
@@ -561,6 +558,7 @@ class _EntryWriter:
             resumed=resumed,
             is_listening=_is_listening(call, exchange, resumed),
             is_pong=self._is_pong(session, asker, answered),
+            arrival=_arrival_of(exchange, draft.place),
         )
         self.written[exchange] = entry
         self._streams.add(exchange, entry)

@@ -148,21 +148,22 @@ def cut_body(body: bytes) -> tuple[bytes, CallerValues] | None:
     token = PLAIN_TOKEN.search(body)
     if token is not None:
         values = CallerValues(identity[1], token[1])
-        spans = [identity.span(1), token.span(1)]
+        # The last one first, so that the place of the first one stays as it is.
+        first, last = sorted([identity.span(1), token.span(1)])
+        remaining = _without(_without(body, *last), *first)
     elif TOKEN_KEY in body:
         return None
     else:
         values = CallerValues(identity[1], None)
-        spans = [identity.span(1)]
-
-    remaining = body
-    # The last one first, so that the place of the first one stays as it is.
-    for start, end in sorted(spans, reverse=True):
-        # No JSON has this byte.
-        remaining = b"%b\0%b" % (remaining[:start], remaining[end:])
+        remaining = _without(body, *identity.span(1))
 
     digest = blake2b(remaining, digest_size=16).digest()
     return digest, values
+
+
+def _without(body: bytes, start: int, end: int) -> bytes:
+    """Return a body with a byte that no JSON has in the place of a value."""
+    return b"%b\0%b" % (body[:start], body[end:])
 
 
 def digest_of(message: Message) -> bytes | None:

@@ -571,7 +571,7 @@ class Appending:
     def _played(self, play: Play) -> None:
         sealed = self._recorder.values.sealed(play.request)
         # Plays are kept to the end of the run, and nobody needs the bytes that were sent.
-        play = replace(play, request=sealed, delivery=None)
+        play = play._replace(request=sealed, delivery=None)
         exchange = play.entry.exchange
         method = play.entry.key.method
         self._sessions.played(play.request, method, exchange.response)

@@ -7,7 +7,7 @@ after its ask. Where nothing is remembered (`stateless`), equal recordings are o
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from operator import eq
@@ -197,12 +197,13 @@ class LiveSession:
 
     def in_recorded(self, request: Request) -> Request:
         """Return a request of the session as it would have been recorded."""
-        names = {live: recorded for recorded, live in self.known_tasks.items()}
-        if self.id not in (NO_SESSION, self.recorded):
-            names[self.id] = self.recorded
-
-        if not names:
+        is_known_otherwise = self.id not in (NO_SESSION, self.recorded)
+        if not is_known_otherwise and not self.known_tasks:
             return request
+
+        names = {live: recorded for recorded, live in self.known_tasks.items()}
+        if is_known_otherwise:
+            names[self.id] = self.recorded
 
         change = renaming(names)
         return request_with(request, lambda raw, _name: change(raw))
@@ -780,26 +781,69 @@ class PlayOrder:
     def _next_of(
         self, lines: Sequence[EqualCalls], caller: str, session: LiveSession
     ) -> Chosen | None:
-        """Return the first exchange that was played less often than others; or the last one again.
+        """Return the first exchange that was not played; or the last one again.
 
-        The first one is played again, when all like it have been played, where that is allowed.
+        When all have been played, they begin again with the first one where that is allowed.
         """
-        first = self._first_of_all(lines, caller, session, 0)
+        first = self._first_of_all(lines, caller, session)
         if first is not None:
             return first
+        if self._repeat is Repeat.ALWAYS:
+            return self._least_played(lines, caller, session)
 
         last = self._last_of(lines, session)
         if last is None:
             return None
 
-        if self._begins_again(last):
-            least = min(self._times_of(lines, session))
-            return self._first_of_all(lines, caller, session, least)
-
+        opens = last.opens_session or last.key.method == INITIALIZE
+        if opens and self._repeat is Repeat.AUTO:
+            return self._least_played(lines, caller, session)
         if not self._may_repeat(last):
             return None
 
         return Chosen(last)
+
+    def _first_of_all(
+        self, lines: Sequence[EqualCalls], caller: str, session: LiveSession
+    ) -> Chosen | None:
+        """Return the first call of some lines that was not played."""
+        best: Chosen | None = None
+        best_rank: tuple[bool, tuple[float, ...]] | None = None
+        for line in lines:
+            # The caller's line comes first, and then the one that arrived first.
+            is_of_another = line.caller != caller
+            if best_rank is not None and best_rank < (is_of_another, line.arrival):
+                continue
+
+            chosen = self._first_of(line, session)
+            if chosen is None or chosen.entry is None:
+                continue
+
+            rank = (is_of_another, chosen.entry.arrival)
+            if best_rank is None or rank < best_rank:
+                best = chosen
+                best_rank = rank
+
+        return best
+
+    def _least_played(
+        self, lines: Sequence[EqualCalls], caller: str, session: LiveSession
+    ) -> Chosen | None:
+        """Return the call of some lines at their points that was played least often."""
+
+        def rank(entry: ReplayEntry) -> tuple[int, bool, tuple[float, ...]]:
+            """Return what of equal counts puts the caller's first, and then the first one."""
+            times = session.played.get(entry, 0)
+            return times, entry.matched.caller != caller, entry.arrival
+
+        in_place: list[ReplayEntry] = []
+        for line in lines:
+            in_place += self.histories.in_place(line, session.writes)
+
+        if not in_place:
+            return None
+
+        return Chosen(min(in_place, key=rank))
 
     def _last_of(
         self, lines: Sequence[EqualCalls], session: LiveSession
@@ -816,35 +860,6 @@ class PlayOrder:
 
         return last
 
-    def _begins_again(self, last: ReplayEntry) -> bool:
-        """Tell whether equal calls begin anew when all have been played."""
-        if self._repeat is not Repeat.AUTO:
-            return self._repeat is Repeat.ALWAYS
-        return last.opens_session or last.key.method == INITIALIZE
-
-    def _first_of_all(
-        self, lines: Sequence[EqualCalls], caller: str, session: LiveSession, most: int
-    ) -> Chosen | None:
-        """Return the first call of some lines that was played at most so often."""
-        best: Chosen | None = None
-        best_rank: tuple[bool, tuple[float, ...]] | None = None
-        for line in lines:
-            # The caller's line comes first, and then the one that arrived first.
-            is_of_another = line.caller != caller
-            if best_rank is not None and best_rank < (is_of_another, line.arrival):
-                continue
-
-            chosen = self._first_of(line, session, most)
-            if chosen is None or chosen.entry is None:
-                continue
-
-            rank = (is_of_another, chosen.entry.arrival)
-            if best_rank is None or rank < best_rank:
-                best = chosen
-                best_rank = rank
-
-        return best
-
     def _latest_of(self, line: EqualCalls, session: LiveSession) -> ReplayEntry | None:
         """Return the call of a line at its point that arrived last."""
         in_place = self.histories.in_place(line, session.writes)
@@ -853,28 +868,20 @@ class PlayOrder:
         # Retries arrived in another order than their calls began.
         return max(in_place, key=lambda entry: entry.arrival, default=None)
 
-    def _times_of(self, lines: Iterable[EqualCalls], session: LiveSession) -> list[int]:
-        """Return how often the calls of some lines at their points were played."""
-        times = []
-        for line in lines:
-            for entry in self.histories.in_place(line, session.writes):
-                times.append(session.played.get(entry, 0))
-
-        return times
-
-    def _first_of(
-        self, line: EqualCalls, session: LiveSession, most: int
-    ) -> Chosen | None:
-        """Return the first call of a line that was played at most so often, at its point."""
-        used = 0
-        if not most:
-            used = session.used.get(line, 0)
-
+    def _first_of(self, line: EqualCalls, session: LiveSession) -> Chosen | None:
+        """Return the first call of a line at its point that was not played."""
+        histories = self.histories
+        used = session.used.get(line, 0)
         first: ReplayEntry | None = None
-        for place in range(used, self.histories.come(line, session.writes)):
+        for place in range(used, histories.come(line, session.writes)):
             entry = line.entries[place]
-            if not self._may_come(line, entry, session, most):
-                if place == used and self._is_used(line, entry, session):
+            is_played = session.played.get(entry, 0) > 0
+            if is_played or histories.is_over(line, entry, session.writes):
+                # It never comes again.
+                is_used = is_played or histories.is_over_for_good(
+                    line, entry, session.writes
+                )
+                if place == used and is_used:
                     used += 1
 
                 continue
@@ -888,26 +895,8 @@ class PlayOrder:
 
         if first is None:
             return None
-        if most:
-            return Chosen(first)
 
         return Chosen(first, line=(line, used))
-
-    def _may_come(
-        self, line: EqualCalls, entry: ReplayEntry, session: LiveSession, most: int
-    ) -> bool:
-        """Tell whether a call was played at most so often, and its point is not over."""
-        if session.played.get(entry, 0) > most:
-            return False
-        return not self.histories.is_over(line, entry, session.writes)
-
-    def _is_used(
-        self, line: EqualCalls, entry: ReplayEntry, session: LiveSession
-    ) -> bool:
-        """Tell whether a call of a line was played, or can't be played any more."""
-        if session.played.get(entry, 0):
-            return True
-        return self.histories.is_over_for_good(line, entry, session.writes)
 
     @property
     def repeats_reads(self) -> bool:
@@ -952,11 +941,10 @@ class PlayOrder:
 
     # Playing
 
-    def take_for(self, session: LiveSession, chosen: Chosen) -> None:
-        """Take a live session for another recorded one, as was chosen."""
-        if chosen.recorded is not None:
-            session.recorded = chosen.recorded
-            session.reached = 0
+    def take_for(self, session: LiveSession, recorded: str) -> None:
+        """Take a live session for another recorded one."""
+        session.recorded = recorded
+        session.reached = 0
 
     def played(
         self, entry: ReplayEntry, secrets: tuple[Ref, ...], session: LiveSession

@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
 from mrtr_cassette.core.cassette.entries import (
     MatchedRequest,
@@ -37,6 +37,7 @@ from mrtr_cassette.core.cassette.transports import origin_of
 from mrtr_cassette.core.protocol.calls import (
     Call,
     CallKey,
+    Traits,
     read_call,
     resumed_event,
     session_of,
@@ -94,27 +95,40 @@ _LONGER_S: Final = 10.0
 """Seconds that a client may wait longer than the recorded one for a response."""
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+_Alike = tuple[bytes, str, str, Traits]
+"""The digest of a body without the caller's values, and what else of a request counts."""
+
+
+class Reading(NamedTuple):
+    """How a request is matched.
+
+    Attributes:
+        values: its caller's.
+        texts: the values with what it teaches, if it is a recorded one only so.
+        teachers: the same where it may teach several texts, and none is taken.
+    """
+
+    matched: MatchedRequest
+    values: CallerValues
+    texts: Values | None = None
+    teachers: Sequence[Values] = ()
+
+
+class Choice(NamedTuple):
     """What a request gets, before it counts as played or missed.
 
     Attributes:
         recorded: the request as it would have been recorded.
         wall_s: the seconds since 1970, to which times of tasks are moved; without it they stay.
         chosen: the recording that it gets, or why there is none.
-        texts: the values with what it teaches, if it is a recorded one only so.
-        teachers: the same where it may teach several texts, and none is taken.
     """
 
     request: Request
     recorded: Request
     session: LiveSession
-    matched: MatchedRequest
-    values: CallerValues
+    reading: Reading
     wall_s: float | None
     chosen: Chosen
-    texts: Values | None = None
-    teachers: Sequence[Values] = ()
 
     @property
     def entry(self) -> ReplayEntry | None:
@@ -128,8 +142,7 @@ class Choice:
         return step.found.entry
 
 
-@dataclass(frozen=True, slots=True)
-class Play:
+class Play(NamedTuple):
     """A hit; without a delivery where the recorded request got no response.
 
     The miss, if there is one, is what its client will find where the response sends it.
@@ -286,7 +299,7 @@ class Player:
     def anew(self) -> Player:
         """Return a player of the same cassette that has played nothing, and has no settings."""
         # It is found out once for all.
-        _ = (self._by_digest, self._elsewhere, self.origin)
+        _ = (self._alike, self._elsewhere, self.origin)
         player = copy(self)
         player.begin()
         return player
@@ -297,12 +310,13 @@ class Player:
         return list(chain.from_iterable(self.interactions))
 
     @cached_property
-    def _by_digest(self) -> dict[bytes, ReplayEntry]:
-        """The first recorded exchange of each digest."""
-        found: dict[bytes, ReplayEntry] = {}
+    def _alike(self) -> dict[_Alike, ReplayEntry]:
+        """The first recorded exchange of requests that differ in caller's values only."""
+        found: dict[_Alike, ReplayEntry] = {}
         for entry in self._by_arrival:
-            if entry.matched.digest is not None:
-                found.setdefault(entry.matched.digest, entry)
+            digest = entry.matched.digest
+            if digest is not None:
+                found.setdefault(_alike(entry.matched.request, digest), entry)
 
         return found
 
@@ -365,18 +379,16 @@ class Player:
         """Return what a request gets; nothing counts as played or missed before it is committed."""
         session = self._order.session_of(request)
         recorded, failure = self._as_recorded(request, session)
-        matched, values = self._recognised(recorded) or self._read(recorded)
-        chosen = Chosen(None, failure=failure)
-        choice = Choice(request, recorded, session, matched, values, now, chosen)
+        reading = self._recognised(recorded) or self._read(recorded)
         if failure:
-            return choice
+            chosen = Chosen(None, failure=failure)
+        else:
+            if self._value_names:
+                reading = self._learning(recorded, reading)
 
-        is_new = bool(self._value_names) and matched.lookup not in self._lookups
-        if is_new and self.values.unknown:
-            choice = self._learning(choice)
+            chosen = self._order.choose(reading.matched, session, now)
 
-        chosen = self._order.choose(choice.matched, session, now)
-        return replace(choice, chosen=chosen)
+        return Choice(request, recorded, session, reading, now, chosen)
 
     def _as_recorded(
         self, request: Request, session: LiveSession
@@ -397,35 +409,39 @@ class Player:
         """The keys of all recorded requests."""
         return {entry.matched.lookup for entry in self._by_arrival}
 
-    def _learning(self, choice: Choice) -> Choice:
-        """Return a choice with the texts that make its request a recorded one, if any do."""
+    def _learning(self, recorded: Request, reading: Reading) -> Reading:
+        """Return a reading with the texts that make a request a recorded one, if any do."""
         known = self.values
+        if reading.matched.lookup in self._lookups or not known.unknown:
+            return reading
+
         teachers = []
-        learned = choice
-        for texts in learnable(known, self._by_arrival, choice.recorded):
+        learned = reading
+        for texts in learnable(known, self._by_arrival, recorded):
             self.values = texts
-            matched, values = self._read(choice.recorded)
+            taught = self._read(recorded)
             self.values = known
-            if matched.lookup in self._lookups:
+            if taught.matched.lookup in self._lookups:
                 teachers.append(texts)
-                learned = replace(choice, matched=matched, values=values, texts=texts)
+                learned = taught._replace(texts=texts)
 
         if len(teachers) == 1:
             return learned
 
-        return replace(choice, teachers=teachers)
+        return reading._replace(teachers=teachers)
 
     def _learn_from(self, choice: Choice) -> Miss | None:
         """Hold to what a request has taught; return a miss if its response needs more than that."""
         if not self._value_names:
             return None
 
-        if choice.texts is not None:
+        taught = choice.reading.texts
+        if taught is not None:
             for name in self.values.unknown:
-                if name in choice.texts.texts:
-                    self.learned[name] = self.redacted(choice.texts.texts[name])
+                if name in taught.texts:
+                    self.learned[name] = self.redacted(taught.texts[name])
 
-            self.values = choice.texts
+            self.values = taught
 
         return self._unlearned_in(choice)
 
@@ -448,9 +464,7 @@ class Player:
 
         return unlearned(self._told(choice.recorded), missing, entry)
 
-    def _recognised(
-        self, request: Request
-    ) -> tuple[MatchedRequest, CallerValues] | None:
+    def _recognised(self, request: Request) -> Reading | None:
         """Return how a request is matched that differs from a recorded one in caller's values only.
 
         A shorter way to what `_read` returns, which takes most of the time of a play.
@@ -460,25 +474,19 @@ class Player:
             return None
 
         digest, values = cut
-        entry = self._by_digest.get(digest)
+        entry = self._alike.get(_alike(request, digest))
         if entry is None:
             return None
 
-        same = entry.matched.request
-        if request.method != same.method or request.target != same.target:
-            return None
-        if traits_of_headers(request.headers) != traits_of_headers(same.headers):
-            return None
+        return Reading(entry.matched, values)
 
-        return entry.matched, values
-
-    def _read(self, request: Request) -> tuple[MatchedRequest, CallerValues]:
+    def _read(self, request: Request) -> Reading:
         """Return how a request is matched, and its caller's values."""
         call, matched = self._form.received(request)
         if matched.request is not request:
             call = read_call(request)
 
-        return matched, values_in(call)
+        return Reading(matched, values_in(call))
 
     # Faults
 
@@ -487,7 +495,7 @@ class Player:
         if self.faults is None:
             return None
 
-        lookup = choice.matched.lookup
+        lookup = choice.reading.matched.lookup
         session = session_of(choice.request)
         return self.faults.meet(lookup, choice.entry, session)
 
@@ -504,7 +512,7 @@ class Player:
         if entry.opens_session:
             session = LiveSession(entry.session, entry.session)
 
-        return self._deliveries.deliver(entry, session, choice.values)
+        return self._deliveries.deliver(entry, session, choice.reading.values)
 
     def starts_over(self, choice: Choice) -> None:
         """Let a client that has lost a response make its call again, from the beginning."""
@@ -522,30 +530,31 @@ class Player:
             return self._missed(lacking)
 
         if self._unseen:
-            self._see(read_call(choice.matched.request))
+            self._see(read_call(choice.reading.matched.request))
 
-        if choice.matched.lookup.call.method == CANCELLED:
+        if choice.reading.matched.lookup.call.method == CANCELLED:
             _cancel(choice.recorded, session)
 
         step_played = self._play_step(choice)
         if step_played is not None:
             return step_played
 
-        self._order.take_for(session, choice.chosen)
-        if choice.chosen.recorded is not None:
+        chosen = choice.chosen
+        if chosen.recorded is not None:
+            self._order.take_for(session, chosen.recorded)
             for stream in self._deliveries.follow(session):
                 self.times[stream] += 1
                 session.count(stream)
 
-        entry = choice.chosen.entry
+        entry = chosen.entry
         if entry is None:
             return self._play_nothing(choice)
-        if not self._may_get(entry, choice.values.id):
+        if not self._may_get(entry, choice.reading.values.id):
             return self._missed(other_id(self._told(choice.recorded), entry))
 
         choice = self._matched_by(choice, entry)
-        if choice.chosen.line is not None:
-            line, used = choice.chosen.line
+        if chosen.line is not None:
+            line, used = chosen.line
             session.used[line] = used
 
         play = self._play(choice, entry, session)
@@ -553,7 +562,7 @@ class Player:
             # It counts as missed what the client asks a server to which it is sent.
             call = self._told(choice.recorded)
             miss = self._missed(led_elsewhere(call, entry, self._elsewhere[entry]))
-            return replace(play, miss=miss)
+            return play._replace(miss=miss)
 
         return play
 
@@ -563,7 +572,8 @@ class Player:
             self.by_kind[choice.chosen.by_function] += 1
 
         matchers = self._form.matchers
-        if matchers is None or entry.matched.closer[0] == choice.matched.closer[0]:
+        reading = choice.reading
+        if matchers is None or entry.matched.closer[0] == reading.matched.closer[0]:
             return choice
 
         recorded = entry.exchange.request
@@ -572,25 +582,28 @@ class Player:
             return choice
 
         echoed = matchers.echoed(recorded, choice.recorded)
-        return replace(choice, values=choice.values._replace(echoed=echoed))
+        values = reading.values._replace(echoed=echoed)
+        return choice._replace(reading=reading._replace(values=values))
 
     def _play(self, choice: Choice, entry: ReplayEntry, session: LiveSession) -> Play:
         """Play an exchange, or the end of what the proxy answered while recording."""
         if self.divergences.recordings > 1 and self.divergences.followed:
             self._follow(entry, session)
 
+        matched = choice.reading.matched
+        values = choice.reading.values
         while True:
-            session = self._order.played(entry, choice.matched.secrets, session)
+            session = self._order.played(entry, matched.secrets, session)
             self.plays += 1
-            self._count_kinds(choice.matched)
+            self._count_kinds(matched)
             if entry not in self._answered_by_proxy:
                 break
 
             entry = self._answered_by_proxy[entry]
 
         self._order.begin_task(entry, session, choice.wall_s)
-        session.arrive(entry, choice.values)
-        delivery = self._deliveries.play(entry, session, choice.values)
+        session.arrive(entry, values)
+        delivery = self._deliveries.play(entry, session, values)
         return self._played(choice.request, entry, session, delivery)
 
     def _follow(self, entry: ReplayEntry, session: LiveSession) -> None:
@@ -630,11 +643,11 @@ class Player:
 
         for came in dict.fromkeys(step.found.came):
             self._order.played(came, (), session)
-            session.arrive(came, choice.values)
+            session.arrive(came, choice.reading.values)
 
         self.plays += 1
         entry = step.found.entry
-        delivery = self._deliveries.deliver(entry, session, choice.values)
+        delivery = self._deliveries.deliver(entry, session, choice.reading.values)
         return self._played(choice.request, entry, session, delivery)
 
     def _may_get(self, entry: ReplayEntry, identity: bytes | None) -> bool:
@@ -756,10 +769,10 @@ class Player:
         """Explain why a request gets no recording."""
         nearest = choice.chosen.nearest
         reason = choice.chosen.why_not
-        if choice.teachers:
-            return ambiguous(call, choice.teachers, self.values)
+        if choice.reading.teachers:
+            return ambiguous(call, choice.reading.teachers, self.values)
         if reason is None:
-            return self._no_match(call, choice.matched)
+            return self._no_match(call, choice.reading.matched)
 
         if reason is Reason.OTHER_HISTORY:
             writes = choice.session.writes
@@ -1010,6 +1023,11 @@ class Player:
         # A faster replay repeats these less often.
         is_repeat = entry.numbers.lookup in played
         return not (is_repeat and self._histories.repeats_with_time(entry))
+
+
+def _alike(request: Request, digest: bytes) -> _Alike:
+    """Return what requests share that differ in caller's values only."""
+    return digest, request.method, request.target, traits_of_headers(request.headers)
 
 
 def _leading_elsewhere(

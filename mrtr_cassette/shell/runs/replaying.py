@@ -313,7 +313,7 @@ class ReplayServer:
     async def _meet(self, fault: Fault, choice: Choice, downstream: Downstream) -> None:
         """Let a request meet a fault; what it doesn't get of a response stays unplayed."""
         request = choice.request
-        call = self.player.redacted(str(choice.matched.lookup.call))
+        call = self.player.redacted(str(choice.reading.matched.lookup.call))
         self.announcer.say(fault_said, fault.name, call)
         await self.clock.sleep(fault.delay)
         if fault.slow:
@@ -325,7 +325,7 @@ class ReplayServer:
         if fault.drop is not None:
             await self._drop(fault, choice, downstream)
         elif fault.expired_state:
-            body = EXPIRED_STATE % (choice.values.id or b"null")
+            body = EXPIRED_STATE % (choice.reading.values.id or b"null")
             await self._respond(request, body, downstream)
         elif fault.status is not None or fault.session_lost:
             await _refuse(fault, downstream)
@@ -485,12 +485,16 @@ class ReplayServer:
         while not isinstance(step := delivery.next(), End):
             if step is None:
                 await self._arrival(delivery)
-            elif isinstance(step, Refusal):
+                continue
+
+            if isinstance(step, Refusal):
                 body = self._error(step.miss, step.id)
                 await downstream.send_whole(200, JSON_HEADERS, body)
                 return
-            else:
-                body += step.raw
+
+            body += step.raw
+            if step.is_last:
+                break
 
         await downstream.send_whole(delivery.reply.status, delivery.headers, body)
 
