@@ -59,6 +59,7 @@ from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.core.wire.jsonbytes import parse
 from mrtr_cassette.core.wire.pointers import Difference, escape_pointer
 from mrtr_cassette.shell.files.reports import page_assets
+from mrtr_cassette.terms import LIBRARY_TERMS
 
 # Made-up texts, values and requests
 
@@ -293,7 +294,7 @@ RENDERINGS: tuple[Callable[[Miss, MissReport], None], ...] = (
 
 def render(miss: Miss, player: Player) -> None:
     """Make sure that a miss has every form."""
-    report = report_of_miss(miss, player)
+    report = report_of_miss(miss, player, LIBRARY_TERMS)
     for rendering in RENDERINGS:
         rendering(miss, report)
 

@@ -207,7 +207,7 @@ def _compared(
 
 
 def handles_between(
-    recorded: Cassette, received: Cassette, ignored_for: IgnoredFor = ignores_nothing
+    recorded: Cassette, received: Cassette, ignored_for: IgnoredFor
 ) -> Handles:
     """Return the handles of a recording, and those of another one in the same places."""
     live_names = handles_in(received)

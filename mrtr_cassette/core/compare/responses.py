@@ -712,7 +712,7 @@ _NAMES_REQUEST: Final = frozenset({"progressToken", "requestId", "taskId"})
 
 
 def drop_strays(
-    method: str, recorded: list[Any], live: list[Any], *, is_at_start: bool = False
+    method: str, recorded: list[Any], live: list[Any], *, is_at_start: bool
 ) -> None:
     """Drop messages that may be about an earlier call over a pipe, if one run has more of them.
 

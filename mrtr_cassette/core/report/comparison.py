@@ -35,7 +35,7 @@ from mrtr_cassette.core.report.text import answer_words, as_data, in_markdown
 from mrtr_cassette.core.wire.jsonbytes import canonical, parse
 from mrtr_cassette.core.wire.pointers import ANY, Difference, excerpts, members_of
 from mrtr_cassette.errors import counted, printable, printable_lines, shorten
-from mrtr_cassette.terms import LIBRARY_TERMS, Terms, in_terms
+from mrtr_cassette.terms import Terms, in_terms
 
 _STRUCTURED: Final = "/structuredContent"
 _TEXTS: Final = f"/content/{ANY}/text"
@@ -292,7 +292,7 @@ def comparison_text(
     return printable_lines("\n".join(lines))
 
 
-def held_text(comparison: CassetteComparison, terms: Terms = LIBRARY_TERMS) -> str:
+def held_text(comparison: CassetteComparison, terms: Terms) -> str:
     """Return how a test differs from its cassette: the verdict, the facts, the ways out."""
     differing = comparison.differing
     worst = max(differing, key=_severity)

@@ -100,9 +100,7 @@ class MissesError(MrtrCassetteError):
         self.misses = tuple(misses)
 
 
-def report_of_miss(
-    miss: Miss, player: Player, terms: Terms = LIBRARY_TERMS
-) -> MissReport:
+def report_of_miss(miss: Miss, player: Player, terms: Terms) -> MissReport:
     """Return a miss of a replay as a report, with the ways out in the terms of a front."""
     played_as = "".join([terms.get(f"append_{name}", "") for name in player.played_as])
     terms = {**terms, "played_as": played_as}
@@ -389,9 +387,7 @@ def unmet_text(faults: Sequence[FaultOutcome]) -> str | None:
     return "\n".join([str(fault) for fault in faults if not fault.came]) or None
 
 
-def reports_of_misses(
-    player: Player, terms: Terms = LIBRARY_TERMS
-) -> tuple[MissReport, ...]:
+def reports_of_misses(player: Player, terms: Terms) -> tuple[MissReport, ...]:
     """Return the misses so far."""
     # Another thread may replay meanwhile.
     misses = tuple(player.misses)
@@ -703,7 +699,7 @@ def call_data(result: CallResult) -> Any:
     return as_data(result, _CALL_ROWS)
 
 
-def problem_lines(result: CallResult, *, is_miss_told: bool = False) -> list[str]:
+def problem_lines(result: CallResult, *, is_miss_told: bool) -> list[str]:
     """Return the problems of a call, and its unused answers, for people.
 
     A miss that the replay has told them already is not repeated.

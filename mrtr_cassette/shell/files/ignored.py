@@ -18,8 +18,8 @@ from mrtr_cassette.shell.files.disk import reason_of
 def read_rules(
     ignore: Collection[str],
     ignore_from: FilePath | None,
+    masks: Collection[str],
     learned: FilePath | None = None,
-    masks: Collection[str] = (),
 ) -> list[IgnoredPlaces]:
     """Return the places of options and of files, of which the one for what is learned may be new.
 
@@ -51,7 +51,7 @@ def ignoring(
     masks: Collection[str] = (),
 ) -> IgnoredFor:
     """Return what tells the places that don't count in a call."""
-    return partial(ignored_in, read_rules(ignore, ignore_from, masks=masks))
+    return partial(ignored_in, read_rules(ignore, ignore_from, masks))
 
 
 def ignoring_as(header: JournalHeader) -> IgnoredFor:

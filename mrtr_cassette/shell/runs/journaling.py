@@ -438,7 +438,7 @@ def _ignored(options: RecordOptions) -> tuple[tuple[str, tuple[str, ...]], ...]:
     # A client that waits for its server doesn't wait for the import.
     from mrtr_cassette.shell.files.ignored import read_rules
 
-    rules = read_rules(options.ignore, options.ignore_from, masks=options.masks)
+    rules = read_rules(options.ignore, options.ignore_from, options.masks)
     return tuple([(rule.call, rule.pointers) for rule in rules])
 
 

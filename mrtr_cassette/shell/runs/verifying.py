@@ -309,7 +309,7 @@ class Found:
 
 def rules_of(options: VerifyOptions) -> list[IgnoredPlaces]:
     """Return the places that don't count by the options of a verification."""
-    return read_rules(options.ignore, options.ignore_from, options.learn, options.masks)
+    return read_rules(options.ignore, options.ignore_from, options.masks, options.learn)
 
 
 @dataclass(eq=False, slots=True)
@@ -493,7 +493,7 @@ def differences_of(
     options: VerifyOptions,
     *,
     is_part: bool,
-    is_open: bool = False,
+    is_open: bool,
 ) -> str | None:
     """Return, as text, what differs where the client of a cassette made its calls again; or None.
 

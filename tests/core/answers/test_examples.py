@@ -116,7 +116,7 @@ def test_every_question_is_answered_by_what_its_hint_says(
             result = CallResult("tools/call", "deploy", unanswered=unanswered)
 
             assert unanswered.detail.startswith("nothing answers it")
-            (line,) = problem_lines(result)
+            (line,) = problem_lines(result, is_miss_told=False)
             told += shlex.split(line.partition("; write ")[2])[1::2]
             shown = str(UnansweredError(result)).partition("; write answers=")[2]
             python |= eval(shown)

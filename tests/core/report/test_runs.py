@@ -337,7 +337,10 @@ def calls() -> str:
         called(problem="gone"),
         called(error={"code": -32602, "message": "no such tool"}),
     ):
-        lines += [*problem_lines(result), json_of(call_ended_event(result))]
+        lines += [
+            *problem_lines(result, is_miss_told=False),
+            json_of(call_ended_event(result)),
+        ]
         lines.append(json_of(call_data(result)))
 
     return "\n".join(lines)
