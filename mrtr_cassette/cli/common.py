@@ -311,7 +311,11 @@ def with_free_port(
 def read_options(
     options: type[AnyOptions], given: dict[str, Any], log: Log
 ) -> AnyOptions:
-    """Return the options that a command was given, and warn of what they open."""
+    """Return the options that a command was given, and warn of what they open.
+
+    Raises:
+        UsageError: two options don't go together.
+    """
     values: dict[str, Any] = {"log": log.line, "terms": TERMS}
     for name, option in options_of(options).items():
         if option.flags is not None:
@@ -350,7 +354,11 @@ def _value_of(option: Option, given: Any) -> Any:
 
 
 def value_of(text: str) -> tuple[str, str]:
-    """Return the name and the text of a value."""
+    """Return the name and the text of a value.
+
+    Raises:
+        UsageError: the text is missing.
+    """
     name, equals, value = text.partition("=")
     if not equals:
         raise UsageError(
@@ -403,7 +411,11 @@ def tell_unused(options: Iterable[tuple[str, str]], log: Log) -> None:
 
 
 def refuse_misplaced(words: Sequence[str]) -> None:
-    """Refuse a URL without its scheme, and a program whose `--` was forgotten."""
+    """Refuse a URL without its scheme, and a program whose `--` was forgotten.
+
+    Raises:
+        UsageError: there is one in the words.
+    """
     for place, word in enumerate(words):
         if os.path.lexists(word):
             continue
@@ -417,6 +429,10 @@ def refuse_misplaced(words: Sequence[str]) -> None:
 
 
 def refuse_without_scheme(word: str) -> None:
-    """Refuse a URL without its scheme."""
+    """Refuse a URL without its scheme.
+
+    Raises:
+        UsageError: the word has no scheme.
+    """
     if lacks_scheme(word):
         raise UsageError(f"{word!r} has no scheme", hint=f"write http://{word}")

@@ -342,7 +342,11 @@ def verify(
 def held_to(
     context: click.Context, words: Sequence[str], upstream: str | None
 ) -> tuple[list[Location], str | list[str]]:
-    """Return the cassettes that a command was given, and the live server."""
+    """Return the cassettes that a command was given, and the live server.
+
+    Raises:
+        UsageError: the command needs another number of them.
+    """
     name = context.info_name
     command = after_dashes(context) or []
     urls = [word for word in words if word.startswith(("http://", "https://"))]
@@ -454,7 +458,11 @@ _BY_VERDICT: Final = "take changes by their verdict, such as with --accept text-
 
 
 def acceptance_of(verdicts: Sequence[str], *, reviews: bool) -> Choose | None:
-    """Return the function that chooses proposals; None if the cassettes are only read."""
+    """Return the function that chooses proposals; None if the cassettes are only read.
+
+    Raises:
+        UsageError: a verdict can't be accepted, or a review has no terminal.
+    """
     if not verdicts and not reviews:
         return None
 

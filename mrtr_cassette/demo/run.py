@@ -85,7 +85,11 @@ def _make_calls(recording: MrtrCassette) -> Iterator[str]:
 
 
 def compare(recorded: Cassette, replayed: Cassette) -> tuple[int, int]:
-    """Compare all responses; return how many they are, and how many bytes they have."""
+    """Compare all responses; return how many they are, and how many bytes they have.
+
+    Raises:
+        DemoError: a replayed response differs from the recorded one.
+    """
     size = 0
     before = _exchanges(recorded)
     after = _exchanges(replayed)

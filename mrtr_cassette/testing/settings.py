@@ -75,7 +75,11 @@ class Place(NamedTuple):
 def place_of_call(
     name: str, names: Sequence[Any], keywords: Mapping[str, Any]
 ) -> Place:
-    """Return what a marker, or a call of `mrtr_cassettes`, sets."""
+    """Return what a marker, or a call of `mrtr_cassettes`, sets.
+
+    Raises:
+        UsageError: they are not the name of one file.
+    """
     if "cassette" in keywords and not names:
         further = dict(keywords)
         named = further.pop("cassette")

@@ -116,7 +116,11 @@ class MatchHook(Hook):
     option = "match"
 
     def matches(self, recorded: Request, received: Request) -> bool:
-        """Tell whether the arguments of two calls with the same name match."""
+        """Tell whether the arguments of two calls with the same name match.
+
+        Raises:
+            HookError: the function fails, or returns neither True nor False.
+        """
         both = (seen(recorded), seen(received))
         if both[0] is None or both[1] is None:
             return False
@@ -134,7 +138,11 @@ class RecordHook(Hook):
     option = "before_record"
 
     def kept(self, request: Request) -> Request | None:
-        """Return a request as a cassette has it; None if it leaves out its call."""
+        """Return a request as a cassette has it; None if it leaves out its call.
+
+        Raises:
+            HookError: the function fails, or changes more than values of arguments and answers.
+        """
         # The function may change what it is given.
         given = seen(request)
         before = seen(request)

@@ -114,7 +114,11 @@ def exists(path: Location) -> bool:
 
 
 def check_replaceable(path: Location) -> None:
-    """Make sure that a cassette can be written here: not over a device, or a pointer of LFS."""
+    """Make sure that a cassette can be written here: not over a device, or a pointer of LFS.
+
+    Raises:
+        CassetteError: something else is in its place.
+    """
     if isinstance(path, Path):
         check_writable(path)
         if path.exists() and not path.is_file():

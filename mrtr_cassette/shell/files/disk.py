@@ -138,7 +138,11 @@ def _mode_of(target: Path) -> int:
 def change_config(
     path: Path, change: Callable[[bytes], bytes], is_own: Callable[[bytes], bool]
 ) -> Path:
-    """Change a client's configuration; return where the backup of the user's own one stands."""
+    """Change a client's configuration; return where the backup of the user's own one stands.
+
+    Raises:
+        CassetteError: it can't be read or written.
+    """
     backup = path.with_name(path.name + _BACKUP)
     try:
         before = path.read_bytes()

@@ -171,7 +171,11 @@ class Journal:
         self._is_torn = not line.endswith(b"\n")
 
     def check_in_place(self) -> None:
-        """Make sure that no other program has removed the file, or put another in its place."""
+        """Make sure that no other program has removed the file, or put another in its place.
+
+        Raises:
+            CassetteError: the journal is gone, and what it had is lost.
+        """
         with suppress(OSError):
             if os.path.samestat(self.path.stat(), os.fstat(self._file)):
                 return

@@ -70,7 +70,11 @@ class ClientStarts:
 
     @property
     def url(self) -> str:
-        """There is none."""
+        """There is none.
+
+        Raises:
+            UsageError: clients on pipes start a command instead.
+        """
         done = "recorded" if self.is_recording else "played"
         raise UsageError(
             f"{self.path} is {done} over pipes, where there is no URL",

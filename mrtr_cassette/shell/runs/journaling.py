@@ -333,7 +333,12 @@ class ExchangeRecording:
 
 
 def check_output(output: Location, options: RecordOptions) -> Cassette | None:
-    """Make sure that the cassette can be written; return the one to add to, or None."""
+    """Make sure that the cassette can be written; return the one to add to, or None.
+
+    Raises:
+        CassetteError: there is a cassette, which is to be kept.
+        UsageError: the cassette to add to hides other things than this recording would.
+    """
     check_replaceable(output)
     if not exists(output) or options.existing == "replace":
         return None

@@ -152,7 +152,11 @@ class Session:
 
     @property
     def command(self) -> list[str]:
-        """There is none."""
+        """There is none.
+
+        Raises:
+            UsageError: clients of HTTP are given a URL instead.
+        """
         done = "recorded" if self.is_recording else "served"
         raise UsageError(
             f"{self.path} is {done} over HTTP, where there is no command",
