@@ -40,6 +40,8 @@ _TLS_HANDSHAKE = b"\x16\x03"
 _SHUTDOWN_S = 1.0
 """Seconds in which a client can take what was sent; its request has been cancelled before."""
 
+_ORIGIN = re.compile("^[^/?]+://[^/?]*/?")
+
 _BACKLOG = 1024
 """Connections that may wait to be accepted."""
 
@@ -309,13 +311,15 @@ class _ClientConnection(asyncio.Protocol):
             text = "it asks for a tunnel, and this is the proxy of one server"
             raise _RefusedError(400, f"{_NOT_HANDLED}: {text}")
 
+        target = self._url.decode("utf-8", "surrogateescape")
+        if not target.startswith("/"):
+            # A client that takes us for its proxy names a whole URL.
+            target = _ORIGIN.sub("/", target)
+
         self._coming = HttpDownstream(
             self,
             method,
-            # A client that takes us for its proxy names a whole URL.
-            re.sub(
-                "^[^/?]+://[^/?]*/?", "/", self._url.decode("utf-8", "surrogateescape")
-            ),
+            target,
             tuple(self._headers),
             takes_chunks=is_current,
             keep_alive=is_current and parser.should_keep_alive(),
