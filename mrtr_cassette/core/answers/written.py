@@ -292,7 +292,7 @@ def _rules_of(interaction: RecordedInteraction) -> Iterator[tuple[str, str]]:
 
             conditions = of_call.copy()
             # The key of a pushed request is ours, and another one if the server asks more.
-            if turn.has_key_of_server(key):
+            if turn.is_key_from_server(key):
                 conditions["key"] = key
 
             if request.message:

@@ -278,7 +278,7 @@ class RecordedTurn:
             return self.asking.ask
         return None
 
-    def has_key_of_server(self, key: str) -> bool:
+    def is_key_from_server(self, key: str) -> bool:
         """Tell whether the server chose a key, and asks under it in every run."""
         return self.via != "push" and self.names[key] == key
 

@@ -429,10 +429,10 @@ def _hash_of(state: str | None) -> str | None:
 def _unread(call: Call, response: Response) -> list[Unread]:
     """Return which bodies can't be read, and what on a pipe was no line."""
     request = call.request
-    texts = unread_texts(response)
-    hides_id = bool(texts) and hides_response(call.message, response)
+    has_unread_texts = bool(unread_texts(response))
+    hides_id = has_unread_texts and hides_response(call.message, response)
     reason = why_unread(response)
-    if texts and not reason:
+    if has_unread_texts and not reason:
         reason = "it is not readable JSON-RPC"
 
     found = [

@@ -130,7 +130,9 @@ class Timelines:
         self._requests: dict[str, list[ReplayEntry]] = {}
         self._messages: dict[str, list[ReplayEntry]] = {}
         # The requests by their ids (True) and their progress tokens.
-        self._named: dict[tuple[str, bool, str | None], list[ReplayEntry]] = {}
+        self._requests_by_name: dict[
+            tuple[str, bool, str | None], list[ReplayEntry]
+        ] = {}
         self._during: dict[ReplayEntry, list[ReplayEntry]] = {}
         self._asking: dict[tuple[RecordedExchange, int], ReplayEntry] = {}
         for entry in by_arrival:
@@ -149,9 +151,9 @@ class Timelines:
 
         if entry.kind is Kind.REQUEST and entry.asker is not None:
             by_id = (session, True, entry.asker.same_id)
-            by_token = (session, False, same_name(entry.asker.progress_token))
-            self._named.setdefault(by_id, []).append(entry)
-            self._named.setdefault(by_token, []).append(entry)
+            by_progress_token = (session, False, same_name(entry.asker.progress_token))
+            self._requests_by_name.setdefault(by_id, []).append(entry)
+            self._requests_by_name.setdefault(by_progress_token, []).append(entry)
             if not only_asks(entry) or _is_step(entry):
                 self._requests.setdefault(session, []).append(entry)
         # Clients without a session have nothing in common but what they change.
@@ -338,7 +340,7 @@ class Timelines:
         if name is None:
             return None
 
-        named = self._named.get((session, responds, name), [])
+        named = self._requests_by_name.get((session, responds, name), [])
         arrived = _arrived(named, after)
         if not arrived:
             return None

@@ -86,7 +86,7 @@ class LiveServer:
     """What reads listening streams, and the responses to posted answers."""
 
     _answering: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
-    _posts: set[asyncio.Task[None]] = field(default_factory=set, init=False)
+    _answers_under_way: set[asyncio.Task[None]] = field(default_factory=set, init=False)
     """What posts answers; the server has taken them when these have ended."""
 
     _was_asked: asyncio.Event = field(default_factory=asyncio.Event, init=False)
@@ -232,8 +232,8 @@ class LiveServer:
                     self._was_asked.clear()
                     await self._was_asked.wait()
 
-        if self._posts:
-            await asyncio.wait(self._posts, timeout=self.call_s)
+        if self._answers_under_way:
+            await asyncio.wait(self._answers_under_way, timeout=self.call_s)
 
         return not is_due()
 
@@ -349,8 +349,8 @@ class LiveServer:
             if posted is not None:
                 # Beside the stream, on which the server may wait for this answer.
                 post = self._go_on(self._post_answer(posted, steps))
-                self._posts.add(post)
-                post.add_done_callback(self._posts.discard)
+                self._answers_under_way.add(post)
+                post.add_done_callback(self._answers_under_way.discard)
 
         self._was_asked.set()
         self._stop_reading()
