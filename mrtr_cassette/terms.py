@@ -228,6 +228,10 @@ COMMANDS: Final[Mapping[str, str]] = {
         "git -C <<folder>> show <<theirs>> > theirs.json && "
         "mrtr-cassette merge ours.json theirs.json -o both.json && mv both.json <<path>>"
     ),
+    "play_call": "mrtr-cassette replay <<path>> -- mrtr-cassette call",
+    "play_call_undiscovered": (
+        "mrtr-cassette replay <<path>> -- mrtr-cassette call --header <<header>>"
+    ),
     "publish_journal": "mrtr-cassette recover <<path>>",
     "report_replay": "mrtr-cassette replay <<path>> --report <<report>>",
     "unwrap_server": "mrtr-cassette unwrap <<path>> <<server>>",

@@ -616,6 +616,8 @@ def test_every_way_out_is_tried() -> None:
         "accept_edit",
         "cut_shared",
         "merge_sides",
+        "play_call",
+        "play_call_undiscovered",
         "publish_journal",
         "report_replay",
         "unwrap_server",

@@ -186,21 +186,20 @@ def _fenced(language: str, text: str) -> list[str]:
 
 def _replay_command(cassette: Cassette, call: Interaction) -> str:
     """Return the command that plays the cassette, to the same call where one can make it."""
-    command = ["mrtr-cassette", "replay", _FILE]
     is_orphan_or_stream = call.is_orphan or call.listens
     if is_orphan_or_stream or not can_be_called(call.method):
-        return shell_words(command)
+        return shell_words(["mrtr-cassette", "replay", _FILE])
 
-    command += ["--", "mrtr-cassette", "call"]
     methods = {exchange.call.method for exchange in cassette.exchanges}
     if methods.isdisjoint({DISCOVER, INITIALIZE}):
         # The recorded client did not ask what the server speaks, so a replay can't say it.
-        command += ["--header", f"{VERSION_HEADER}: {MODERN_VERSION}"]
+        version = f"{VERSION_HEADER}: {MODERN_VERSION}"
+        command = shell_command("play_call_undiscovered", path=_FILE, header=version)
+    else:
+        command = shell_command("play_call", path=_FILE)
 
-    for word in _words_of_call(call):
-        command.append(with_refs(word, example_in_place))
-
-    return shell_words(command)
+    words = [with_refs(word, example_in_place) for word in _words_of_call(call)]
+    return f"{command} {shell_words(words)}"
 
 
 def _words_of_call(call: Interaction) -> Iterator[str]:
