@@ -73,6 +73,12 @@ _TEXT_BEGINS = re.compile(
 )
 """How text in UTF-8 begins, which most long words don't when they are read as base64."""
 
+_NO_TEXT_BEGINS = re.compile(rb"[w-z0-9][^I-LYZabo-r4-7]|[^CDI-Za-fw-z0-9]")
+"""How base64 of text doesn't begin: with half a character of several bytes, or none at all.
+
+So begin most numbers, of which a body may have many.
+"""
+
 _ENCODED = re.compile(
     r"(?:[A-Za-z0-9+/_-]{60,}+(?:\s{1,4}[A-Za-z0-9+/_-]{2,})*|[A-Za-z0-9+/_-]{11,})={0,2}",
     re.ASCII,
@@ -347,7 +353,7 @@ class Redactor:
         raw = text.encode("latin-1")
         end = 0
         for start, stop in long_words(raw, _BASE64, 11):
-            if start < end:
+            if start < end or _NO_TEXT_BEGINS.match(raw, start):
                 continue
 
             length = 12 if stop - start >= 12 else 8
