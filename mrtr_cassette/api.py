@@ -149,6 +149,7 @@ def _read_place(path: FilePath | Location) -> Location:
 
 
 def _refuse_with_pipes(options: ProxyOptions, *names: str) -> None:
+    """Raise a `UsageError` if any of the named options, which need HTTP, is not its default."""
     for name in names:
         if getattr(options, name) != default_of(type(options), name):
             raise UsageError(f"{name} and stdio=True don't go together")
@@ -206,6 +207,7 @@ def probe(path: FilePath, upstream: str | Sequence[str], **options: Any) -> Prob
 
 
 def _check_recording(options: RecordOptions, recording: Recording) -> None:
+    """Raise an error if a recording was not published, or is incomplete with `before_record`."""
     if recording.objection is not None:
         raise UnpublishedError(recording.place, recording.objection)
     if options.before_record is not None and recording.problem is not None:
@@ -217,11 +219,13 @@ def _check_recording(options: RecordOptions, recording: Recording) -> None:
 
 
 def _warn_of_unused(used: Recording | Replay) -> None:
+    """Warn of the values of options that matched nothing in a recording or a replay."""
     for name, value in used.unused_options or ():
         warnings.warn(f"{name} {value!r} matched nothing in {used.place}", stacklevel=2)
 
 
 def _check_replay(options: ReplayOptions, replay: Replay) -> None:
+    """Raise an error for a problem, unmet faults and, by the options, misses and unplayed calls."""
     if replay.problem is not None:
         raise MrtrCassetteError(replay.problem)
     if options.on_miss != "report" and replay.misses:

@@ -67,6 +67,7 @@ _LINE_COMMAND = re.compile("^[ \t]*:(?=:)", re.MULTILINE)
 
 
 def _escaped(text: str, escape: Callable[[str], str], kept: str = "") -> str:
+    """Escape unprintable characters, but those `kept`, and the `#` of commands to CI runners."""
     if "##" in text:
         text = _COMMAND.sub(lambda match: escape(match[0]), text)
 
@@ -78,12 +79,14 @@ def _escaped(text: str, escape: Callable[[str], str], kept: str = "") -> str:
 
 
 def _python_escape(char: str) -> str:
+    """Return the escape for a character in a Python string, even if it is printable."""
     if char.isprintable():
         return f"\\x{ord(char):02x}"
     return char.encode("unicode_escape").decode()
 
 
 def _json_escape(char: str) -> str:
+    """Return the escape for a character in JSON, or the two of a surrogate pair."""
     units = char.encode("utf-16-be", "surrogatepass").hex()
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 

@@ -192,6 +192,7 @@ def checked(name: str, option: Option, value: Any) -> Any:
 
 
 def _check_range(name: str, option: Option, value: int) -> None:
+    """Raise a `UsageError` if a number is outside its option's limits."""
     most = option.largest
     if value < option.smallest or (most is not None and value > most):
         limit = "" if most is None else f" and at most {most}"
@@ -398,6 +399,7 @@ class SecretOptions(Options):
         texts = {**self.texts, "port": "{port}"}
 
         def text_of(named: re.Match[str]) -> str:
+            """Return the text for a name, which stays as it is if no values are given."""
             if named[1] in texts or not self.values:
                 return texts.get(named[1], named[0])
 
@@ -426,6 +428,7 @@ class SecretOptions(Options):
 
 
 def _check_secret(name: str, text: str) -> None:
+    """Raise a `UsageError` if a text is too short to be told apart from other text."""
     if len(text) < _SHORTEST_SECRET:
         raise UsageError(
             f"{name} has {len(text)} characters, and {_SHORTEST_SECRET} are needed",

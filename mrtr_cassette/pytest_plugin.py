@@ -235,12 +235,15 @@ _RUN = pytest.StashKey[SuiteRun]()
 
 
 def _uses(request: pytest.FixtureRequest) -> Uses:
+    """Return the object that opens the cassettes of the run to which a request belongs."""
     return request.config.stash[_RUN].uses()
 
 
 def _cassette_fixture(
     scope: Literal["function", "class", "module", "session"], users: str
 ) -> Any:
+    """Return a fixture of this scope, whose docstring says for which `users` the recording is."""
+
     def opened(request: pytest.FixtureRequest) -> Iterator[MrtrCassette]:
         with _uses(request).opened(request) as cassette:
             yield cassette

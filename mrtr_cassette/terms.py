@@ -262,12 +262,14 @@ def in_terms(
     given = values or {}
 
     def term_of(slot: re.Match[str]) -> str:
+        """Return the term for a slot, with the slots in it filled."""
         term = terms.get(slot[1], slot[1])
         is_shell = term.startswith(_OF_A_SHELL)
         # A flag of the command line is repeated for each of several values.
         between = f" {term.partition(' ')[0]} " if term.startswith("--") else " "
 
         def value_of(inner: re.Match[str]) -> str:
+            """Return a value as a shell or Python spells it; if there is none, its term."""
             name = inner[1]
             if name not in given:
                 return terms.get(name, name)

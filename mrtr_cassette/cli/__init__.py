@@ -56,9 +56,11 @@ def _module_of(name: str) -> ModuleType:
 
 class _Program(Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Return the names of all commands in alphabetical order, without an import."""
         return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002
+        """Import the module of a command and return the command; None if there is none."""
         if name not in COMMANDS:
             return None
 
@@ -70,6 +72,7 @@ class _Program(Group):
         ctx: click.Context,  # noqa: ARG002
         formatter: click.HelpFormatter,
     ) -> None:
+        """Write the list of commands in the order of `COMMANDS`, without importing them."""
         rows = [(name, short) for name, (_, short) in COMMANDS.items()]
         with formatter.section("Commands"):
             formatter.write_dl(rows)

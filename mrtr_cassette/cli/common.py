@@ -69,6 +69,7 @@ class Log:
 
 
 def _say_events(*events: dict[str, Any]) -> None:
+    """Write events to stderr as lines of JSON."""
     say(*[printable_json(orjson.dumps(event).decode()) for event in events])
 
 
@@ -105,6 +106,7 @@ class _Report(click.Path):
 
 
 def _ending_of(path: Path) -> str:
+    """Return the ending, in lower case, that says a report's form; `.json` if there is none."""
     return path.suffix.lower() or ".json"
 
 
@@ -208,6 +210,7 @@ def read_place(word: str) -> Location:
 
 
 def _fetched(address: str) -> str:
+    """Fetch a cassette, say its size and digest, and return the name by which it is read."""
     # Who plays a file loads no client.
     import asyncio
 
@@ -231,6 +234,7 @@ def shared_options(options: type[Options]) -> Decorator:
     """Return what gives a command the options of a class."""
 
     def decorate(command: Any) -> Any:
+        """Add the options to a command, which then shows them in the order of the class."""
         for name, option in reversed(options_of(options).items()):
             decorators = _click_options(name, option, default_of(options, name))
             for decorator in reversed(decorators):
@@ -369,6 +373,7 @@ def value_of(text: str) -> tuple[str, str]:
 
 
 def _header_of(text: str) -> tuple[str, str]:
+    """Return the name and the value of a header that is given as `NAME: VALUE`."""
     name, colon, value = text.partition(":")
     if not colon:
         # Its name may be a secret that lacks one.

@@ -93,12 +93,14 @@ _as_json = click.option(
 
 
 def _ignore_option(text: str) -> Decorator:
+    """Return the decorator that gives a command `--ignore`, with this help text."""
     return click.option(
         "--ignore", "ignored", metavar="POINTER", multiple=True, help=text
     )
 
 
 def _ignore_from_option(text: str) -> Decorator:
+    """Return the decorator that gives a command `--ignore-from`, with this help text."""
     return click.option(
         "--ignore-from", type=click.Path(path_type=Path), metavar="FILE", help=text
     )
@@ -358,6 +360,7 @@ def _pairs_of(
 def _differing(
     comparisons: Mapping[str, CassetteComparison],
 ) -> dict[str, CassetteComparison]:
+    """Return the comparisons with differences that count, by the names of the cassettes."""
     differing = {}
     for name, comparison in comparisons.items():
         if not comparison.is_same:
@@ -400,6 +403,7 @@ def _unused(
 def _show_comparisons(
     comparisons: Mapping[str, CassetteComparison], *, markdown: bool, has_names: bool
 ) -> None:
+    """Print comparisons as coloured lines, or as Markdown, with titles if it `has_names`."""
     for name, comparison in comparisons.items():
         if markdown:
             title = f"### {name}\n\n" if has_names else ""
@@ -467,6 +471,7 @@ def recover(cassettes: tuple[str, ...]) -> None:
 
 
 def _recover(cassette: Location) -> None:
+    """Publish a killed recording from its journal, and say what was written or lost."""
     journal = journal_path(cassette)
     if not os.path.lexists(journal):
         raise CassetteError(journal, "there is no journal to recover")
@@ -577,6 +582,7 @@ def check(cassettes: tuple[str, ...], *, fixes: bool) -> None:
 
 
 def _check(cassette: Location, *, fixes: bool) -> bool:
+    """Check a cassette, and accept its edits first if it `fixes`; return whether it has secrets."""
     if fixes:
         say(
             f"{cassette}: {counted(cassettes.fix(cassette), 'exchange')} changed; accepted"
@@ -676,6 +682,7 @@ def view(
 
 
 def _refuse_without_against(given: Mapping[str, object]) -> None:
+    """Refuse options that are given but have no meaning without `--against`."""
     for option, value in given.items():
         if value:
             raise UsageError(f"{option} needs --against OTHER")
@@ -688,6 +695,7 @@ def _write_page(
     against: Location | None = None,
     ignored_for: IgnoredFor = ignores_nothing,
 ) -> None:
+    """Write a cassette as a page, with a replay's misses and the changes since another cassette."""
     from mrtr_cassette.shell.files.reports import check_place, write_page
 
     check_place(page)
@@ -702,6 +710,7 @@ def _write_page(
 
 
 def _replay_report(path: Path, cassette: Cassette) -> ReplayReport:
+    """Return the JSON report of a replay, or refuse a file that has none of this cassette."""
     with suppress(ValueError):
         saved = saved_report(path.read_bytes())
         if is_report_of(saved, cassette):

@@ -90,6 +90,7 @@ def _told_in_one_style() -> Iterator[None]:
 
 
 def _end_with(error: MrtrCassetteError) -> NoReturn:
+    """Show an error as a line, and end the process with its exit code."""
     from mrtr_cassette.options import shell_terms
 
     say(f"error: {error.in_terms(shell_terms())}")
@@ -109,6 +110,7 @@ def _open_closed_streams() -> None:
 
 
 def _nowhere() -> TextIO:
+    """Return a stream that drops the text, to replace a standard stream that fails."""
     return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123  it stays open
 
 

@@ -214,6 +214,7 @@ def _print_result(result: CallResult) -> None:
 
 
 def _refuse_without_output(options: CallOptions) -> None:
+    """Refuse options of `call` that have a use only with `--output`."""
     if options.existing != "keep":
         raise UsageError("--force and --append need --output CASSETTE")
     if options.values:
@@ -223,6 +224,7 @@ def _refuse_without_output(options: CallOptions) -> None:
 def _server_of(
     words: Sequence[str], upstream: str | None, command: list[str] | None
 ) -> tuple[str | list[str], Sequence[str]]:
+    """Return the server's URL or command, and the words that are left for the call."""
     if words:
         refuse_without_scheme(words[0])
 
@@ -254,6 +256,7 @@ def _server_of(
 
 
 def _server_in_environment() -> str:
+    """Return the server's URL from the variable MRTR_CASSETTE_URL, which has to be set."""
     url = os.environ.get(URL_VARIABLE)
     if not url:
         raise UsageError(
@@ -384,6 +387,7 @@ async def _verify(
     options: VerifyOptions,
     choose: Choose | None,
 ) -> tuple[list[Verification], int]:
+    """Verify cassettes, and update them if `choose` is given; return also the exit code."""
     verifications: list[Verification] = []
     problems = 0
     for path in paths:
@@ -411,6 +415,7 @@ async def _verify(
 def _tell_what_to_do(
     verifications: Sequence[Verification], options: VerifyOptions
 ) -> None:
+    """Say how to go on from the verdicts, and which options made no difference."""
     has_learned = any(verification.learned for verification in verifications)
     if options.learn is not None and not has_learned:
         say(f"note: nothing was learned; {options.learn} is unchanged")
@@ -432,6 +437,7 @@ def _tell_what_to_do(
 
 
 def _was_withheld(verification: Verification) -> bool:
+    """Tell whether a recorded call was not sent because its tool may destroy something."""
     return any(interaction.may_destroy for interaction in verification.interactions)
 
 
@@ -442,6 +448,7 @@ _WITHHELD: Final = (
 
 
 def _report(verifications: Sequence[Verification], paths: Sequence[Path]) -> None:
+    """Annotate the verdicts under GitHub Actions, and write their reports to these files."""
     for verification in verifications:
         annotate(verification_annotations(verification))
 
@@ -506,6 +513,7 @@ def _reviewed(
 
 
 def _is_accepted_at_terminal(proposal: Proposal, folds: Sequence[Fold]) -> bool:
+    """Show the changes of a proposal at the terminal, and ask whether to take them."""
     say(proposal_name(proposal))
     for fold in folds:
         for line in fold_lines(fold):
@@ -515,6 +523,7 @@ def _is_accepted_at_terminal(proposal: Proposal, folds: Sequence[Fold]) -> bool:
 
 
 def _tell_of_update(update: Update) -> None:
+    """Say which responses a cassette took, why it can't take others, and if it was written."""
     for proposal in update.accepted:
         verdicts = ", ".join(
             dict.fromkeys(change.verdict for change in proposal.changes)
@@ -586,6 +595,7 @@ def probe(
 async def _probe(
     paths: Sequence[Location], upstream: str | Sequence[str], options: ProbeOptions
 ) -> tuple[list[Probing], int]:
+    """Probe the questions of cassettes and show the progress; return also the exit code."""
     progress = _progress if sys.stderr.isatty() else _by_question()
     watching = Watching(say, progress)
     probings: list[Probing] = []

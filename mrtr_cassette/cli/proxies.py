@@ -195,6 +195,7 @@ def record(
 
 
 def _server_of(words: Sequence[str], upstream: str | None) -> str | list[str]:
+    """Return the URL of the server to record, or the words of the command that starts it."""
     refuse_misplaced(words)
     if words and upstream is None and "://" in words[0]:
         upstream = words[0]
@@ -242,6 +243,7 @@ async def _record(
     options: RecordOptions,
     log: Log,
 ) -> int:
+    """Record over HTTP until a command or a signal ends it; return the exit code."""
     from mrtr_cassette.shell.runs.recording import recording
 
     async with stop_signals() as signals:
@@ -264,6 +266,7 @@ async def _record_pipe(
     options: RecordOptions,
     log: Log,
 ) -> int:
+    """Record between the client on stdin and stdout and the server; return the exit code."""
     from mrtr_cassette.shell.runs.pipe_recording import record_pipe
     from mrtr_cassette.shell.runs.piped import starting_client
 
@@ -380,6 +383,7 @@ def _serve_trials(
     log: Log,
     reports: tuple[Path, ...],
 ) -> NoReturn:
+    """Serve plays for trials of an agent, with strict history by default; end the process."""
     # Most replays don't need what plays need.
     from mrtr_cassette.cli.serve import serve_trials
     from mrtr_cassette.testing.plays import Trials
@@ -417,6 +421,7 @@ async def _replay(
     options: ReplayOptions,
     log: Log,
 ) -> int:
+    """Replay over HTTP until a command or a signal ends it; return the exit code."""
     # What a load balancer has sent here is answered before this process ends.
     drain_s = _DRAIN_S if options.stateless else 0.0
     async with stop_signals() as signals:
@@ -442,6 +447,7 @@ async def _replay_pipe(
     options: ReplayOptions,
     log: Log,
 ) -> int:
+    """Replay to the client on stdin and stdout; return the exit code."""
     # Most replays are over HTTP.
     from mrtr_cassette.shell.runs.piped import replay_pipe, starting_client
 
@@ -490,6 +496,7 @@ def _run_on_http(
     log: Log,
     main: Callable[[Any, Log], Coroutine[Any, Any, int]],
 ) -> NoReturn:
+    """Warn if other machines can reach the proxy, run `main` over HTTP, and end the process."""
     options = with_free_port(options, context, command)
     if not is_loopback(options.host):
         say(
@@ -506,6 +513,7 @@ def _run_on_pipes(
     log: Log,
     main: Callable[[AnyOptions, Log], Coroutine[Any, Any, int]],
 ) -> NoReturn:
+    """Run `main` on pipes, and end the process; refuse options that only HTTP has."""
     for option in context.command.params:
         name = option.name or ""
         if name in _HTTP_ONLY and is_given(context, name):
@@ -521,6 +529,7 @@ def _run(
     log: Log,
     main: Callable[[AnyOptions, Log], Coroutine[Any, Any, int]],
 ) -> NoReturn:
+    """Run `main` with a log that is written in another thread, and exit with its exit code."""
     # Nothing that passes waits for who reads the log.
     aside: Aside[Any]
     beside = Log()

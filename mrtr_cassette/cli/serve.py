@@ -125,6 +125,7 @@ def serve_trials(
 
 
 def _check_host(options: ListeningOptions) -> None:
+    """Refuse a host that other machines can reach, unless requests need a token."""
     if not is_loopback(options.host) and not os.environ.get(_TOKEN_VARIABLE):
         raise UsageError(
             f"--host {options.host} lets others start upstreams on this machine",
@@ -202,6 +203,7 @@ def _mode_of_all() -> Mode | None:
 
 
 def _tell_ready(url: str, log: Log) -> None:
+    """Print the server's address on stdout; under `--log-format json`, as an event."""
     if log.line is None:
         tell(orjson.dumps({"event": "listening", "url": url}).decode())
     else:
@@ -209,6 +211,7 @@ def _tell_ready(url: str, log: Log) -> None:
 
 
 def _tell_end(plays: Plays, log: Log, validity: str) -> None:
+    """Log how many plays had which outcome, and their validity or else how many failed."""
     counts = [f"{count} {outcome}" for outcome, count in sorted(plays.outcomes.items())]
     text = ", ".join(counts) or "there were no plays"
     if validity:

@@ -109,6 +109,7 @@ def compare(recorded: Cassette, replayed: Cassette) -> tuple[int, int]:
 
 
 def _exchanges(cassette: Cassette) -> list[RecordedExchange]:
+    """Return all exchanges of a cassette, those that interactions share only once."""
     exchanges: list[RecordedExchange] = []
     for interaction in cassette.interactions:
         exchanges += interaction.own
@@ -117,4 +118,5 @@ def _exchanges(cassette: Cassette) -> list[RecordedExchange]:
 
 
 def _body(exchange: RecordedExchange) -> bytes:
+    """Return the body of the recorded response; empty if there is no response."""
     return b"" if exchange.response is None else exchange.response.body

@@ -35,10 +35,12 @@ class RpcError(Exception):
 
 
 def _schema_of(properties: Mapping[str, JsonObject]) -> JsonObject:
+    """Return the JSON Schema of an object that requires all these properties."""
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
 def _text(text: str) -> JsonObject:
+    """Return a text as a content block."""
     return {"type": "text", "text": text}
 
 
@@ -50,6 +52,7 @@ FORMS: dict[str, type] = {"boolean": bool, "string": str}
 
 
 def _input_request(key: str, kind: str, text: str) -> JsonObject:
+    """Return the input request for a question; a form has a single field, `key`."""
     if kind == "roots":
         return {"method": "roots/list", "params": {}}
 
@@ -288,6 +291,7 @@ class Ended(NamedTuple):
 
 
 def _result(method: str, name: str, ended: Ended) -> JsonObject:
+    """Return the result of a call that has ended, in the form of its method."""
     if method == "tools/call":
         return {
             "content": [_text(ended.text)],
@@ -307,6 +311,7 @@ def _result(method: str, name: str, ended: Ended) -> JsonObject:
 
 
 def _progress(token: object, steps: int) -> list[JsonObject]:
+    """Return a notification for every step; none if the client sent no progress token."""
     if token is None:
         return []
 
@@ -329,6 +334,7 @@ def _progress(token: object, steps: int) -> list[JsonObject]:
 
 
 def _read(body: bytes) -> JsonObject:
+    """Return the JSON-RPC message in a request's body, or raise the error to answer with."""
     try:
         message = orjson.loads(body)
     except ValueError:
@@ -485,6 +491,7 @@ class DemoServer:
 async def _streamed(
     request: web.Request, messages: Sequence[JsonObject]
 ) -> web.StreamResponse:
+    """Send messages as server-sent events, and return the response that they make up."""
     stream = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
     await stream.prepare(request)
     for message in messages:

@@ -112,6 +112,7 @@ def hint_at_rename(path: Path, items: Iterable[pytest.Item]) -> str:
 
 
 def _short_name(path: Path) -> str:
+    """Return a cassette's name without its ending and `test_`, to compare it with others."""
     return path.stem.removeprefix("test_")
 
 

@@ -172,6 +172,7 @@ class CassettePlay:
 
     @property
     def _head(self) -> dict[str, Any]:
+        """The members that its beginning and its reports have in common, as JSON."""
         shown = self.use.shown
         return {
             "id": self.id,
@@ -309,6 +310,7 @@ class Plays:
     # Control requests
 
     async def _control(self, request: Request, client: HttpDownstream) -> None:
+        """Answer a control request; errors are answered with their status and text."""
         headers: tuple[tuple[str, str], ...] = ()
         try:
             status, answer = await self._answered(request)
@@ -323,6 +325,7 @@ class Plays:
         await _answer(client, status, answer, headers)
 
     async def _answered(self, request: Request) -> tuple[int, dict[str, Any]]:
+        """Return the HTTP status and the JSON object that answer a control request."""
         path = request.target.partition("?")[0]
         if path != SITES and not path.startswith(f"{SITES}/"):
             raise _ControlError(
@@ -337,6 +340,7 @@ class Plays:
         return await self._about_one(request, name)
 
     async def _about_all(self, request: Request) -> tuple[int, dict[str, Any]]:
+        """Report all open plays (GET), or begin a play (POST); return the status and the answer."""
         if request.method == "GET":
             return 200, {"plays": await self._in_thread(self._reports)}
         if request.method != "POST":
@@ -357,6 +361,7 @@ class Plays:
     async def _about_one(
         self, request: Request, name: str
     ) -> tuple[int, dict[str, Any]]:
+        """Report a play (GET), or end it (DELETE); return the status and the answer."""
         if request.method not in ("GET", "DELETE"):
             raise _not_allowed(request, "GET, DELETE")
 
@@ -374,6 +379,7 @@ class Plays:
         return 200, await self.end(play, outcome)
 
     def _check_token(self, request: Request) -> None:
+        """Refuse a control request without the token that this process requires, if any."""
         given = request.header("authorization")
         wanted = f"Bearer {self._token}"
         if self._token and not compare_digest(given.encode(), wanted.encode()):
@@ -384,16 +390,19 @@ class Plays:
             )
 
     def _refuse_unknown(self, name: str) -> NoReturn:
+        """Refuse a play that isn't open: with 410 if it has ended, else with 404."""
         if name in self.open or name in self._ended:
             raise _ControlError(410, f"the play {name} has ended")
         raise _ControlError(404, f"there is no play {name!r}; POST {SITES} begins one")
 
     def _in_thread(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
+        """Do work that may block in a worker thread; return the future of its result."""
         return self._loop.run_in_executor(self._workers, work)
 
     # Plays
 
     def _reports(self) -> list[dict[str, Any]]:
+        """Return the reports of all open plays, as JSON."""
         return [play.report for play in tuple(self.open.values())]
 
     def _begin(self, values: dict[str, Any]) -> CassettePlay:
@@ -443,6 +452,7 @@ class Plays:
         return play
 
     def _mode_of(self, given: Any) -> Mode:
+        """Return the mode of all plays if there is any, else the given mode or the default."""
         chosen = None if given is None else mode_named(given, "mode")
         return self._mode or chosen or default_mode()
 
@@ -505,6 +515,7 @@ class Plays:
         return found
 
     def _path_of(self, name: Any) -> Path:
+        """Return the path of a file that a play names; refuse any outside of the folder."""
         if not isinstance(name, str) or not name or "\0" in name:
             raise UsageError(f"{_A_PLAY}: {name!r} is not the name of a file")
         if "://" in name:
@@ -523,6 +534,7 @@ class Plays:
         return path
 
     def _listener_of(self, identity: str) -> OnEvent | None:
+        """Return a listener that adds the play's id to events; None if no log takes events."""
         listeners = self._announcer.listeners
         if not listeners:
             return None
@@ -569,6 +581,7 @@ class Plays:
 
 
 def _status_of(error: MrtrCassetteError) -> int:
+    """Return the HTTP status with which an error is answered."""
     for kind, status in _STATUSES:
         if isinstance(error, kind):
             return status
@@ -577,6 +590,7 @@ def _status_of(error: MrtrCassetteError) -> int:
 
 
 def _not_allowed(request: Request, allowed: str) -> _ControlError:
+    """Return the refusal of the request's method, with the methods that are allowed."""
     text = f"{request.method} is not possible here, only {allowed}"
     return _ControlError(405, text, (("Allow", allowed),))
 
@@ -602,6 +616,7 @@ def _json_of(request: Request) -> dict[str, Any]:
 
 
 def _outcome_of(values: dict[str, Any]) -> TestOutcome:
+    """Return the outcome of the test that ends a play; `passed` if it doesn't say."""
     outcome = values.get("outcome", "passed")
     outcomes = get_args(TestOutcome)
     if outcome not in outcomes or len(values) > 1:
@@ -618,5 +633,6 @@ async def _answer(
     answer: Mapping[str, Any],
     headers: tuple[tuple[str, str], ...] = (),
 ) -> None:
+    """Send a JSON object to the client, with this status and further headers."""
     body = orjson.dumps(answer) + b"\n"
     await client.send_whole(status, (*JSON_HEADERS, *headers), body)

@@ -135,6 +135,7 @@ def settings_from(values: Mapping[str, Any], terms: Terms) -> Settings:
     """Return the settings of a test's cassette with these options; messages have these terms."""
 
     def chosen(kind: type[AnyOptions], **fixed: Any) -> AnyOptions:
+        """Return options of this kind with the values that it knows; `fixed` overrides them."""
         options = {"terms": terms}
         for name in options_of(kind):
             if name in values:

@@ -123,6 +123,7 @@ class SharedRecording:
         return "recorded", None
 
     def _why_discarded(self, outcomes: Mapping[str, TestOutcome]) -> str | None:
+        """Return the outcome `discarded` if a test failed or did not run, else None."""
         for test in self.tests:
             if test not in outcomes:
                 return "discarded (test did not run)"
@@ -156,6 +157,7 @@ class SharedRecording:
 
 
 def _calls(cassette: Cassette) -> Counter[str]:
+    """Count the calls of a cassette by keys that are the same in every recording."""
     calls: Counter[str] = Counter()
     for interaction in cassette.interactions:
         key = "\n".join(interaction.exchanges[0].call.key())
@@ -343,6 +345,7 @@ class CassetteUse:
             running.enter_context(reached_without_proxy(url))
 
     def _upstream(self) -> Any:
+        """Return the upstream from the settings, or else from the fixture `mrtr_upstream`."""
         upstream = self._settings.upstream
         if upstream is None:
             upstream = self.request.ask_upstream()
@@ -420,6 +423,7 @@ class CassetteUse:
         raise NotImplementedError
 
     def _count_reads(self) -> None:
+        """Note for the run which values of `reads` and `match` have matched something here."""
         unused = self.shown.unused_options
         if unused is None:
             return
@@ -468,6 +472,7 @@ class CassetteUse:
         return texts
 
     def _warnings_of_given_up(self) -> list[str]:
+        """Return a warning if the recording was discarded because its test was given up."""
         if self.outcome != f"discarded (test {self.given_up})":
             return []
 

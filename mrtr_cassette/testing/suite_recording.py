@@ -57,6 +57,7 @@ class RecordingUse(CassetteUse):
     _session: RecordSession | ClientStarts
 
     def _start(self, running: ExitStack) -> Recording:
+        """Reserve the cassette for this use, and begin to record it; `running` ends that."""
         request = self.request
         if self._settings.replay.beside:
             raise UsageError(
@@ -71,6 +72,7 @@ class RecordingUse(CassetteUse):
             raise
 
     def _recording(self, running: ExitStack) -> Recording:
+        """Begin to record the upstream over HTTP, or on pipes; `running` ends that."""
         request = self.request
         upstream = self._upstream()
         is_piped = is_on_pipes(upstream)
@@ -154,10 +156,12 @@ class RecordingUse(CassetteUse):
 
     @property
     def _renews(self) -> bool:
+        """Whether the cassette is older than `max_age` allows."""
         return self.request.age_days is not None
 
     @property
     def _reason_to_renew(self) -> str:
+        """Why the cassette is recorded anew, as a text: its age, `max_age` and the mode."""
         request = self.request
         return (
             f"{self.path} is {request.age_days} days old, max_age is {self._settings.max_age}, so "
@@ -165,9 +169,11 @@ class RecordingUse(CassetteUse):
         )
 
     def _existing(self) -> Existing:
+        """Return whether a cassette that exists is kept, replaced or added to."""
         return existing_in(self.request.mode, is_old=self._renews)
 
     def _pending(self) -> PendingCassette:
+        """Return the cassette to write when its tests have passed."""
         existing = self._existing()
         ignored_for: IgnoredFor = ignores_nothing
         if existing == "replace":
@@ -198,6 +204,7 @@ class RecordingUse(CassetteUse):
         return place
 
     def _temporary_place(self) -> Path:
+        """Return a place for the recording in a new folder, which is removed when the run ends."""
         return Path(mkdtemp(dir=self.request.run.folder)) / self.path.name
 
     def _share(self, sharers: Sequence[str]) -> SharedRecording:
@@ -244,6 +251,7 @@ class RecordingUse(CassetteUse):
     # What becomes of it
 
     def _finish(self, problems: list[str], *, passed: bool) -> list[str]:
+        """Publish, keep or discard the recording; return the problems as texts."""
         self.request.run.recording.discard(self.path)
         problems = self._objections() + problems
         self.outcome = "discarded (test failed)"
@@ -290,6 +298,7 @@ class RecordingUse(CassetteUse):
         return problems
 
     def _discard(self) -> None:
+        """Remove the journal of a recording over HTTP."""
         if isinstance(self._session, RecordSession):
             discard_journal(self._session.path)
 
@@ -346,13 +355,16 @@ class VerifyingUse(RecordingUse):
     _differs = False
 
     def _place(self, *, is_piped: bool) -> Path:  # noqa: ARG002
+        """Return a temporary place, since the cassette itself is not written."""
         return self._temporary_place()
 
     def _options(self, place: Path) -> RecordOptions:  # noqa: ARG002
+        """Return options by which the recording hides the same things as the cassette."""
         options = kept_as_in(load_cassette(self.path), self._settings.record)
         return options_for("keep", options, None)
 
     def _finish(self, problems: list[str], *, passed: bool) -> list[str]:
+        """Compare the recording with the cassette if the test passed; return the problems."""
         self.request.run.recording.discard(self.path)
         problems = self._objections()
         if self._differs:

@@ -25,6 +25,7 @@ class ReplayUse(CassetteUse):
     shown: Replay
 
     def _start(self, running: ExitStack) -> Replay:
+        """Start the replay, over HTTP or on pipes as the cassette was recorded."""
         data = read_file(self.path)
         is_piped = False
         if b'"transport"' in data:
@@ -63,6 +64,7 @@ class ReplayUse(CassetteUse):
         return replace(options, beside=beside)
 
     def _finish(self, problems: list[str], *, passed: bool) -> list[str]:  # noqa: ARG002
+        """Return all problems, the replay's own first, or note that nothing was played."""
         is_met = any(fault.came for fault in self.shown.faults)
         results = self.shown.results
         is_answered = results.played or results.unknown_tools
@@ -94,6 +96,7 @@ class MissingUse(CassetteUse):
     _is_needed = False
 
     def _start(self, running: ExitStack) -> Replay:  # noqa: ARG002
+        """Return a replay that fails the test when it is first needed."""
         missing = cast("Any", _NoCassette(self._fail))
         return Replay(missing, self.request.mode, self.path, self._settings.answers)
 
@@ -110,6 +113,7 @@ class MissingUse(CassetteUse):
         )
 
     def _fail(self) -> NoReturn:
+        """Fail the test for the missing cassette, and note that it was needed."""
         self._is_needed = True
         self.request.fail(self.error)
 

@@ -126,6 +126,8 @@ class Uses:
         uses: list[CassetteUse] = []
 
         def opened(*name: Any, **options: Any) -> MrtrCassette:
+            """Record or replay the cassette of this name until the fixture is torn down."""
+
             def places() -> list[Place]:
                 if not name:
                     raise UsageError("mrtr_cassettes needs the name of a file")
@@ -146,6 +148,7 @@ class Uses:
         path = Path(request.node.path)
 
         def fail(error: MrtrCassetteError) -> NoReturn:
+            """Fail the test, with a hint if its files are faked or it may have been renamed."""
             hint = _hint_at_faked_files(request.node)
             if not (hint or path.exists()):
                 hint = hint_at_rename(path, items)
@@ -185,6 +188,7 @@ class Uses:
     def _settings(
         self, request: pytest.FixtureRequest, places: Callable[[], list[Place]]
     ) -> Settings:
+        """Return the settings from the ini file, the suite's fixture and nearer places."""
         suite = request.getfixturevalue("mrtr_cassette_config")
         if not isinstance(suite, dict):
             raise UsageError(
@@ -254,6 +258,7 @@ class Uses:
             report.sections.append(("mrtr-cassette: output of the upstream", output))
 
     def _used_by(self, item: pytest.Item) -> list[CassetteUse]:
+        """Return the uses of a test: its own, and those of wider fixtures that it requests."""
         chain = item.listchain()
         names = getattr(item, "fixturenames", ())
         found = []
@@ -337,6 +342,7 @@ class Uses:
     def _give_up(
         self, item: pytest.Item, outcome: Literal["skipped", "xfailed"]
     ) -> None:
+        """Note in the test's own uses that it was skipped, or failed as expected."""
         for use, fixture in self._uses.items():
             if fixture.node is item:
                 use.given_up = outcome
@@ -367,6 +373,7 @@ class Uses:
         return problems, warnings
 
     def _count(self, outcome: str | None) -> None:
+        """Count the outcome of a cassette, unless it is None and the end of the run decides."""
         if outcome is not None:
             self._counts[outcome] += 1
 
@@ -387,6 +394,7 @@ class Uses:
             self.notes.append(f"{shown}: {line}")
 
     def _note_redacted(self, path: Path, redacted: tuple[Redaction, ...]) -> None:
+        """Note what redaction replaced in a cassette, in lines for people."""
         shown = _shown_path(path, self._config)
         self.notes += [f"{shown}: {line}" for line in redaction_lines(redacted)]
 

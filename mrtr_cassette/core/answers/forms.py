@@ -123,6 +123,7 @@ class CallTurn:
 
 
 def _end_of(key: str) -> str:
+    """Return the last part of a key, after any of `:`, `.`, `/` and `#`."""
     return _KEY_PARTS.split(key)[-1]
 
 
@@ -152,6 +153,7 @@ def problem_of(request: InputRequest, answer: Any) -> str | None:
 def _problem_of_elicitation(
     request: InputRequest, answer: Mapping[str, Any]
 ) -> str | None:
+    """Return why an `ElicitResult` doesn't fit a form or a URL; None if it does."""
     action = answer.get("action")
     if action not in ACTIONS:
         return "has no `action` that is accept, decline or cancel"
@@ -168,6 +170,7 @@ def _problem_of_elicitation(
 
 
 def _problem_of_content(request: InputRequest, content: Any) -> str | None:
+    """Return why the content of an accepted form doesn't fit, field by field; None if it does."""
     if not isinstance(content, dict):
         return f"is {type_name(content)}, and not an object"
 
@@ -188,6 +191,7 @@ def _problem_of_content(request: InputRequest, content: Any) -> str | None:
 
 
 def _form_schema(request: InputRequest) -> dict[str, Any]:
+    """Return a form's `requestedSchema`; empty if the request has none."""
     return members_of(request.definition.get("requestedSchema"))
 
 
@@ -320,6 +324,7 @@ def problem_of_value(value: Any, schema: Any) -> str | None:
 
 
 def _problem_of_choice(value: Any, schema: Mapping[str, Any]) -> str | None:
+    """Return why a value, or part of a list, is not among a field's choices; None if it is."""
     choices = [canonical(choice) for choice, _ in titled_choices(schema)]
     is_list = isinstance(value, list)
     chosen = value if is_list else [value]
@@ -334,6 +339,7 @@ def _problem_of_choice(value: Any, schema: Mapping[str, Any]) -> str | None:
 
 
 def _problem_of_format(value: Any, schema: Mapping[str, Any]) -> str | None:
+    """Return why a text is not in its field's format; None if it is, or the format is unknown."""
     named = str(schema.get("format"))
     if not isinstance(value, str) or named not in _FORMATS:
         return None
@@ -347,6 +353,7 @@ def _problem_of_format(value: Any, schema: Mapping[str, Any]) -> str | None:
 
 
 def _is_day(text: str) -> bool:
+    """Tell whether a text is a date of the calendar, such as 2026-07-28."""
     try:
         date.fromisoformat(text)
     except ValueError:
@@ -356,6 +363,7 @@ def _is_day(text: str) -> bool:
 
 
 def _problem_of_size(value: Any, wanted: str, schema: Mapping[str, Any]) -> str | None:
+    """Return why a number, or the length of a text or a list, is out of bounds, or None."""
     least, most, noun = _BOUNDS.get(wanted, ("", "", ""))
     size = _decimal_of(value)
     told = "must be"
@@ -383,6 +391,7 @@ def type_name(value: Any) -> str:
 
 
 def _decimal_of(value: Any) -> Decimal | None:
+    """Return the exact value of a number; None for any other value, such as a boolean."""
     if isinstance(value, Number):
         return Decimal(value.text)
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -391,6 +400,7 @@ def _decimal_of(value: Any) -> Decimal | None:
 
 
 def _is_whole(number: Decimal | None) -> bool:
+    """Tell whether there is a number, and it has no fraction."""
     return number is not None and number == number.to_integral_value()
 
 
@@ -465,6 +475,7 @@ def value_of_text(text: str, schema: Any) -> Any:
 
 
 def _list_of(text: str, schema: Mapping[str, Any]) -> list[Any]:
+    """Return the list that a text means: a JSON array, or values between commas."""
     value = json_or_text(text)
     if isinstance(value, list):
         return value
@@ -479,6 +490,7 @@ def _list_of(text: str, schema: Mapping[str, Any]) -> list[Any]:
 
 
 def _truth_of(text: str) -> bool | str:
+    """Return the boolean that a text means, such as `yes` or `off`; any other text stays."""
     folded = text.strip().lower()
     if folded in _TRUE:
         return True
@@ -547,6 +559,7 @@ def dialogue(key: str, request: InputRequest) -> Steps:
 
 
 def _typed(lines: Iterable[str], prompt: str) -> Generator[Prompt, str | None, str]:
+    """Show lines and return the line that a person types; an action or the end raises an error."""
     line = yield tuple(map(printable, lines)), printable(prompt)
     if line is None:
         raise _EndedError(None)
@@ -576,6 +589,7 @@ def _elicited(request: InputRequest, lines: list[str]) -> Steps:
 
 
 def _confirmed(request: InputRequest, lines: list[str]) -> Steps:
+    """Ask until a person accepts a URL or a form without fields; refusing raises an error."""
     if "url" in request.definition:
         lines.append(f"  {request.definition['url']}")
 
@@ -626,6 +640,7 @@ def _described(schema: Mapping[str, Any]) -> list[str]:
 
 
 def _prompt(name: str, schema: Mapping[str, Any], *, is_required: bool) -> str:
+    """Return the prompt for a field: its title, name, type or format, and default."""
     kind = type_of_text(schema)
     about = _FORMATS.get(str(schema.get("format")), _TYPES[kind])[0]
     if kind != "array" and titled_choices(schema):
@@ -747,6 +762,7 @@ def example_of(schema: Any) -> Any:
 
 
 def _example_list(schema: Mapping[str, Any]) -> list[Any]:
+    """Return a list of as many values as a field needs, its first choices if it has any."""
     count = schema.get("minItems")
     if not isinstance(count, int):
         count = 1
@@ -756,6 +772,7 @@ def _example_list(schema: Mapping[str, Any]) -> list[Any]:
 
 
 def _example_text(schema: Mapping[str, Any]) -> str:
+    """Return an example text in the format and the length that a field's schema wants."""
     text = _TEXT
     if schema.get("format") in _FORMATS:
         _, _, text = _FORMATS[schema["format"]]

@@ -123,6 +123,7 @@ class _Answering:
         self._answers: dict[str, Answer] = {}
 
     def _take(self, key: str, value: Any, source: str) -> None:
+        """Take a source's answer, with the form's defaults, or raise a fault if it doesn't fit."""
         request = self._asked.requests[key]
         completed = with_defaults(request, value)
         problem = problem_of(request, completed)
@@ -132,6 +133,7 @@ class _Answering:
         self._answers[key] = Answer(completed, source)
 
     def _missing(self) -> list[AskedRequest]:
+        """Return the questions that have no answer so far."""
         missing = []
         for question in self._questions:
             if question.key not in self._answers:
@@ -203,6 +205,7 @@ class _Answering:
         return answers
 
     def _unanswered(self, question: AskedRequest) -> Unanswered:
+        """Return that nothing answers a question, with an example of answers for the call."""
         given = self._sources.given
         detail = "nothing answers it"
         spent = given.spent_name(question)
@@ -315,6 +318,7 @@ class Rounds:
         return _spelled(ask, turn, names)
 
     def _given_up(self, ask: LiveAsk, unanswered: Unanswered) -> Answered | None:
+        """End the call at an unanswered ask, or refuse a request for roots and go on."""
         push = ask.push
         asks_for_roots = push is not None and push.message.method == LIST_ROOTS
         if push is not None and asks_for_roots and not unanswered.is_fault:
@@ -325,6 +329,7 @@ class Rounds:
         return None
 
     def _asked(self, ask: LiveAsk, requests: Mapping[str, InputRequest]) -> Asked:
+        """Return the requests of an ask with their call, numbered after those of earlier turns."""
         call = ask.call or ask.exchange.call
         params = {} if call.message is None else call.message.params
         first = 1
@@ -344,6 +349,7 @@ class Rounds:
 def _turn_of(
     ask: LiveAsk, requests: Mapping[str, InputRequest], answers: Mapping[str, Answer]
 ) -> CallTurn:
+    """Return a turn with its requests and answers, who gave these, and the hash of its state."""
     values = {}
     sources = {}
     for key, answer in answers.items():
@@ -413,6 +419,7 @@ def outcome_of(method: str, exchange: RecordedExchange) -> Mapping[str, Any]:
 
 
 def _ended_task(method: str, exchange: RecordedExchange) -> TaskState | None:
+    """Return the last state of the task that a call became; None if it is none or a poll."""
     if method == GET_TASK or exchange.call.method != GET_TASK:
         return None
     return polled_state(exchange.rpc_response)

@@ -144,6 +144,7 @@ class AnswerRule(_Strict):
 
     @model_validator(mode="after")
     def _can_be_meant(self) -> Self:
+        """Return the rule; a `ValueError` says which of its members can't be meant."""
         answers = [name for name in _ANSWERED_BY if getattr(self, name) is not None]
         if len(answers) != 1:
             given = " and ".join(answers) or "none"
@@ -305,6 +306,7 @@ def _rules_of(interaction: RecordedInteraction) -> Iterator[tuple[str, str]]:
 
 
 def _answer_lines(request: InputRequest, answer: Any) -> str:
+    """Return the lines of a rule for a recorded answer; a comment says if any of it was hidden."""
     text = canonical(answer)
     is_elicitation = request.kind in ELICITATIONS and not request.takes_value
     if has_kind(text, ANSWER):
@@ -339,6 +341,7 @@ def _lines(members: Mapping[str, Any]) -> str:
 
 
 def _toml(value: Any) -> str:
+    """Return a JSON value as TOML, without the nulls in it, which TOML doesn't have."""
     if isinstance(value, dict):
         members = []
         for name, member in value.items():
@@ -359,6 +362,7 @@ def _toml(value: Any) -> str:
 
 
 def _toml_char(char: str) -> str:
+    """Return a character as a TOML string spells it: escaped unless it is printable."""
     return char if char.isprintable() else f"\\U{ord(char):08x}"
 
 
@@ -397,6 +401,7 @@ def read_pairs(texts: Iterable[str], what: str) -> tuple[WrittenPair, ...]:
 
 
 def _read_pair(text: str, what: str) -> WrittenPair:
+    """Read `name=text` or `name:=json`; the `UsageError` for any other text calls it by `what`."""
     written, separator, value = text.partition("=")
     name = written.removesuffix(":")
     # The text itself may be a secret.
@@ -547,6 +552,7 @@ class GivenAnswers:
         return answer
 
     def _named_answer(self, question: AskedRequest, fields: Mapping[str, Any]) -> Any:
+        """Return the answer by the pair named like a question, or else by its fields' pairs."""
         whole = self._whole_pair(question)
         if whole is not None:
             return self._answer_by(whole, question, fields)

@@ -103,6 +103,7 @@ def unwrapped(data: bytes, path: str, server: str) -> bytes:
 
 
 def _entry(data: bytes, path: str, server: str) -> _Entry:
+    """Return the parts of a server's entry; the server must have a command, and not a URL."""
     plain = _without_comments(data)
     member, value = _server_value(plain, path, server)
     has_command = isinstance(value, dict) and isinstance(value.get("command"), str)
@@ -196,6 +197,7 @@ def has_wrapped(data: bytes, path: str) -> bool:
 
 
 def _servers(plain: bytes, path: str) -> dict[str, dict[str, Any]]:
+    """Return the servers by name, for every member of a configuration that has servers."""
     try:
         tree = json.loads(plain)
     except ValueError as error:

@@ -126,4 +126,5 @@ _MAY_HAVE_TEXTS = frozenset({str, dict, list})
 
 
 def _trees_of(response: Response) -> list[Any]:
+    """Return the messages of a response as JSON, in order."""
     return [located.message.tree for located in messages_in(response)]

@@ -87,6 +87,7 @@ def _recording_tree(cassette: Cassette) -> Tree:
 
 
 def _recorder_trees(recorders: Iterable[RecorderFacts]) -> list[Tree]:
+    """Return the recorders as they are in the file, with times in whole milliseconds."""
     trees = []
     for recorder in recorders:
         wall_ms = round(recorder.wall_ms)
@@ -157,6 +158,7 @@ def _turn_trees(interaction: RecordedInteraction) -> list[Tree]:
 
 
 def _exchange_tree(exchange: RecordedExchange) -> Tree:
+    """Return a step of a task or a posted answer, with the response if there was any."""
     tree = {"request": _request_tree(exchange.request)}
     if exchange.response is not None:
         tree["response"] = _response_tree(exchange.response)
@@ -177,6 +179,7 @@ def task_turn_tree(turn: TaskTurn) -> Tree:
 
 
 def _pushed_turn_tree(turn: PushedTurn) -> Tree:
+    """Return a pushed turn as it is in the file."""
     events = []
     for request in turn.asked:
         event = {
@@ -244,6 +247,7 @@ def _response_tree(response: Response) -> Tree:
 
 
 def _body_tree(raw: bytes) -> Tree:
+    """Return a body as JSON if that gives back the same bytes, or else as opaque."""
     if not raw:
         return {}
 
@@ -255,6 +259,7 @@ def _body_tree(raw: bytes) -> Tree:
 
 
 def _line_tree(raw: bytes) -> Tree:
+    """Return a line as JSON if that gives back the same bytes, or else as opaque."""
     value = None
     if raw.endswith(b"\n"):
         value = _json_that_round_trips(raw[:-1])
@@ -266,6 +271,7 @@ def _line_tree(raw: bytes) -> Tree:
 
 
 def _event_tree(raw: bytes, *, first: bool) -> Tree:
+    """Return an event as its JSON and the text around it, or as opaque if it can't be."""
     event = read_event(raw, first=first)
     if event.data is None or len(event.lines) != 1:
         return encode_opaque(raw)
@@ -366,6 +372,7 @@ def _add_recorder(
 
 
 def _exchange_facts(exchange: RecordedExchange) -> Tree:
+    """Return the facts about an exchange; None for those that it doesn't have."""
     response = exchange.response
     pieces = None
     if response is not None and _says_more_than_its_end(response, exchange.ended_after):
@@ -432,6 +439,7 @@ def exchange_sha256(request: Request, response: Response | None) -> str:
 
 @lru_cache(maxsize=1024)
 def _header_fields(headers: Headers) -> bytes:
+    """Return headers as the digest covers them: as netstrings of names and values."""
     fields: list[bytes] = []
     for name, value in headers:
         fields += (name.encode(), value.encode())
@@ -440,4 +448,5 @@ def _header_fields(headers: Headers) -> bytes:
 
 
 def _netstrings(fields: Iterable[bytes]) -> bytes:
+    """Return fields with their lengths before them, so that no two lists give the same bytes."""
     return b"".join([b"%d:%b," % (len(field), field) for field in fields])

@@ -47,6 +47,7 @@ def accept_edit(data: bytes, path: str) -> tuple[bytes, int]:
 
 
 def _digests_by_place(file: CassetteModel, path: str) -> dict[ExchangePlace, str]:
+    """Return the digests of the exchanges as they are in the file now."""
     digests: dict[ExchangePlace, str] = {}
     cassette = cassette_of(file, path, ())
     for interaction in cassette.interactions:

@@ -249,6 +249,7 @@ class ReplayEntry:
 def _arrival_of(
     exchange: RecordedExchange, place: EntryPlace
 ) -> tuple[float, int, int]:
+    """Return a sort key by arrival; an exchange without a number comes last."""
     number: float | None = exchange.number
     if number is None:
         number = float("inf")
@@ -337,6 +338,7 @@ def answer_digest(entry: ReplayEntry, steps: Iterable[ReplayEntry]) -> bytes:
 
 
 def _answer_text(exchange: RecordedExchange, steps: Iterable[ReplayEntry]) -> str:
+    """Return what a response says: about its task, as a result or error, or in an HTTP body."""
     task = exchange.created_task
     if task is not None:
         return _task_text(task, steps)
@@ -353,6 +355,7 @@ def _answer_text(exchange: RecordedExchange, steps: Iterable[ReplayEntry]) -> st
 
 
 def _task_text(task: TaskState, steps: Iterable[ReplayEntry]) -> str:
+    """Return the answers that a task was given, and the digest of its last state."""
     lines = []
     for step in steps:
         if step.state is None:
@@ -438,6 +441,7 @@ class _Draft:
 
 
 def _drafts_of(cassette: Cassette) -> list[_Draft]:
+    """Return the drafts of all exchanges, and when their entries are due."""
     drafts = []
     due: dict[RecordedExchange, tuple[float, int, int]] = {}
     for index, interaction in enumerate(cassette.interactions):
@@ -458,6 +462,7 @@ def _drafts_of(cassette: Cassette) -> list[_Draft]:
 
 
 def _calls_of(interaction: RecordedInteraction) -> Iterator[_Draft]:
+    """Yield the drafts of a call and its retries, without those that a branch shares."""
     exchanges = interaction.exchanges
     for position in range(interaction.shared, len(exchanges)):
         parent = None
@@ -473,6 +478,7 @@ def _calls_of(interaction: RecordedInteraction) -> Iterator[_Draft]:
 
 
 def _posted_of(interaction: RecordedInteraction) -> Iterator[_Draft]:
+    """Yield the drafts of posted answers to the requests that were pushed during a call."""
     for number, turn in interaction.numbered_turns.items():
         if turn.position < interaction.shared:
             continue
@@ -486,6 +492,7 @@ def _posted_of(interaction: RecordedInteraction) -> Iterator[_Draft]:
 
 
 def _steps_of(interaction: RecordedInteraction) -> Iterator[_Draft]:
+    """Yield the drafts of the steps of a task, which refer to the call that created it."""
     asking: dict[RecordedExchange, int] = {}
     answering: dict[RecordedExchange, RecordedTurn] = {}
     turns = interaction.turns if interaction.steps else ()
@@ -564,11 +571,13 @@ class _EntryWriter:
         self._streams.add(exchange, entry)
 
     def _entry_of(self, exchange: RecordedExchange | None) -> ReplayEntry | None:
+        """Return the entry of an exchange, which must be written; None without an exchange."""
         if exchange is None:
             return None
         return self.written[exchange]
 
     def _answered(self, draft: _Draft) -> AnsweredQuestion | None:
+        """Return the pushed request that a draft answers; None if it is no posted answer."""
         pending = self._entry_of(draft.pending)
         if pending is None or draft.question is None:
             return None
@@ -577,6 +586,7 @@ class _EntryWriter:
     def _is_pong(
         self, session: str, answer: Message | None, answered: AnsweredQuestion | None
     ) -> bool:
+        """Tell whether an answer is to a ping, and not to another request that was pushed."""
         if answered is not None and answered.request.message.method != PING:
             return False
         return is_pong(session, answer, self._pings)
@@ -589,6 +599,7 @@ class _EntryWriter:
         answered: AnsweredQuestion | None,
         resumed: ReplayEntry | None,
     ) -> Numbers:
+        """Return the numbers of the next request, and count it in its session."""
         state = matched.lookup.state
         # The answer to a retry with an unknown state tells nothing of calls without one.
         asked_by: object = state if parent is None else None
@@ -629,6 +640,7 @@ def is_pong(session: str, answer: Message | None, pings: PingIds) -> bool:
 def _is_listening(
     call: Call, exchange: RecordedExchange, resumed: ReplayEntry | None
 ) -> bool:
+    """Tell whether an exchange listens to the server; so must the stream that it resumes."""
     if resumed is not None and not resumed.is_listening:
         return False
     return listens(call, exchange.response)
@@ -669,6 +681,7 @@ class OpenedSessions:
     """
 
     def __init__(self, entries: Sequence[ReplayEntry]) -> None:
+        """Find the sessions that were opened, and the paths at which clients named any."""
         self._ids = {issued_session(entry.exchange) for entry in entries}
         self._ids.discard(NO_SESSION)
         self._paths: set[str] = set()
@@ -721,4 +734,5 @@ class OpenedSessions:
 
 
 def _path(endpoint: str) -> str:
+    """Return the path of an endpoint, without the HTTP method before it."""
     return endpoint.partition(" ")[2]

@@ -142,6 +142,7 @@ def encode_line(exchange: RecordedExchange, *, continues: bool = False) -> bytes
 def _tree_of_continuation(
     exchange: RecordedExchange, response: Response
 ) -> dict[str, Any]:
+    """Return the JSON of a line with further pieces of a response, and its present end."""
     return {
         "continues": exchange.number,
         "ended_ms": exchange.ended_ms,
@@ -152,6 +153,7 @@ def _tree_of_continuation(
 
 
 def _tree_of_exchange(exchange: RecordedExchange) -> dict[str, Any]:
+    """Return the JSON of a line that has all of an exchange as it is now."""
     request = exchange.request
     response = exchange.response
     body = encode_opaque(request.body)
@@ -171,6 +173,7 @@ def _tree_of_exchange(exchange: RecordedExchange) -> dict[str, Any]:
 
 
 def _piece_trees(pieces: Iterable[Piece]) -> list[Any]:
+    """Return the bytes of pieces, when they came, and after how many requests."""
     return [[encode_opaque(raw), at_ms, after] for raw, at_ms, after in pieces]
 
 
@@ -197,6 +200,7 @@ def decode_line(
 
 
 def _continuation_of(tree: Mapping[str, Any]) -> Continuation:
+    """Return the continuation in the JSON of a line."""
     return Continuation(
         number=tree["continues"],
         pieces=_pieces(tree["pieces"]),
@@ -207,6 +211,7 @@ def _continuation_of(tree: Mapping[str, Any]) -> Continuation:
 
 
 def _exchange_of(tree: Mapping[str, Any], recorder: str | None) -> RecordedExchange:
+    """Return the exchange in the JSON of a line, as seen by a recorder if it has a name."""
     method, target, headers, body = tree["request"]
     response = None
     if tree["response"] is not None:
@@ -311,21 +316,25 @@ def _with_end(line: bytes) -> bytes:
 
 
 def _json_of(line: bytes) -> bytes:
+    """Return the JSON of a whole line, without its checksum."""
     return line[:-CHECKSUM_LENGTH]
 
 
 def _headers(pairs: Any) -> Headers:
+    """Return headers from pairs of JSON; equal texts share their memory."""
     # Most exchanges have the same ones.
     headers = [(intern(name), intern(value)) for name, value in pairs]
     return tuple(headers)
 
 
 def _pieces(trees: Any) -> tuple[Piece, ...]:
+    """Return pieces from the lists that `_piece_trees` returned."""
     pieces = [Piece(_raw(raw), at_ms, after) for raw, at_ms, after in trees]
     return tuple(pieces)
 
 
 def _raw(tree: dict[str, str]) -> bytes:
+    """Return the bytes that are written as `text` or as `base64`."""
     if "text" in tree:
         return tree["text"].encode()
     return base64.b64decode(tree["base64"])

@@ -48,6 +48,7 @@ def decode_cassette(data: bytes, path: str) -> CassetteModel:
 
 
 def _tree_of(data: bytes, path: str) -> Any:
+    """Return the JSON of a file, which may begin with a byte order mark."""
     from pydantic_core import from_json
 
     text = data.removeprefix(codecs.BOM_UTF8)
@@ -65,6 +66,7 @@ def _tree_of(data: bytes, path: str) -> Any:
 
 
 def _checked(tree: Any, path: str) -> CassetteModel:
+    """Return the model of a cassette; the error names the version or the first wrong member."""
     version = tree.get("version") if isinstance(tree, dict) else None
     if type(version) is not int or "interactions" not in tree:
         raise CassetteError(
@@ -115,6 +117,7 @@ _ALWAYS_THERE = frozenset({"upstream", "recording"})
 
 
 def _not_json(data: bytes, path: str, error: orjson.JSONDecodeError) -> CassetteError:
+    """Return the error for a file that is not JSON, with the likely reason."""
     if not data.strip():
         return CassetteError(
             path, "not JSON: the file is empty", hint="restore it or record it again"
@@ -140,6 +143,7 @@ def _not_json(data: bytes, path: str, error: orjson.JSONDecodeError) -> Cassette
 
 
 def _merge_conflict(data: bytes, path: str, mark: int) -> CassetteError:
+    """Return the error for a merge conflict, whose first mark is at the offset `mark`."""
     line = data.count(b"\n", 0, mark) + 1
     folder, slash, name = path.rpartition("/")
     sides = {"ours": f":2:./{name}", "theirs": f":3:./{name}"}

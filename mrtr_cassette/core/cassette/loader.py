@@ -128,6 +128,7 @@ class _Loader:
         return tuple(self._loaded)
 
     def _for_each_model(self, add: Callable[[int, InteractionModel], None]) -> None:
+        """Call a function for all interactions; an error gets the pointer to its interaction."""
         for number, model in enumerate(self._models, start=1):
             try:
                 add(number, model)
@@ -137,6 +138,7 @@ class _Loader:
                 ) from None
 
     def _add(self, number: int, model: InteractionModel) -> None:
+        """Load an interaction, as yet without its pushed turns."""
         branch: Branch | None = None
         shared: tuple[RecordedExchange, ...] = ()
         if model.branch is not None:
@@ -229,6 +231,7 @@ class _Loader:
         return steps
 
     def _add_pushed_turns(self, number: int, model: InteractionModel) -> None:
+        """Add its pushed turns to a loaded interaction; a branch takes over shared turns."""
         interaction = self._loaded[number - 1]
         branch = interaction.branch
         turns: list[PushedTurn] = []
@@ -253,6 +256,7 @@ class _Loader:
     def _pushed(
         self, turn: PushedTurnModel, place: ExchangePlace, position: int
     ) -> PushedTurn:
+        """Return a pushed turn; its keys must be unique, and include those of its answers."""
         posted = []
         if turn.answer is not None:
             posted = turn.answer.responses
@@ -301,6 +305,7 @@ class _Loader:
     def _exchange_of(
         self, place: ExchangePlace, model: ExchangeModel
     ) -> RecordedExchange:
+        """Return the exchange of a posted answer or of a step of a task."""
         return self._exchange(place, model.request, model.request.http, model.response)
 
     def _exchange(
@@ -310,6 +315,7 @@ class _Loader:
         http: HttpModel | None,
         answered: ResponseModel | None,
     ) -> RecordedExchange:
+        """Return an exchange with the facts about its place; its digest must be as recorded."""
         request = self._request(asked, http)
         facts = self._facts.pop(place, None)
         response = None
@@ -338,6 +344,7 @@ class _Loader:
         )
 
     def _recorded_by(self, facts: ExchangeFactsModel) -> RecordedBy | None:
+        """Return the recorder that saw an exchange; None if the cassette doesn't list it."""
         place = facts.recorder or 1
         if place > len(self.recorders):
             return None
@@ -362,6 +369,7 @@ class _Loader:
     def _request(
         self, model: RequestModel | AnswerModel, http: HttpModel | None
     ) -> Request:
+        """Return a request from the file; without headers of HTTP it is a line on pipes."""
         body = b"".join(model.raws)
         headers = None
         if isinstance(model, AnswerModel):
@@ -380,6 +388,7 @@ class _Loader:
     def _response(
         self, model: ResponseModel, facts: ExchangeFactsModel | None
     ) -> Response:
+        """Return a response from the file, with the times of its pieces if the facts have them."""
         self._check_http(model.status, model.headers)
         end = End.COMPLETE if model.end is None else End(model.end)
         status = NO_STATUS if model.status is None else model.status
@@ -441,6 +450,7 @@ def _cut_by_size(body: bytes, facts: Iterable[PieceFactsModel]) -> list[bytes]:
 
 
 def _headers_of(tree: HeaderMap) -> Headers:
+    """Return the headers of a map, in which a name that came more than once has a list."""
     headers = []
     for name, values in tree.items():
         if isinstance(values, str):

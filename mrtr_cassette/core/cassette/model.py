@@ -121,6 +121,7 @@ def _bytes_of(
     before: str = "",
     after: str = "",
 ) -> bytes:
+    """Return the bytes that a piece or body gives as base64, as text, or as JSON between texts."""
     if base64 is not None:
         return b64decode(base64, validate=True)
     if data is None:
@@ -382,6 +383,7 @@ class RedactionModel(_Model):
 
     @model_validator(mode="after")
     def _can_be_meant(self) -> Self:
+        """Make sure that a redactor takes the rules."""
         self.rules()
         return self
 

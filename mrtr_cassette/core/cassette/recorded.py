@@ -517,6 +517,7 @@ def _interaction_with(
     interaction: RecordedInteraction,
     changed: Mapping[RecordedExchange, RecordedExchange],
 ) -> RecordedInteraction:
+    """Return an interaction with other exchanges in the place of some, in its turns too."""
     exchanges = [changed.get(before, before) for before in interaction.exchanges]
     turns = []
     for turn in interaction.pushed_turns:
@@ -539,6 +540,7 @@ _Part = TypeVar("_Part", PushedRequest, PostedAnswer, TaskStep)
 def _parts_with(
     parts: Iterable[_Part], changed: Mapping[RecordedExchange, RecordedExchange]
 ) -> tuple[_Part, ...]:
+    """Return parts of an interaction with other exchanges in the place of some."""
     renewed = []
     for part in parts:
         exchange = changed.get(part.exchange, part.exchange)
@@ -632,6 +634,7 @@ def in_conversation_order(
 
 
 def _first_number(interaction: RecordedInteraction) -> float:
+    """Return the lowest number of an interaction's own exchanges; infinity without any."""
     first = float("inf")
     for exchange in interaction.own:
         if exchange.number is not None:
@@ -707,6 +710,7 @@ def without_interactions(cassette: Cassette, numbers: Collection[int]) -> Casset
 
 
 def _without(cassette: Cassette, numbers: Collection[int]) -> list[RecordedInteraction]:
+    """Return the interactions of a cassette that don't have these numbers."""
     interactions = cassette.interactions
     return [kept for kept in interactions if kept.number not in numbers]
 
@@ -735,6 +739,7 @@ def with_numbers(
 def _push_with_number(
     request: PushedRequest, numbers: Mapping[int, int]
 ) -> PushedRequest:
+    """Return a pushed request with the new number of the interaction that it names, if any."""
     if request.interaction is None:
         return request
     return replace(request, interaction=numbers[request.interaction])

@@ -210,6 +210,7 @@ def _continued(before: Response, rest: Response) -> Response:
 
 
 def _session_of(exchange: RecordedExchange) -> str:
+    """Return the session that a request names, or else the session that its response opened."""
     return session_of(exchange.request) or opened_session(exchange.response)
 
 
@@ -286,6 +287,7 @@ class EndpointPassing:
         return held
 
     def _passed(self, raw: bytes) -> bytes:
+        """Return an event as it passes: an endpoint of the server without the server's origin."""
         event = read_event(raw, first=self._is_first)
         self._is_first = False
         if not is_endpoint(raw):

@@ -107,6 +107,7 @@ def headers_with(headers: Headers, change: TextChange) -> Headers:
 
 
 def _changed_text(text: str, change: TextChange, name: str) -> str:
+    """Return a text with its bytes changed; `name` is its header's, or empty."""
     raw = text.encode("utf-8", "surrogateescape")
     return change(raw, name).decode("utf-8", "surrogateescape")
 
@@ -190,6 +191,7 @@ def combine_cassettes(cassettes: Sequence[Cassette]) -> Cassette:
 
 
 def _refuse_other_rules(cassette: Cassette, first: Cassette) -> None:
+    """Raise an error if a cassette was recorded by other rules than the first."""
     for name in _RULES:
         if getattr(cassette, name) != getattr(first, name):
             words = RULE_WORDS.get(name, name.replace("_", " "))
@@ -198,6 +200,7 @@ def _refuse_other_rules(cassette: Cassette, first: Cassette) -> None:
 
 
 def _last_arrival(exchange: RecordedExchange) -> int:
+    """Return how many requests had arrived when an exchange ended, as far as it is known."""
     return exchange.ended_after or exchange.number or 0
 
 
@@ -208,6 +211,7 @@ def _moved(
     first = index * _NAMES_OF_A_CASSETTE
 
     def counted_on(ref: Ref) -> Ref | None:
+        """Return a reference with a number that no other cassette has; None if it has no number."""
         is_numbered = ref.kind in (SESSION, TASK)
         if ref.is_secret:
             is_numbered = ref.token.isdigit()

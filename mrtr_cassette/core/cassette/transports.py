@@ -129,6 +129,7 @@ def _is_one_session(cassette: Cassette) -> bool:
 
 
 def _is_stream(exchange: RecordedExchange) -> bool:
+    """Tell whether an exchange is a GET to which the server responded with an event stream."""
     response = exchange.response
     is_get = exchange.request.method == "GET"
     return is_get and response is not None and response.is_event_stream
@@ -224,6 +225,7 @@ def response_over_http(exchange: RecordedExchange) -> RecordedExchange:
 
 
 def _unsayable(cassette: Cassette, reason: str) -> CassetteError:
+    """Return the error for a cassette with something that the other transport can't say."""
     transport = "pipes"
     recorder = "record_pipe_again"
     if cassette.transport == "stdio":
@@ -240,6 +242,7 @@ def _unsayable(cassette: Cassette, reason: str) -> CassetteError:
 def _changed(
     cassette: Cassette, change: Callable[[RecordedExchange], _Changed]
 ) -> Cassette:
+    """Return a cassette with all exchanges changed; an error names the interaction."""
     changed: dict[RecordedExchange, RecordedExchange] = {}
     for interaction in cassette.interactions:
         for exchange in interaction.own:
@@ -256,6 +259,7 @@ def _changed(
 
 
 def _with_session(exchange: RecordedExchange) -> _Changed:
+    """Return an exchange on pipes, in the first session if its request names none."""
     request = exchange.request
     if not request.header(SESSION_HEADER):
         request = line_request(request.body, FIRST_SESSION)
@@ -264,6 +268,7 @@ def _with_session(exchange: RecordedExchange) -> _Changed:
 
 
 def _as_lines(exchange: RecordedExchange, *, is_session: bool) -> _Changed:
+    """Return a request over HTTP and its response as lines of the first session on pipes."""
     request = exchange.request
     response = exchange.response
     is_channel = is_session and _is_stream(exchange)
@@ -291,6 +296,7 @@ def _as_lines(exchange: RecordedExchange, *, is_session: bool) -> _Changed:
 
 
 def _line_pieces(response: Response, texts: Iterable[bytes]) -> tuple[Piece, ...]:
+    """Return the pieces of a response as lines; a piece without a message becomes empty."""
     pieces = []
     for piece, text in zip(response.pieces, texts, strict=False):
         line = b""
@@ -344,6 +350,7 @@ def on_one_line(raw: bytes) -> bytes:
 
 
 def _as_post(exchange: RecordedExchange) -> _Changed:
+    """Return a request on pipes and its response as they are over HTTP, a line as a POST."""
     request = exchange.request
     response = exchange.response
     is_channel = opens_channel(request)
@@ -384,6 +391,7 @@ def _as_post(exchange: RecordedExchange) -> _Changed:
 
 
 def _event_of(message: bytes) -> bytes:
+    """Return a message as an event of a stream; an empty text stays empty."""
     return b"event: message\ndata: %b\n\n" % message if message else b""
 
 
@@ -493,6 +501,7 @@ def _owner(
 
 
 def _response(exchange: RecordedExchange, pieces: Sequence[Piece]) -> Response | None:
+    """Return a response on pipes with these pieces; None for a notification or an answer."""
     asked = exchange.call.message
     if asked is not None and asked.kind is not Kind.REQUEST:
         return None
@@ -505,6 +514,7 @@ def _response(exchange: RecordedExchange, pieces: Sequence[Piece]) -> Response |
 
 
 def _has_response(pieces: Iterable[Piece]) -> bool:
+    """Tell whether pieces of a pipe have a JSON-RPC response."""
     for piece in pieces:
         message = server_message(piece.raw)
         if message is not None and message.kind is Kind.RESPONSE:

@@ -284,6 +284,7 @@ def _replaced(raw: bytes, new: Mapping[str, str]) -> bytes:
         return new.get(token, token).encode("latin-1")
 
     def value(match: re.Match[bytes]) -> bytes:
+        """Return a text with other words, or a number replaced by another number."""
         recorded = match[0]
         replaced = _SPELLED_TOKEN.sub(word, recorded)
         is_text = recorded.startswith(b'"')

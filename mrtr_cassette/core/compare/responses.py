@@ -778,6 +778,7 @@ def calls_at_start(interactions: Sequence[RecordedInteraction]) -> set[int]:
 
 
 def _drop(messages: list[Any], is_dropped: Callable[[Mapping[str, Any]], bool]) -> None:
+    """Remove from a list, in place, the messages for which a function returns True."""
     messages[:] = [message for message in messages if not is_dropped(message)]
 
 

@@ -184,6 +184,7 @@ class SessionOpening(Conversation):
     def _after(
         self, exchange: RecordedExchange, _response: Message | None
     ) -> Request | None:
+        """Return the next request of the opening; None at its end, or if it was refused."""
         if has_error(exchange) or not self._is_accepted(exchange.response):
             detail = f"the live server opened no session: {outcome(exchange)}"
             self.failure = unrecorded(self.call, detail)
@@ -194,6 +195,7 @@ class SessionOpening(Conversation):
         return self._unsent.popleft()
 
     def _is_accepted(self, response: Response | None) -> bool:
+        """Tell whether an HTTP response is a success; on pipes, which have no status, all are."""
         if self.call.request.is_line:
             return True
         return response is not None and 200 <= response.status < 300
@@ -274,6 +276,7 @@ class RecordedAsks:
     def _replay_to(
         self, asker: ReplayEntry, call: Call, shown: Call
     ) -> ReplayToAsk | Miss:
+        """Return how the server is brought to an ask, or why it can't be brought there."""
         exchanges = tuple([entry.exchange for entry in _chain(asker)])
         interaction = RecordedInteraction(0, exchanges, None, is_orphan=False)
         reason = why_not_repeatable(interaction)
@@ -451,6 +454,7 @@ class PlayedCalls:
         return self._diverged.refusal(shown)
 
     def _make_write(self, call: Play) -> Steps:
+        """Have the live server make a played write, and take note if it does not go as recorded."""
         interaction = self._interaction_of(call)
         reason = why_not_repeatable(interaction)
         if reason is None and interaction.exchanges[-1].rpc_response is None:
@@ -491,9 +495,11 @@ class PlayedCalls:
                 read.ended()
 
     def _interaction_of(self, call: Play) -> RecordedInteraction:
+        """Return the recorded interaction of a call that was played."""
         return self._recording.interactions[call.entry.interaction - 1]
 
     def _repeated(self, call: Play) -> RepeatedPlay:
+        """Return a played call for the live server, in its session and with its handles."""
         matched = read_call(call.entry.matched.request)
         ignored = self._ignored_for(matched)
         interaction = self._interaction_of(call)
@@ -569,6 +575,7 @@ class Appending:
         return _refusal_of(decision) or decision.call
 
     def _played(self, play: Play) -> None:
+        """Take note of a play: it may open a session, or be a write for the live server to make."""
         sealed = self._recorder.values.sealed(play.request)
         # Plays are kept to the end of the run, and nobody needs the bytes that were sent.
         play = play._replace(request=sealed, delivery=None)

@@ -302,6 +302,7 @@ class Conversation:
         return self._cancel(pending)
 
     def _cancel(self, pending: Observation) -> Observation | None:
+        """Return the notification that cancels a pending request; None if that has no id."""
         message = pending.call.message
         identity = None if message is None else message.spelled(ID_PATH)
         if identity is None:
@@ -336,6 +337,7 @@ class Conversation:
         return self.session.request(self._about_task(CANCEL_TASK, task), self)
 
     def _about_task(self, method: str, task: TaskState) -> Request:
+        """Return a request about a task, with the headers of the call."""
         return request_beside(self.request, method, {TASK_ID: task.id})
 
     # What the server says
@@ -373,6 +375,7 @@ class Conversation:
     def _call_responded(
         self, observation: Observation, exchange: RecordedExchange
     ) -> None:
+        """Take the response to the call: a task, an ask, the end, or a refusal of its id."""
         response = observation.response
         self.leaving.pending = None
         self.standing = None
@@ -414,6 +417,7 @@ class Conversation:
     def _task_responded(
         self, observation: Observation, exchange: RecordedExchange
     ) -> None:
+        """Take the response to a poll, or to an update, which ends the conversation if it fails."""
         method = observation.call.method
         response = observation.response
         if method == GET_TASK:
@@ -464,6 +468,7 @@ class Conversation:
         return self._replied(ask, answer)
 
     def _replied(self, ask: LiveAsk, reply: Reply) -> Observation | None:
+        """Take the reply to an ask; return the request to post if the ask was pushed, or None."""
         if not isinstance(reply, Answered):
             self.standing = reply
             return None
@@ -529,6 +534,7 @@ class ToolList(Conversation):
     def _after(
         self, _exchange: RecordedExchange, response: Message | None
     ) -> Request | None:
+        """Take a page of tools; return the request for the next page if it is read."""
         page: dict[str, Any] = {}
         if response is not None:
             page = members_of(response.tree.get("result"))
@@ -601,6 +607,7 @@ class AnsweredPoll(Conversation):
             self._mark(self._seen, is_answered=False)
 
     def _polled(self, exchange: RecordedExchange, response: Message | None) -> None:
+        """Take a state of the task, to poll again if all that it asks has been answered."""
         state = polled_state(response)
         asked = {} if state is None else state.input_requests
         new_keys = {key: key for key in asked if key not in self._seen}
@@ -616,6 +623,7 @@ class AnsweredPoll(Conversation):
             self.standing = Finished(self._asked, exchange)
 
     def _mark(self, keys: Iterable[str], *, is_answered: bool) -> None:
+        """Take note of whether the task's questions with these keys were answered here."""
         self._seen.update(dict.fromkeys(keys, is_answered))
 
 

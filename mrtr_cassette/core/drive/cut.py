@@ -148,6 +148,7 @@ class _Needs:
 
 
 def _session_in(interaction: RecordedInteraction) -> str:
+    """Return the session in which an interaction was sent, or else the session that it opens."""
     first = interaction.exchanges[0]
     return session_of(first.request) or opened_session(first.response)
 

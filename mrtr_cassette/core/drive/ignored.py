@@ -90,6 +90,7 @@ def tables_in(text: str, name: str) -> list[tuple[str, Any]]:
 
 
 def _read_rule(rule: Any, where: str) -> IgnoredPlaces:
+    """Return the places that a table names; a `ValueError` says what is wrong with it."""
     needed = "`pointers`, a list of JSON Pointers, which begin with a slash"
     problem = (
         f"{where} has {needed}, may have `call`, a text, `masks`, and nothing else"
@@ -121,6 +122,7 @@ def _read_rule(rule: Any, where: str) -> IgnoredPlaces:
 
 
 def _are_pointers(value: Any) -> TypeGuard[list[str]]:
+    """Tell whether a value is a list of JSON Pointers, and not empty."""
     if not isinstance(value, list) or not value:
         return False
     return all(str(pointer).startswith("/") for pointer in value)
@@ -204,6 +206,7 @@ def varying_in(
 
 
 def _differs_in_times_and_ids(change: Change) -> bool:
+    """Tell whether both values of a change are the same but for times and ids."""
     if change.recorded is None or change.received is None:
         return False
 
@@ -231,6 +234,7 @@ def _learn(
 
 
 def _why_not(change: Change) -> str | None:
+    """Return why the place of a change can't be left out; None if it can."""
     if change.verdict in ("question-changed", "rounds-changed"):
         return "a question that differs is never answered"
     if change.verdict != "text-changed":
@@ -270,4 +274,5 @@ def _looks_made_up(change: Change) -> bool:
 
 
 def _is_made_up(word: str) -> bool:
+    """Tell whether a word has a digit or reads as no word of a language."""
     return not reads_as_words(word) or any(map(str.isdigit, word))

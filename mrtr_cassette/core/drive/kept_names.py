@@ -102,12 +102,14 @@ class KeptNames:
         return replace(new, request=request)
 
     def _with_kept_names(self, text: bytes, _header: str) -> bytes:
+        """Return a text of a new recording with the names and the question ids that are kept."""
         for new_id, kept_id in self._question_ids.items():
             text = text.replace(new_id, kept_id)
 
         return with_refs(text, self._renamed)
 
     def _renamed(self, ref: Ref) -> Ref | None:
+        """Return a reference with its kept name and its own turn; None if it isn't renamed."""
         name = _name_of(ref)
         if name is None:
             return None
@@ -127,6 +129,7 @@ class KeptNames:
         return self._kept[name]
 
     def _next_free(self, name: Ref) -> Ref:
+        """Return a name if it is free, or the next that is; a journal's placeholders begin at 1."""
         if name.is_secret and is_journal_token(name.token):
             name = name.with_last(1)
 

@@ -339,6 +339,7 @@ def with_live_names(raw: bytes, live_by_name: Mapping[str, str]) -> bytes:
     """
 
     def live(ref: Ref) -> bytes | None:
+        """Return the live value of a reference, as JSON without quotes; None leaves it as it is."""
         is_name = ref.kind in (STATE, TASK, SESSION)
         if not is_name or ref.name not in live_by_name:
             return None
@@ -431,6 +432,7 @@ class OwnClient:
 
     @property
     def _version_header(self) -> Header:
+        """The header with the revision that the client speaks."""
         return VERSION_HEADER, self._version
 
     def discover(self) -> Request:
@@ -511,6 +513,7 @@ class OwnClient:
         params: Mapping[str, Any] | None,
         headers: Iterable[Header],
     ) -> Request:
+        """Return the HTTP request that posts a message; notifications have no id."""
         message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
         if not method.startswith("notifications/"):
             message["id"] = 0

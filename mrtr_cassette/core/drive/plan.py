@@ -201,6 +201,7 @@ def endpoint_of(url: str) -> str:
 
 
 def _path_of(target: str) -> str:
+    """Return the decoded path of a target, in which a placeholder tells only its rule."""
     return without_numbers(as_text(without_percent(target.partition("?")[0]).text))
 
 
@@ -210,6 +211,7 @@ def is_at(endpoint: str, request: Request) -> bool:
 
 
 def _part_of(exchange: RecordedExchange, call: Call) -> Part:
+    """Return which part of a conversation an interaction is, by its first exchange."""
     is_stream = call.message is None and listens(call, exchange.response)
     if is_stream or opens_channel(call.request):
         return "listening"
@@ -248,6 +250,7 @@ def _objections(item: Planned, endpoint: str) -> Iterator[str]:
 
 
 def _objections_to_call(item: Planned) -> Iterator[str]:
+    """Yield why a call can't be repeated: it listens, or can't be answered as recorded."""
     if listens(item.call, item.interaction.exchanges[-1].response):
         yield "it listens to effects of other calls"
 
@@ -268,6 +271,7 @@ def _is_lost(item: Planned) -> bool:
 
 
 def _objections_to_request(request: Request, endpoint: str) -> Iterator[str]:
+    """Yield why a request can't be sent again: secrets, states or session ids in it are unknown."""
     # What was sent to the upstream's URL is sent to that of the live server.
     target = "" if is_at(endpoint, request) else request.target
     text = f"{request.body.decode('latin-1')}\n{target}"

@@ -274,6 +274,7 @@ def needs_state(probe: Probe) -> bool:
 
 
 def _action(action: str, content: Any = None) -> bytes:
+    """Return the JSON text of an answer with an action and, unless that is None, content."""
     answer: dict[str, Any] = {"action": action}
     if content is not None:
         answer["content"] = content
@@ -282,6 +283,7 @@ def _action(action: str, content: Any = None) -> bytes:
 
 
 def _actions(key: str) -> list[Probe]:
+    """Return the probes that decline and cancel a question."""
     return [
         Probe(DECLINED, key, _action("decline")),
         Probe(CANCELLED, key, _action("cancel")),
@@ -359,6 +361,7 @@ def _wrong_values(
 
 
 def _is_choice(schema: Mapping[str, Any]) -> bool:
+    """Tell whether a field's schema lists the values that it may have."""
     return not {"enum", "oneOf", "anyOf"}.isdisjoint(schema)
 
 
@@ -449,6 +452,7 @@ def with_other_arguments(body: bytes, schema: Mapping[str, Any]) -> bytes | None
 
 
 def _other_argument(schema: Mapping[str, Any], value: Any) -> Any:
+    """Return another value for an argument, a choice if it has choices; None if none is known."""
     choices = schema.get("enum")
     if isinstance(choices, list):
         others = [choice for choice in choices if choice != value]
@@ -633,6 +637,7 @@ class BranchRequests:
         return recorded
 
     def _in_recorded_session(self, request: Request) -> Request:
+        """Return a request with the target and the session of the recorded call."""
         planned = self.script.ask.planned
         session = planned.session
         if request.is_line:

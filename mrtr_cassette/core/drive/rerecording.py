@@ -128,6 +128,7 @@ def _has_new_headers(old: RecordedInteraction, new: RecordedInteraction) -> bool
 
 
 def _header_names(message: Request | Response) -> set[str]:
+    """Return the names of a message's headers in lower case."""
     return {name.lower() for name, _ in message.headers}
 
 
@@ -157,6 +158,7 @@ def _kept_together(overlap: _Overlap) -> set[int]:
 
 
 def _places_without_steps(interaction: RecordedInteraction) -> list[TurnPlace]:
+    """Return the places of an interaction's exchanges, without the steps of a task."""
     return [place for _, place in interaction.placed if place.step is None]
 
 
@@ -201,6 +203,7 @@ def _exchanges_over(overlap: _Overlap) -> _NewExchanges:
 
 
 def _exchange_pairs(overlap: _Overlap) -> _ExchangePairs:
+    """Return the exchanges of both recordings in pairs: those that stay, and those that change."""
     pairs = _ExchangePairs({}, {})
     for new in overlap.recorded.interactions:
         old = overlap.partners.get(new.number)
@@ -235,6 +238,7 @@ def _kept_pairs(
 
 
 def _own_without_steps(interaction: RecordedInteraction) -> list[RecordedExchange]:
+    """Return the exchanges that no earlier interaction has, without the steps of a task."""
     exchanges = []
     for exchange, place in interaction.placed:
         if place.step is None:

@@ -180,6 +180,7 @@ def accepted_by_verdict(
 
 
 def _is_accepted(proposal: Proposal, verdicts: Collection[str]) -> bool:
+    """Tell whether a proposal can be accepted, and its changes have these verdicts."""
     if proposal.problem is not None or proposal.is_breakdown:
         return False
     if not proposal.verdicts <= set(verdicts):
@@ -230,6 +231,7 @@ class _Repetition(NamedTuple):
 
 
 def _repetition(cassette: Cassette, verified: VerifiedInteraction) -> _Repetition:
+    """Return a repeated conversation with the live responses as the cassette would have them."""
     interaction = cassette.interactions[verified.number - 1]
     # The conversation was repeated over the transport of the live server.
     repeated = _responses_of(verified.planned.interaction)
@@ -248,6 +250,7 @@ def _repetition(cassette: Cassette, verified: VerifiedInteraction) -> _Repetitio
 
 
 def _responses_of(interaction: RecordedInteraction) -> list[RecordedExchange]:
+    """Return the exchanges of an interaction, then those of the steps of its task."""
     exchanges = list(interaction.exchanges)
     for step in interaction.steps:
         exchanges.append(step.exchange)
@@ -643,6 +646,7 @@ class _WholeProposal:
 
 
 def _turn_of(pushed: _Pushed) -> int:
+    """Return the recorded turn that asks the same as a pushed request, or else a new turn."""
     _, push = pushed
     return push.turn
 
@@ -861,6 +865,7 @@ def _recorded_names(
         keys.append((spelled_live.encode(), spelled_recorded.encode()))
 
     def with_names(raw: bytes, _header: str) -> bytes:
+        """Return a live text with recorded names, and recorded keys of a task's questions."""
         raw = reveal(raw, recorded_by_hash.get)
         for live_key, recorded_key in keys:
             raw = raw.replace(live_key, recorded_key)

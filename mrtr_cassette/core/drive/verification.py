@@ -146,6 +146,7 @@ class VerifiedInteraction:
 
     @property
     def _changed_turns(self) -> set[int]:
+        """The turns that differ in more than information; 0 stands for the final response."""
         return {turn for turn, change in self.changes if not change.is_information}
 
     @property
@@ -300,6 +301,7 @@ class Verifier:
         self._credentials.add_settings(given)
 
     def _session_of(self, planned: Planned) -> ServerSession:
+        """Return the live session that takes the place of an interaction's recorded session."""
         key = planned.opens or planned.session
         if key not in self._sessions:
             recorder = Recorder(
@@ -492,6 +494,7 @@ class Verifier:
         return self._accepts if planned.is_compared else None
 
     def _asides_of(self, interaction: RecordedInteraction) -> Asides:
+        """Return the turns that the server asks of its own accord in an interaction's session."""
         first = interaction.exchanges[0]
         session = session_of(first.request) or opened_session(first.response)
         return self._asides.setdefault(session, Asides())
@@ -519,6 +522,7 @@ class Verifier:
                 turn.questions.clear()
 
     def _sent(self, request: Request) -> Request:
+        """Return a recorded request for the live server, with that server's path and ids."""
         if is_at(self._recorded_endpoint, request):
             request = replace(request, target=self._endpoint)
 

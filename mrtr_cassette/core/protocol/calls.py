@@ -207,6 +207,7 @@ class Call(NamedTuple):
 
     @property
     def _rpc(self) -> Message:
+        """Its message; an empty response if it has none."""
         return self.message or _NOTHING
 
     @property
@@ -255,6 +256,7 @@ class Call(NamedTuple):
 
     @property
     def _params_in_key(self) -> Any:
+        """The params without the name, and without members by which equal calls may differ."""
         params = self._rpc.tree.get("params")
         if params in NO_PARAMS:
             return {}
@@ -325,6 +327,7 @@ class Call(NamedTuple):
         )
 
     def _arguments_text(self, ignored: Collection[MemberPath]) -> str:
+        """Return the canonical text of the arguments, without the values at ignored paths."""
         arguments = self.arguments
         is_answer = self.message is not None and self.message.kind is Kind.RESPONSE
         if ignored and is_answer:

@@ -128,6 +128,7 @@ def read_map(value: Any) -> dict[str, InputRequest] | None:
 
 
 def _read_array(value: Any) -> dict[str, InputRequest] | None:
+    """Read `inputRequests` that are an array of requests with ids, or return None."""
     if not isinstance(value, list):
         return None
 
@@ -151,11 +152,13 @@ def _read_array(value: Any) -> dict[str, InputRequest] | None:
 
 
 def _write_map(answers: Mapping[str, bytes]) -> bytes:
+    """Return the `inputResponses` that are a map by key."""
     members = [_string(key) + b":" + answer for key, answer in answers.items()]
     return b"{%s}" % b",".join(members)
 
 
 def _write_array(answers: Mapping[str, bytes]) -> bytes:
+    """Return the `inputResponses` that are an array, in which keys become ids."""
     items = [
         replace_members(answer, (), {"id": _string(key)})
         for key, answer in answers.items()
@@ -164,6 +167,7 @@ def _write_array(answers: Mapping[str, bytes]) -> bytes:
 
 
 def _string(text: str) -> bytes:
+    """Return a text as a JSON string in ASCII."""
     return encode_basestring_ascii(text).encode()
 
 
@@ -203,6 +207,7 @@ def recognise(result: Any) -> InputRequired | None:
 
 
 def _required_by(dialect: Dialect, result: Mapping[str, Any]) -> InputRequired | None:
+    """Return what a result asks for in a dialect, or None if it doesn't ask in that dialect."""
     state = result.get(REQUEST_STATE)
     value = result.get(INPUT_REQUESTS)
     requests = {} if value is None else dialect.read_requests(value)
@@ -287,6 +292,7 @@ def with_answer_keys(request: bytes, names: Mapping[str, str | None]) -> bytes:
 def _renamed_items(
     request: bytes, array: Span, names: Mapping[str, str | None]
 ) -> Iterator[tuple[Span, bytes]]:
+    """Yield the spans of an array's answers that get other ids, and their new texts."""
     for span in item_spans(request, array):
         item = request[span.start : span.end]
         name = names.get(parse(item)["id"])

@@ -100,6 +100,7 @@ class Hook:
         return HookError(f"{self.option}: {self.name} {problem}")
 
     def _ask(self, *requests: ClientRequest) -> Any:
+        """Call the function; if it raises anything, raise a HookError that says where."""
         try:
             return self._function(*requests)
         except Exception as error:
@@ -197,6 +198,7 @@ class RecordHook(Hook):
 
 
 def _is_parameter(header: str) -> bool:
+    """Tell whether a header repeats an argument, by its name in any case."""
     return header.lower().startswith(PARAMETER_PREFIX)
 
 

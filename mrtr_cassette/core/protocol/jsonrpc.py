@@ -106,6 +106,7 @@ def classify(raw: bytes) -> Message | None:
 
 
 def _classified(raw: bytes) -> Message | None:
+    """Read one message without remembering it; return None for anything opaque."""
     try:
         return _message_of(raw, parse(raw))
     except NotJsonError:
@@ -155,6 +156,7 @@ def server_message(raw: bytes) -> Message | None:
 
 
 def _message_of(raw: bytes, tree: Any) -> Message | None:
+    """Return JSON as a message of JSON-RPC 2.0, or None if it isn't any."""
     if not isinstance(tree, dict) or tree.get("jsonrpc") != "2.0":
         return None
 
@@ -301,6 +303,7 @@ def _plain_echoes(message: Message, request: Message) -> list[Echo] | None:
 
 
 def _echoes_by_path(message: Message, request: Message) -> list[Echo]:
+    """Return the caller's values in a message, looked for at all paths that may have them."""
     wanted = {"id": request.id, "progress_token": request.progress_token}
     places = {
         place.path: place for place in ECHO_PLACES if _is_used(place, message, request)
@@ -390,6 +393,7 @@ def messages_in(response: Response) -> list[Located]:
 
 
 def _messages_of_pieces(response: Response) -> Iterator[Located]:
+    """Yield the messages in the events or lines of a response."""
     offset = 0
     for index, piece in enumerate(response.pieces):
         event = None
@@ -406,6 +410,7 @@ def _messages_of_pieces(response: Response) -> Iterator[Located]:
 
 
 def _messages_of_lines(pieces: tuple[Piece, ...], body: bytes) -> Iterator[Located]:
+    """Yield the messages in the lines of a body, with the pieces in which the lines end."""
     ends = list(accumulate(len(piece.raw) for piece in pieces))
     offset = 0
     for line in body.splitlines(keepends=True):

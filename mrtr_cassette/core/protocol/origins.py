@@ -136,6 +136,7 @@ class ServerOrigin:
         return self._pattern.sub(lambda match: self._put(origin, match[0]), text)
 
     def _put(self, origin: str, spelled: str) -> str:
+        """Return an origin in the server's spelling, and remember that unless it is encoded."""
         if "%" not in spelled:
             self._as_spelled = spelled.replace("\\", "")
 
@@ -185,6 +186,7 @@ class ServerOrigin:
         return tuple(replaced)
 
     def _location(self, url: str, origin: str) -> str:
+        """Return the URL of a redirect, which leads to `origin` if it led to the server."""
         path = self.path_of(url)
         if url.startswith("/") and not origin_in(url):
             return path_in(origin) + self.replaced(url, origin)
@@ -238,10 +240,12 @@ class ServerOrigin:
 
 
 def _without(headers: Headers, name: str) -> Headers:
+    """Return headers without those of a name in lower case."""
     return tuple(pair for pair in headers if pair[0].lower() != name)
 
 
 def _spelled_alike(origin: str, spelled: str) -> str:
+    """Return an origin percent-encoded or with JSON escapes if the other spelling has them."""
     if "%" in spelled:
         return origin.translate(_ESCAPES)
     if "\\" in spelled:
@@ -251,6 +255,7 @@ def _spelled_alike(origin: str, spelled: str) -> str:
 
 @lru_cache(maxsize=64)
 def _resource_of(origin: str) -> re.Pattern[str]:
+    """Return a pattern for `resource` parameters with the URL of a server in any spelling."""
     pattern = _pattern_of(origin).pattern
     path = path_in(origin)
     escaped = path.translate(_ESCAPES)

@@ -151,12 +151,14 @@ def clock_spans(message: Message) -> Iterator[tuple[str, Span]]:
 
 
 def _result_in(response: Message | None) -> dict[str, Any]:
+    """Return the result of a response; empty if there is none, or no object."""
     if response is None:
         return {}
     return members_of(response.tree.get("result"))
 
 
 def _state_in(value: Any) -> TaskState | None:
+    """Return the state of a task that a result or params have; None for anything else."""
     tree = members_of(value)
     identity = tree.get(TASK_ID)
     status = tree.get("status")

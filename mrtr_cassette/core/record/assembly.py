@@ -264,6 +264,7 @@ class _Names:
         """Return what names the hashes in the texts of an exchange, some names coming first."""
 
         def name_of(sha256: str) -> str | None:
+            """Return the name of a state, a task or a session by its hash; None if it has none."""
             return (
                 first.get(sha256)
                 or self.states.get(sha256)
@@ -348,6 +349,7 @@ class _Assembly:
         names = self._names
 
         def read(raw: bytes, name: str) -> bytes:
+            """Take the names and the numbers of secrets in a text; return the text as it is."""
             for ref in refs_in(raw):
                 if ref.is_secret:
                     self._secrets.leave_out(ref)

@@ -504,6 +504,7 @@ def _tokens_in(exchange: RecordedExchange) -> tuple[str, list[tuple[str, str]]]:
     tokens: list[tuple[str, str]] = []
 
     def number(rule: str, token: str) -> int | None:
+        """Return 0 for a journal's token, which is noted; None for another one, which stays."""
         if not is_journal_token(token):
             return None
 
@@ -637,6 +638,7 @@ def _names_put_back(states: Mapping[str, str], path: str) -> Change:
     """Return a change of names to hashes, and of the numbers of secrets to tokens of a journal."""
 
     def as_in_journal(ref: Ref) -> Ref | None:
+        """Return a name as a hash, or a secret with a journal's token; None for anything else."""
         if ref.is_secret and is_cassette_token(ref.token):
             return ref.with_last(sha256_of(f"{path} {ref.kind} {ref.token}")[:24])
         if ref.kind not in (STATE, TASK, SESSION):

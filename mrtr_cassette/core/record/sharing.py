@@ -123,6 +123,7 @@ class _Sharing:
             self._add_server(upstream)
 
     def _number(self, rule: str, secret: str) -> str:
+        """Return the number of a secret's placeholder; a new secret gets the next of its rule."""
         if (rule, secret) not in self._numbers:
             self._last[rule] += 1
             self._numbers[rule, secret] = self._last[rule]
@@ -154,6 +155,7 @@ class _Sharing:
             self._add_path(rb"()", folder, _FOLDER)
 
     def _add_path(self, before: bytes, path: str, new: str) -> None:
+        """Take a path that `new` replaces from now on, after anything that `before` matches."""
         spelled = re.escape(as_bytes(path)).replace(b"/", rb"\\?/")
         pattern = re.compile(before + spelled + _PATH_ENDS)
         self._paths.append((pattern, rb"\g<1>%b" % new.encode()))
@@ -210,6 +212,7 @@ class _Sharing:
         return response
 
     def _with_shared_path(self, raw: bytes, _name: str) -> bytes:
+        """Return a text of an exchange in which the server's paths are replaced."""
         for pattern, new in self._paths:
             raw = pattern.sub(new, raw)
 
@@ -255,6 +258,7 @@ def _last_numbers(cassette: Cassette) -> Counter[str]:
     highest: Counter[str] = Counter()
 
     def take(raw: bytes, _name: str) -> bytes:
+        """Take the numbers of a text's placeholders; return the text as it is."""
         for secret in secrets_in(raw):
             if is_cassette_token(secret.token):
                 highest[secret.kind] = max(highest[secret.kind], int(secret.token))

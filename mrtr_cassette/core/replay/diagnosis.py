@@ -479,6 +479,7 @@ class _Search:
         return same
 
     def _miss(self, reason: Reason, detail: str, nearest: ReplayEntry) -> Miss:
+        """Return the miss of the request for a reason, with the nearest recorded request."""
         return Miss(self.call, reason, detail, nearest)
 
     def miss(self) -> Miss:

@@ -22,14 +22,17 @@ EXPIRED_STATE: Final = (
 
 
 def _is_whole(value: Any, smallest: int, largest: float = float("inf")) -> bool:
+    """Tell whether a value is an integer within limits, both included; a boolean is none."""
     return type(value) is int and smallest <= value <= largest
 
 
 def _is_text(value: Any) -> bool:
+    """Tell whether a value is a text that is not empty."""
     return isinstance(value, str) and value != ""
 
 
 def _is_positive(value: Any) -> bool:
+    """Tell whether a value is a finite number above 0; a boolean is none."""
     return type(value) in (int, float) and 0 < value < float("inf")
 
 

@@ -42,6 +42,7 @@ _ECHOING: Final = (("text",), ("message",))
 
 
 def _is_number(value: Any) -> bool:
+    """Tell whether a value is a JSON number; a boolean is none."""
     return type(value) is int or isinstance(value, Number)
 
 
@@ -54,6 +55,8 @@ def _is_anything(_value: Any) -> bool:
 
 
 def _like(pattern: re.Pattern[str]) -> Callable[[Any], bool]:
+    """Return a function that tells whether a value is a text that a pattern matches as a whole."""
+
     def is_like(value: Any) -> bool:
         return isinstance(value, str) and pattern.fullmatch(value) is not None
 

@@ -304,6 +304,11 @@ class MatchedForm:
         return request_with(self._redacted(marked), _disowned)
 
     def _sealed(self, request: Request, is_issued: Callable[[str], bool]) -> Request:
+        """Return a request with states, tasks and answers sealed as they are in the cassette.
+
+        `is_issued` tells whether a hash is the cassette's and stays as it is.
+        """
+
         def new_state(state: str) -> str:
             if self._keeps_state(state, is_issued):
                 return state

@@ -301,6 +301,7 @@ class _Places:
 
 
 def _responds_to(message: Message, request: Message) -> bool:
+    """Tell whether a message is the response to a request, by its id."""
     return message.kind is Kind.RESPONSE and message.id == request.id
 
 

@@ -442,6 +442,7 @@ class LiveTask:
 
 
 def _is_by_proxy(update: ReplayEntry) -> bool:
+    """Tell whether the proxy sent an update while recording, in place of the client."""
     return bool(update.matched.request.header(ANSWERED_BY_HEADER))
 
 

@@ -144,6 +144,7 @@ def _exchange_lines(exchange: RecordedExchange) -> list[str]:
 
 
 def _response_lines(exchange: RecordedExchange) -> list[str]:
+    """Return the lines of a response with its messages folded, or a line that none came."""
     response = exchange.response
     if response is None:
         return ["No response came.", ""]
@@ -179,6 +180,7 @@ def _folded(title: str, shown: Any, body: bytes) -> list[str]:
 
 
 def _fenced(language: str, text: str) -> list[str]:
+    """Return a Markdown code block whose fence is longer than any backticks in the text."""
     longest = max(map(len, _TICKS.findall(text)), default=0)
     fence = "`" * max(3, longest + 1)
     return [f"{fence}{language}", text, fence]

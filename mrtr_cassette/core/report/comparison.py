@@ -143,6 +143,7 @@ def _values(fold: Fold) -> tuple[tuple[str | None, str | None], ...]:
 
 
 def _unquoted(value: str | None) -> str | None:
+    """Return the text of a JSON string; other JSON, and None, as it is."""
     if value is None or not value.startswith('"'):
         return value
 
@@ -177,6 +178,7 @@ def _shown(value: str | None, in_short: Callable[[str], str]) -> str | None:
 
 
 def _shortened(value: str) -> str:
+    """Return a JSON value in short, without escapes for the characters of a text."""
     return shorten(_readable(value))
 
 
@@ -220,6 +222,7 @@ def _first_text(content: Any) -> str | None:
 
 
 def _first_line(text: object) -> str:
+    """Return the first line of a text, quoted as in JSON and shortened."""
     return shorten(json.dumps(str(text).partition("\n")[0], ensure_ascii=False))
 
 
@@ -372,11 +375,13 @@ def _numbers_of(interaction: InteractionComparison) -> str:
 
 
 def _stage_name(stage: Stage) -> str:
+    """Return a stage in words: its turn, and whether it is the client's answer."""
     place = _place_of(stage.turn)
     return f"{place} answer" if stage.kind == "answer" else place
 
 
 def _place_of(turn: int | None) -> str:
+    """Return a turn in words, or `response` if there is none."""
     if turn:
         return f"turn {turn}"
     return "response"
@@ -790,6 +795,7 @@ def _failing(
 
 
 def _names_of(taken: Sequence[Proposal]) -> str:
+    """Return the names of the first few proposals, and how many more there are."""
     names = ", ".join(map(proposal_name, taken[:_MOST_NAMED]))
     more = len(taken) - _MOST_NAMED
     return f"{names} and {counted(more, 'more response')}" if more > 0 else names
@@ -802,6 +808,7 @@ def proposal_name(proposal: Proposal) -> str:
 
 
 def _leaving_out(verifications: Sequence[Verification], terms: Terms) -> list[str]:
+    """Return suggestions for values that change in every run; none if no failed call has any."""
     found: list[str] = []
     for verification in verifications:
         for call in verification.failures:

@@ -108,6 +108,7 @@ def _answer_to(turn: Turn, key: str) -> str | None:
 
 
 def _is_rejected(interaction: Interaction, number: int, key: str) -> bool:
+    """Tell whether the server asked a question again after its answer, or the call failed then."""
     if number == len(interaction.turns):
         return _has_failed(interaction)
 
@@ -116,10 +117,12 @@ def _is_rejected(interaction: Interaction, number: int, key: str) -> bool:
 
 
 def _has_failed(interaction: Interaction) -> bool:
+    """Tell whether a call ended with an error, or with a result that has `isError`."""
     return interaction.final.kind in ("error", "failed result")
 
 
 def _tool_of(interaction: Interaction) -> str:
+    """Return the name of the tool that was called; for another method, the whole call."""
     return interaction.name if interaction.method == CALL_TOOL else interaction.call
 
 
@@ -182,6 +185,7 @@ def coverage_markdown(covered: dict[str, ToolCoverage]) -> str:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a Markdown table whose head is the first row."""
     return markdown_table(rows, "| --- " * len(rows[0]) + "|")
 
 

@@ -200,6 +200,7 @@ def _interaction(recorded: RecordedInteraction, streamed: _Streamed) -> Interact
 
 
 def _notifications(recorded: RecordedInteraction) -> Iterator[Message]:
+    """Yield the notifications in an interaction's responses that no earlier interaction has."""
     for exchange in recorded.exchanges[recorded.shared :]:
         if exchange.response is None:
             continue
@@ -490,6 +491,7 @@ def _outcome(message: Message | None, state: TaskState | None = None) -> _Outcom
 
 
 def _text_of(body: bytes) -> str:
+    """Return a body as text, or in words how many bytes it has that are not text."""
     try:
         return body.decode()
     except UnicodeDecodeError:

@@ -151,6 +151,7 @@ def response_said(
 
 
 def _arrived(observation: Observation) -> str:
+    """Return in words what came of a response: its HTTP status, or over a pipe its lines."""
     if observation.status:
         return f"HTTP {observation.status}"
     if observation.pieces:
@@ -167,6 +168,7 @@ class _Asked(NamedTuple):
 
     @property
     def facts(self) -> Event:
+        """The members of an event that tell how the questions were asked, and their kinds."""
         return {
             "via": self.via,
             "keys": kinds_of(self.requests),

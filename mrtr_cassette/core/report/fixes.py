@@ -245,6 +245,7 @@ def _server_of(cassette: Cassette, *, is_on_pipes: bool) -> Values:
 
 
 def _words_of(command: str) -> Sequence[str]:
+    """Return the words of a command, or the whole command as a single word if it is misquoted."""
     try:
         return shlex.split(command)
     except ValueError:

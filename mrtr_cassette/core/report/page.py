@@ -110,6 +110,7 @@ def _misses_near(
 
 
 def _is_redacted(recorded: RecordedInteraction) -> bool:
+    """Tell whether secrets were redacted in the exchanges of an interaction."""
     for exchange in recorded.own:
         if has_secrets(repr((exchange.request, exchange.response))):
             return True
@@ -160,10 +161,12 @@ def _source(content: str) -> Markup:
 
 
 def _difference(change: Change) -> Difference:
+    """Return a change for the page, with both values as people read them."""
     return Difference(change.pointer, *shown_values(change))
 
 
 def _time(duration_ms: float) -> str:
+    """Return a duration for people: in milliseconds if it is below a second, else in seconds."""
     if duration_ms < 1000:
         return f"{duration_ms:.0f} ms"
     return f"{duration_ms / 1000:.1f} s"
@@ -264,6 +267,7 @@ _MARK: Final = Markup(
 
 
 def _plain(value: Any) -> str:
+    """Return a template's value as printable text, markup as it is, and an empty text for None."""
     if isinstance(value, Markup):
         return value
     if value is None:
@@ -420,4 +424,5 @@ def _choices(
 
 
 def _text(value: Any) -> str:
+    """Return a value of a form as text: a string as it is, anything else as JSON."""
     return value if isinstance(value, str) else json_text(value)

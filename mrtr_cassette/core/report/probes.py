@@ -61,6 +61,7 @@ def read_expected(text: str) -> tuple[Expected, ...]:
 
 
 def _read_table(where: str, table: Any) -> Expected:
+    """Return the finding that a table of the file expects; raise ValueError if it is invalid."""
     members = table if isinstance(table, dict) else {}
     unknown = sorted(members.keys() - _REQUIRED - {"question"})
     if unknown:
@@ -204,6 +205,7 @@ def _is_told(probed: Probed) -> bool:
 
 
 def _by_place(probes: Iterable[Probed]) -> dict[str, list[Probed]]:
+    """Return the outcomes of probes by their call and turn."""
     places: dict[str, list[Probed]] = defaultdict(list)
     for probed in probes:
         places[_place_of(probed)].append(probed)

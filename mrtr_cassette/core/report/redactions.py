@@ -96,6 +96,7 @@ def redaction_lines(redactions: Iterable[Redaction]) -> list[str]:
 
 
 def _calls_text(calls: Sequence[RedactedCall]) -> str:
+    """Return calls in a line; equal calls are named once, after all their numbers."""
     numbers: dict[str, list[str]] = {}
     for number, call in calls:
         numbers.setdefault(call, []).append(f"#{number}")

@@ -184,6 +184,7 @@ def _shown_difference(
 
 
 def _difference_line(difference: Difference) -> str:
+    """Return a difference in a line for people; of long values the parts that differ."""
     old = difference.recorded or "nothing"
     new = difference.received or "nothing"
     recorded, received = excerpts(old, new)
@@ -248,6 +249,7 @@ def _body(answered: Call | bytes | None, error: Mapping[str, Any]) -> bytes:
 
 
 def _id_of(call: Call) -> bytes | None:
+    """Return the id of a call's request as it is spelled; None if the call is no request."""
     message = call.message
     if message is None or message.kind is not Kind.REQUEST:
         return None
@@ -448,6 +450,7 @@ def summary_text(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> str:
 
 
 def _indented(lines: Iterable[object]) -> list[str]:
+    """Return lines indented by two spaces, as a summary has its details."""
     return [f"  {line}" for line in lines]
 
 
@@ -461,16 +464,19 @@ def learned_lines(learned: Mapping[str, str]) -> list[str]:
 
 
 def _times(count: int) -> str:
+    """Return how many times something happened, with a space before it; empty for a single time."""
     if count > 1:
         return f" {count} times"
     return ""
 
 
 def _elsewhere_text(place: str) -> str:
+    """Return the line about a place that clients were sent to and that is not recorded."""
     return f"  not recorded, as it is elsewhere: {place}"
 
 
 def _first_ten(lines: list[str]) -> list[str]:
+    """Return the first ten lines and, if there are more, a line with the number of the others."""
     rest = len(lines) - _MOST_LISTED
     if rest > 0:
         return [*lines[:_MOST_LISTED], f"  and {rest} more"]

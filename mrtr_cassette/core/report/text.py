@@ -67,6 +67,7 @@ def review_text(details: CassetteDetails) -> str:
 
 
 def _form(details: CassetteDetails) -> str:
+    """Return in words the format version of a cassette and how it keeps request states."""
     states = details.recorded.request_state
     return f"format version {details.version}, request states {states}"
 
@@ -76,6 +77,7 @@ _Handles = Mapping[int, Mapping[str, int]]
 
 
 def _handles_by_call(details: CassetteDetails) -> _Handles:
+    """Return, by call, the handles that it sends back, and the calls that issued them."""
     found: dict[int, dict[str, int]] = defaultdict(dict)
     for repeated in sent_back_in(details.recorded):
         if repeated.issued_by != repeated.sent_by:
@@ -215,6 +217,7 @@ def _with_json_read(value: Any) -> Any:
 
 
 def _indented(text: str, columns: int) -> list[str]:
+    """Return the lines of a text indented by some columns, without empty lines."""
     return [f"{' ' * columns}{line}" for line in text.split("\n") if line]
 
 
@@ -287,6 +290,7 @@ def _answer_parts(key: str, answer: Any) -> list[str]:
 
 
 def _value_words(value: Any) -> str:
+    """Return an answer's value in a line: yes or no, a text, or JSON."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, str):
@@ -312,6 +316,7 @@ def final_words(final: FinalResponse) -> str:
 
 
 def _one_line(text: str) -> str:
+    """Return a text in a single printable line, shortened, and its digests too."""
     return printable(shorten(short_digests(" ".join(text.split())), _LONGEST_PART))
 
 
@@ -420,10 +425,12 @@ def _members_in(value: Any, row: str | Callable[[Any], Any] | None) -> Any:
 
 
 def _encodable(text: str) -> str:
+    """Return a text with its lone surrogates escaped, which UTF-8 lacks."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _final_members(final: FinalResponse) -> Mapping[str, Any]:
+    """Return the members of a final response for JSON; a JSON value as its canonical text."""
     value = final.value
     if final.kind not in ("text", "nothing"):
         value = canonical(value)
@@ -512,6 +519,7 @@ def _arrow(line: str, text: str) -> str:
 
 
 def _mermaid_escape(char: str) -> str:
+    """Return a character for a Mermaid text, escaped unless it is a letter, a digit or plain."""
     if char.isalnum() or char in _PLAIN:
         return char
     return f"#{ord(char)};"
@@ -550,6 +558,7 @@ def json_text(value: Any) -> str:
 
 
 def _plain_value(value: Any) -> Any:
+    """Return a mapping, or a number that was kept as spelled, in a type that `json` knows."""
     if isinstance(value, Mapping):
         return dict(value)
     return json.loads(value.text)

@@ -71,10 +71,12 @@ class _Known(NamedTuple):
     """
 
     def spellings_in(self, raw: bytes) -> list[_Spelling]:
+        """Return the spellings that a text may contain, as it has their probes."""
         return [spelling for spelling in self.spellings if spelling.probe in raw]
 
 
 def _grams_of(spellings: Sequence[_Spelling]) -> set[bytes]:
+    """Return the grams by which spellings are found; `_SHORT` is among them for a short probe."""
     grams: set[bytes] = set()
     for spelling in spellings:
         if len(spelling.probe) < _LONG_RUN:
@@ -89,11 +91,13 @@ def _grams_of(spellings: Sequence[_Spelling]) -> set[bytes]:
 
 
 def _spelling(raw: bytes) -> _Spelling:
+    """Return the spelling of a text, whose longest plain run is the probe."""
     runs = _PLAIN_RUN.findall(raw)
     return _Spelling(raw, probe=max(runs, key=len, default=b""))
 
 
 def _spellings_of(text: str) -> Iterator[_Spelling]:
+    """Yield a text as it is, and as base64 of a longer text may contain it."""
     raw = text.encode("utf-8", "surrogatepass")
     yield _spelling(raw)
     if _PADDED_OR_STANDARD.fullmatch(raw):
@@ -169,6 +173,7 @@ def _layers_of(raw: bytes) -> list[_Layer]:
 
 
 def _replaced(raw: bytes, texts: Iterable[_Known]) -> bytes:
+    """Return a text in which known texts are replaced, also where they are escaped."""
     likely = []
     for known in texts:
         for spelling in known.spellings_in(raw):
@@ -230,6 +235,7 @@ class RepeatedSecrets:
             self._by_gram.setdefault(gram, {})[text] = None
 
     def _forget_oldest(self) -> None:
+        """Forget the oldest text that is not kept, if there is any."""
         for text, known in self.texts.items():
             if known.is_kept:
                 continue
@@ -259,6 +265,7 @@ class RepeatedSecrets:
         return _replaced(raw, self._likely(raw))
 
     def _likely(self, raw: bytes) -> list[_Known]:
+        """Return the known texts that some bytes may contain, and few others."""
         if not self._by_gram:
             return []
 
@@ -418,6 +425,7 @@ class Credentials:
         return self._redactor.rule_of(name)
 
     def _know(self, secret: str, shown: str, *, is_kept: bool) -> None:
+        """Replace a secret from now on, unless it is too short or already known."""
         if len(secret) >= SHORTEST_CREDENTIAL and secret not in self.known:
             self.known.add(secret, shown, is_kept=is_kept)
 
@@ -448,6 +456,7 @@ def shown_by(
 
 
 def _secrets_in(name: str, value: str) -> list[str]:
+    """Return the secrets in the value of a header, whose name tells how the value is read."""
     name = name.lower()
     if name in _AUTHORIZATIONS:
         return _secrets_of_authorization(value)
@@ -460,6 +469,7 @@ def _secrets_in(name: str, value: str) -> list[str]:
 
 
 def _secrets_of_authorization(value: str) -> list[str]:
+    """Return the credential after the scheme; of Basic, also the decoded pair and its password."""
     scheme, _, credential = value.strip().partition(" ")
     secret = credential.strip() or scheme
     if scheme.lower() != "basic":
@@ -471,6 +481,7 @@ def _secrets_of_authorization(value: str) -> list[str]:
 
 
 def _secrets_of_cookies(name: str, value: str) -> list[str]:
+    """Return the values of cookies, but for words and numbers."""
     pairs = value.split(";")
     if name == "set-cookie":
         # After the value come its attributes.
@@ -487,5 +498,6 @@ def _secrets_of_cookies(name: str, value: str) -> list[str]:
 
 
 def _is_secret(name: str) -> bool:
+    """Tell whether any value of a header with this name is a secret."""
     known = builtin_name(name)
     return known is not None and known.is_certain

@@ -37,6 +37,7 @@ class Decoded:
         undo: Callable[[str], str],
         ratio: int = 0,
     ) -> None:
+        """Undo all escapes; `ratio` is how many characters spell a byte, or 0 if that varies."""
         parts: list[str] = []
         # Of each part: where it begins, where that is spelled, and with how many times as many
         # characters.
@@ -146,6 +147,7 @@ def without_percent(text: str, *, is_form: bool = False) -> Decoded:
 
 
 def _undo_ascii(escape: str) -> str:
+    """Return the character of an escape; a quote keeps its backslashes."""
     if escape[-1] == "/":
         return "/"
 
@@ -157,6 +159,7 @@ def _undo_ascii(escape: str) -> str:
 
 
 def _undo_json(escape: str) -> str:
+    """Return the character of an escape of JSON, as Latin-1 decodes its UTF-8."""
     if len(escape) == 2:
         return _JSON_SHORT.get(escape[1], escape[1])
 

@@ -159,6 +159,7 @@ def _is_attribute(name: Name, path: str) -> bool:
 
 
 def _is_variable(name: Name, value: str, line: str, sign: str) -> bool:
+    """Tell whether a value that may be a word is a variable or a type, by its line and name."""
     if _RECEIVER.search(line) or place_in_assignment(line):
         return True
     if _ends_with_name(value, name.folded):

@@ -194,6 +194,7 @@ class JudgedText:
             yield from self._given_in_rows(searched)
 
     def _shaped(self, searched: str, rule: Rule) -> Iterator[Find]:
+        """Yield the texts that a rule's shape matches, and remember where they are."""
         for start, end in rule.spans(searched):
             self._shapes.setdefault((start, end), rule.name)
             outer = _END_OF_JSON.search(self._flat, start, end)
@@ -211,6 +212,7 @@ class JudgedText:
         return at if match is None else match.end()
 
     def _found(self, start: int, end: int, rule: str = "") -> Find:
+        """Return the find at a place, with the escapes of its text undone."""
         spelled = self._text[start:end]
         in_url = self._is_in_url(start, end)
         if in_url:
@@ -221,9 +223,11 @@ class JudgedText:
         return Find(start, end, rule, as_text(plain), in_url=in_url)
 
     def _undone(self, spelled: str) -> str:
+        """Return a part of a URL or a form with its `%` escapes undone."""
         return without_percent(spelled, is_form=self._kind == "form").text
 
     def _is_in_url(self, start: int, end: int) -> bool:
+        """Tell whether a place is inside a URL; a target or a form counts as a URL as a whole."""
         if self._kind != "text":
             return True
 
@@ -254,6 +258,7 @@ class JudgedText:
     # A name, a sign and a value
 
     def _given_by_sign(self, searched: str) -> Iterator[Find]:
+        """Yield the secrets that follow a name and a sign, in JSON and in other text."""
         flat = self._flat
         at = 0
         for stem, end, quote_end, value_at in self._rules.named_in(searched):
@@ -301,6 +306,7 @@ class JudgedText:
             item = self._scalar(self._after(_SPACES, end), depth)
 
     def _scalar(self, at: int, depth: int) -> Find | None:
+        """Return the number at an offset, or the string whose quotes have `depth` backslashes."""
         quote = "\\" * depth + '"'
         number = _NUMBER.match(self._flat, at)
         if number is not None:
@@ -363,6 +369,7 @@ class JudgedText:
         return set(map(fold, _MEMBERS.findall(beside)))
 
     def _secret(self, name: Name, value: Find) -> Iterator[Find]:
+        """Yield the secret in a name's value, unless the value is empty, harmless or hidden."""
         is_custom = name.rule == CUSTOM_KEY
         if not value.plain or (not is_custom and is_harmless(name, value.plain)):
             return
@@ -421,16 +428,19 @@ class JudgedText:
             yield from self._secret(name, value)
 
     def _may_be_parameter(self, start: int) -> bool:
+        """Tell whether the character before a name may precede a parameter of a URL or form."""
         before = self._flat[start - 1 : start]
         if not before:
             return self._kind == "form"
         return before in {"?", "&", "#"}
 
     def _line_before(self, start: int) -> str:
+        """Return the text between the beginning of a line and an offset in it."""
         before = self._flat[max(0, start - _LONGEST_NAME) : start]
         return before.rpartition("\n")[2]
 
     def _is_code(self, assignment: _Assignment, value: Find) -> bool:
+        """Tell whether the value of an assignment is code; a value in quotes is not."""
         if self._flat[value.start - 1] in "\"'":
             return False
 
@@ -484,6 +494,7 @@ class JudgedText:
         return at
 
     def _parameter(self, name: Name, start: int, at: int) -> Iterator[Find]:
+        """Yield the value of a parameter of a URL or form if it is a secret."""
         flat = self._flat
         end = self._after(_PARAMETER[self._kind], at)
         if self._kind == "text" and flat[end : end + 1] not in {"&", "#"}:
@@ -510,6 +521,7 @@ class JudgedText:
 
     @cached_property
     def _parameters(self) -> Collection[str]:
+        """The folded names of the parameters in a text that is a URL or a form."""
         return set(map(fold, _PARAMETERS.findall(self._flat)))
 
     def _on_line_of_its_own(self, assignment: _Assignment) -> Find | None:
@@ -551,6 +563,7 @@ class JudgedText:
         return is_among_settings(self._flat, assignment.start, at + len(value))
 
     def _value_after(self, at: int) -> Find | None:
+        """Return the value at an offset, quoted or bare; None if it is empty or too long."""
         flat = self._flat
         prefix = _PREFIX.match(flat, at)
         if prefix is not None:
@@ -570,6 +583,7 @@ class JudgedText:
         return self._found(at, end)
 
     def _quoted(self, opened: re.Match[str]) -> Find | None:
+        """Return the value after an opening quote; None if it is empty, too long or multiline."""
         flat = self._flat
         start = opened.end()
         depth = len(opened[1]) - 1
@@ -599,6 +613,7 @@ class JudgedText:
     # A name and a value side by side
 
     def _given_beside(self, searched: str) -> Iterator[Find]:
+        """Yield the secrets that have their names in a member, field or description beside them."""
         self._bare_end = 0
         for span, at, depth in self._rules.beside_in(searched):
             name, start = self._name_at(*span, has_spaces=False)

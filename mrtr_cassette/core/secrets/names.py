@@ -239,6 +239,7 @@ def renumber(text: AnyStr, number: Callable[[str, str], int | str | None]) -> An
     """Put numbers in the place of the tokens of placeholders: `<rule:TOKEN>` to `<rule:1>`."""
 
     def numbered(ref: Ref) -> Ref | None:
+        """Return a placeholder with its number in place of the token; None if it stays."""
         if not ref.is_secret:
             return None
 
@@ -297,6 +298,7 @@ def reveal(text: AnyStr, state_of: Callable[[str], str | None]) -> AnyStr:
     """Replace sealed hashes in JSON by states, which may be any text; one that has none stays."""
 
     def named(ref: Ref) -> bytes | None:
+        """Return the state that a hash stands for, escaped as in JSON; None if there is none."""
         if ref.kind != HASH:
             return None
 
@@ -315,6 +317,7 @@ def strip_volatile(text: str) -> str:
     """Return a text of the journal without the hashes that differ in every recording."""
 
     def alike(ref: Ref) -> Ref | bytes | None:
+        """Return a hash without its digits, or a journal's placeholder with 0 as its token."""
         if ref.kind == HASH:
             return HASH.encode()
         if ref.is_secret and is_journal_token(ref.token):

@@ -119,6 +119,7 @@ _VERSION: Final[MemberPath] = ("jsonrpc",)
 
 @lru_cache(maxsize=8)
 def _active(rules: RedactionRules) -> ActiveRules:
+    """Return the rules that a user's changes leave, prepared once for many redactors."""
     return ActiveRules(rules)
 
 
@@ -205,6 +206,7 @@ class Redactor:
         return redacted.decode("utf-8", "surrogatepass")
 
     def _redacted_target(self, path_with_query: str) -> str:
+        """Redact a target, also the challenge (RFC 7636) of an authorization request."""
         redacted = self.text(path_with_query, "url")
         if "token" in self._rules.disabled:
             return redacted
@@ -260,6 +262,7 @@ class Redactor:
         return credential
 
     def _replaced(self, raw: bytes, kind: Kind, *, is_stream: bool = False) -> bytes:
+        """Return a text with placeholders for its secrets; the same object if it has none."""
         parts = []
         end = 0
         for find in self._finds(raw, kind, is_stream=is_stream):
@@ -284,6 +287,7 @@ class Redactor:
         return b"".join(parts)
 
     def _shown(self, find: Find) -> str:
+        """Return the placeholder of a find, in quotes for a number, and escaped inside a URL."""
         shown = f"{find.quote}{self.placeholder(find.rule, find.plain)}{find.quote}"
         return spell_in_url(shown) if find.in_url else shown
 
@@ -339,6 +343,7 @@ class Redactor:
             yield from self._in_percent(text, kind, depth)
 
     def _in_percent(self, text: str, kind: Kind, depth: int) -> Iterator[Find]:
+        """Yield the secrets that a text has in `%` escapes, at their places in the text."""
         decoded = without_percent(text, is_form=kind == "form")
         for find in self._in_layer(decoded.text, kind, depth - 1):
             before = ""
@@ -350,6 +355,7 @@ class Redactor:
                 yield _moved_in_url(find, decoded)
 
     def _in_base64(self, text: str, depth: int) -> Iterator[Find]:
+        """Yield the texts in base64 that encode a secret, by the rule of the first secret."""
         raw = text.encode("latin-1")
         end = 0
         for start, stop in long_words(raw, _BASE64, 11):
@@ -421,6 +427,7 @@ class Redactor:
 
 
 def _is_json(text: str) -> bool:
+    """Tell whether a text looks like JSON, by its beginning and by all that is between strings."""
     if _JSON_TEXT.match(text) is None:
         return False
     return _BETWEEN_STRINGS.fullmatch(_STRINGS.sub("", text)) is not None
@@ -431,6 +438,7 @@ def _ignore(_rule: str, _secret: str) -> None:
 
 
 def _without_exempt(text: str, finds: Iterable[Find]) -> Iterator[Find]:
+    """Yield all finds but those in a message's ids, tokens and states, which are never redacted."""
     # The message is the whole text, or a line of it.
     spans_in = lru_cache(maxsize=None)(partial(_exempt_spans, text))
     for find in finds:
@@ -446,6 +454,7 @@ def _without_exempt(text: str, finds: Iterable[Find]) -> Iterator[Find]:
 
 
 def _line_around(text: str, at: int) -> tuple[int, int]:
+    """Return where the line around an offset begins and ends, without its line end."""
     last_end = max(text.rfind("\r", 0, at), text.rfind("\n", 0, at))
     return _LINE.match(text, last_end + 1).span()  # type: ignore[union-attr]
 
@@ -496,11 +505,13 @@ def _of_lines(text: str, find: Find) -> Find:
 
 
 def _moved(finds: Iterable[Find], source: Callable[[int], int]) -> Iterator[Find]:
+    """Yield finds of an inner text at their offsets in the outer text, which `source` returns."""
     for find in finds:
         yield find._replace(start=source(find.start), end=source(find.end))
 
 
 def _moved_in_url(find: Find, decoded: Decoded) -> Find:
+    """Return a find in a decoded URL at the place where the URL spells it."""
     start = decoded.source(find.start)
     end = decoded.source(find.end)
     return find._replace(start=start, end=end, in_url=True)

@@ -42,6 +42,7 @@ A star is before a name that longer names may end with: `DB_PASSWORD`, `openaiAp
 
 
 def _rule_by_name() -> dict[str, str]:
+    """Return the rule of all names in `_NAMED`, by name without a star."""
     rules = {}
     for rule, names in _NAMED.items():
         for name in names.replace("*", "").split():
@@ -103,10 +104,12 @@ def _never(_value: str) -> bool:
 
 
 def _whole(value: str) -> bool:
+    """Tell whether a value has no spaces or quotes, is no template, and has enough characters."""
     return _WHOLE.fullmatch(value) is not None
 
 
 def _mixed(value: str) -> bool:
+    """Tell whether a value has at least 8 characters, among them a digit and a letter."""
     return (
         len(value) >= 8 and _whole(value) and _DIGIT_AND_LETTER.match(value) is not None
     )
@@ -122,24 +125,29 @@ def looks_random(value: str) -> bool:
 
 
 def _given(value: str) -> bool:
+    """Tell whether a value has a letter or digit, and is neither a template nor in brackets."""
     return _GIVEN.match(value) is not None
 
 
 def _opaque(value: str) -> bool:
+    """Tell whether a value has at least 8 characters, and is no short number such as a postcode."""
     # A postcode beside a state of a country is not a secret.
     is_postcode = len(value) < 12 and not re.search("[A-Za-z]", value)
     return len(value) >= 8 and not is_postcode and _whole(value)
 
 
 def _long(value: str) -> bool:
+    """Tell whether a value has at least 16 characters, or 8 with a digit and a letter."""
     return _mixed(value) or (len(value) >= 16 and _whole(value))
 
 
 def _random(value: str) -> bool:
+    """Tell whether a value has at least 20 characters and looks random."""
     return len(value) >= 20 and looks_random(value)
 
 
 def _password(value: str) -> bool:
+    """Tell whether a value may be a password: it is no path, and no word for a result."""
     return _whole(value) and not (
         _WORD_OF_RESULT.fullmatch(value) or _PATH.match(value)
     )
@@ -163,10 +171,12 @@ def is_encoded(value: str) -> bool:
 
 
 def _pin(value: str) -> bool:
+    """Tell whether a value has 4 to 12 characters, all of them digits."""
     return _LEAST <= len(value) <= 12 and value.isascii() and value.isdigit()
 
 
 def _of_basic(value: str) -> bool:
+    """Tell whether a value is base64 of a user and a password, as in Basic authentication."""
     try:
         return _USER_AND_PASSWORD.fullmatch(b64decode(value, validate=True)) is not None
     except ValueError:
@@ -174,14 +184,17 @@ def _of_basic(value: str) -> bool:
 
 
 def _of_auth(value: str) -> bool:
+    """Tell whether a value is a credential of Basic, or looks random."""
     return _of_basic(value) or _random(value)
 
 
 def _mixed_token(value: str) -> bool:
+    """Tell whether a value has at least 12 characters, among them a digit and a letter."""
     return len(value) >= 12 and _mixed(value)
 
 
 def _one_time(value: str) -> bool:
+    """Tell whether a value may be a one-time code: a PIN, or digits and letters."""
     return _pin(value) or _mixed(value)
 
 
@@ -294,6 +307,7 @@ _AMBIGUOUS: Final[Mapping[str, Name]] = {
 
 
 def _ambiguous_by_name() -> dict[str, Name]:
+    """Return the rules of `_AMBIGUOUS` by single name, with the usual proofs if they have none."""
     found = {}
     for names, known in _AMBIGUOUS.items():
         for name in names.split():
@@ -428,6 +442,7 @@ class SharedRule(NamedTuple):
 
 
 def _bytes_of(text: str) -> int:
+    """Return how many bytes a text has in UTF-8; an escaped byte counts as itself."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogateescape"))
 
 
@@ -568,6 +583,7 @@ def _too_large(patterns: Sequence[str]) -> str:
 
 
 def _shown(pattern: str) -> str:
+    """Return a pattern, shortened, as an error message names it."""
     return f"redaction pattern {shorten(repr(pattern))}"
 
 
@@ -707,6 +723,7 @@ def _after_values(
 
 
 def _backslashes(quote: tuple[int, int]) -> int:
+    """Return how many backslashes a span has before its quote; 0 if there is no quote."""
     return max(quote[1] - quote[0] - 1, 0)
 
 
@@ -714,6 +731,7 @@ class ActiveRules:
     """The rules of one recording: the table without what is disabled, and the user's own."""
 
     def __init__(self, rules: RedactionRules) -> None:
+        """Prepare the rules that aren't disabled, and number the user's patterns from 1."""
         self.disabled = set(rules.disabled) & RULE_NAMES
         shapes = [rule for rule in RULES if rule.name not in self.disabled]
         self._shapes = Rules(shapes)
@@ -746,6 +764,7 @@ class ActiveRules:
 
     @cached_property
     def _named(self) -> str:
+        """The pattern for a filter that is in all texts with a name and a sign or space behind."""
         ends, whole = self._stems
         first = r"(?:^|[^A-Za-z0-9]|\\[nrt])"
         stems = f"{_any_of(ends)}|{first}(?:{_any_of(whole)})"
@@ -791,6 +810,7 @@ class ActiveRules:
                 yield (*match.span(1), match.end())
 
     def _names_as_values(self, text: str, head: str) -> Iterator[_NameAsValue]:
+        """Yield the names that `head` matches: values of `name`, `id` or `key`, or descriptions."""
         at = 0
         while match := compiled(head).search(text, at):
             # It may be before another one: `id="name: …"`.
@@ -878,6 +898,7 @@ class ActiveRules:
         return compiled("|".join(patterns)), len(names[0]) * _LONGEST_SPELLING
 
     def _name(self, name: str) -> Name | None:
+        """Return the rule of a name, the user's keys first; None if harmless or disabled."""
         folded = fold(name)
         if folded in self.keys:
             return Name(CUSTOM_KEY)
@@ -896,6 +917,7 @@ _LONGEST_SPELLING = 24
 
 
 def _any_of(names: Collection[str]) -> str:
+    """Return a pattern for any of some names in all their spellings."""
     return "|".join("[_-]?".join(map(_spelled, name)) for name in sorted(names))
 
 

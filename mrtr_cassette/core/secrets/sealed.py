@@ -67,6 +67,7 @@ def seal_answers(body: bytes, is_sealed: Callable[[str], bool] = looks_sealed) -
 
 
 def _answer_hash(text: str) -> str:
+    """Return the hash that takes the place of an answer with this text."""
     return f"{ANSWER}:{sha256_of(text)}"
 
 
@@ -75,6 +76,7 @@ class _AnswerSealer:
     is_sealed: Callable[[str], bool]
 
     def message(self, raw: bytes) -> Iterator[tuple[Span, bytes]]:
+        """Yield where a message has answers, and the JSON that takes their places."""
         message = parse(raw)
         if not isinstance(message, dict):
             # Nobody answers in a batch, which MCP no longer has.
@@ -113,6 +115,7 @@ class _AnswerSealer:
         return self.answer(item)
 
     def result(self, result: Any) -> Any:
+        """Seal the result of a response, unless it is empty."""
         # An empty result answers nothing: it only says that the request has come.
         return result if result == {} else self.answer(result)
 
@@ -128,6 +131,7 @@ class _AnswerSealer:
         return self.hashed(answer)
 
     def hashed(self, value: Any) -> Any:
+        """Return the hash of a value; null, and a value that is sealed already, stay."""
         if value is None or (isinstance(value, str) and self.is_sealed(value)):
             return value
         return _answer_hash(canonical(value, without_null=True))
@@ -276,6 +280,7 @@ def _json_texts(raw: bytes) -> list[Span]:
 
 
 def _lines_of(raw: bytes) -> list[Span]:
+    """Return the spans of the lines of a body, with their line ends."""
     lines = []
     start = 0
     for line in raw.splitlines(keepends=True):

@@ -76,6 +76,7 @@ def widened(pattern: str, counted: int = _COUNTED) -> str:
 
 
 def _widened(part: re.Match[str], counted: int) -> str:
+    """Return the wider form of a part of a pattern; empty if the part looks around a match."""
     if part["set"] is not None:
         chars = part["set"]
         for name in "wds":
@@ -171,6 +172,7 @@ class Rules:
 
     @cached_property
     def _groups(self) -> list[Rules]:
+        """The rules in smaller groups, which have filters of their own."""
         size = -(-len(self._rules) // _GROUPS)
         counted = _COUNTED if size > 1 else _MOST_COUNTED
         groups = []
@@ -184,6 +186,7 @@ _WORD = "A-Za-z0-9"
 
 
 def _token(name: str, pattern: str, needs: str = "", *, ends: str = "") -> Rule:
+    """Return the rule of a token that begins a word, and that no character of `ends` follows."""
     if ends:
         pattern += f"(?![{ends}])"
 
@@ -204,6 +207,7 @@ def _tokens(table: str) -> Iterator[Rule]:
 
 
 def _named(name: str, names: str) -> tuple[Rule, ...]:
+    """Return the rules for the values that names have in XML, HTML and multipart forms."""
     names = f"(?i:{names})"
     needs = r"\s*+(?![$%]?\{)\S"
     field = rf"(?:name|key|id)=(?:\\*[\"'])?{names}(?:\\*[\"'])?"
@@ -228,6 +232,7 @@ _NO_TEMPLATE = r"(?![$%]?\{|\$|<|[?:%*]|\W*$)"
 def _argument(
     name: str, option: str, needs: str = _NO_TEMPLATE, *, of: str = ""
 ) -> Rule:
+    """Return the rule for an option's argument, after any command or only after those of `of`."""
     command = ""
     if of:
         command = rf"(?i:{of})\b[^\r\n;|&<>]{{0,256}}?[ \t]"

@@ -50,10 +50,12 @@ _LOOKED_AT: Final = 16
 
 
 def _as_url_path(text: str) -> str:
+    """Return a path of Windows as URLs spell it, with slashes; other text stays."""
     return text.replace("\\", "/") if _DRIVE.match(text) else text
 
 
 def _quoted(text: str, safe: str) -> str:
+    """Return a text with `%` escapes for all bytes but unreserved and `safe` ones."""
     kept = _UNRESERVED + safe.encode()
     spelled = []
     for byte in text.encode("utf-8", "surrogateescape"):
@@ -63,12 +65,14 @@ def _quoted(text: str, safe: str) -> str:
 
 
 def _unquoted(text: str) -> str:
+    """Return a text with its `%` escapes undone, also those of bytes that aren't UTF-8."""
     raw = text.encode("utf-8", "surrogateescape")
     plain = re.sub(b"%([0-9A-Fa-f]{2})", lambda code: a2b_hex(code[1]), raw)
     return plain.decode("utf-8", "surrogateescape")
 
 
 def _json(text: str) -> str:
+    """Return a text as JSON spells it, without the quotes."""
     return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
@@ -110,6 +114,7 @@ class Values:
     def __init__(
         self, names: Iterable[str] = (), texts: Mapping[str, str] | None = None
     ) -> None:
+        """Spell all texts, and prepare the patterns that find them and references to values."""
         self.texts = dict(sorted((texts or {}).items()))
         self.names = tuple(sorted({*names, *self.texts}))
         self.unknown = [name for name in self.names if name not in self.texts]
@@ -144,6 +149,7 @@ class Values:
         self._found = re.compile("|".join(found))
 
     def _form_pattern(self) -> str:
+        """Return a pattern for this run's texts in all their spellings, the longest first."""
         alternatives = []
         for form in sorted(self._forms, key=len, reverse=True):
             end = "" if form.endswith(_SEPARATORS) else _GOES_ON
@@ -205,6 +211,7 @@ class Values:
         text = raw.decode("utf-8", "surrogateescape")
 
         def revealed(match: re.Match[str]) -> str:
+            """Return the text for a reference, if any; an escaped reference loses a `=`."""
             number = match["number"]
             if number is not None:
                 return self.texts.get(number, match[0])
@@ -269,6 +276,7 @@ class Values:
     def _changed(
         self, request: Request, change: Callable[[bytes, Place], bytes]
     ) -> Request:
+        """Return a request with changed texts; the same object if nothing differs."""
         if not self.names:
             return request
 
@@ -440,5 +448,6 @@ def _with_values(headers: Headers, change: Callable[[bytes, Place], bytes]) -> H
 
 
 def _in_bytes(text: str, change: Callable[[bytes, Place], bytes], place: Place) -> str:
+    """Return a text with a change made to its bytes, which need not be valid UTF-8."""
     raw = text.encode("utf-8", "surrogateescape")
     return change(raw, place).decode("utf-8", "surrogateescape")

@@ -35,6 +35,7 @@ _AT_ONCE: Final = 1024
 
 @lru_cache(maxsize=8)
 def _library(coding: str) -> Any:
+    """Return the first installed module that decodes a coding; None if there is none."""
     for name in _LIBRARIES.get(coding, ()):
         try:
             return import_module(name)
@@ -64,6 +65,7 @@ def _decompressor(coding: str, first: int) -> Any:
 
 
 def _has_ended(decompressor: Any) -> bool:
+    """Tell whether a decompressor, of whichever library, has reached the end of its stream."""
     if hasattr(decompressor, "is_finished"):
         return bool(decompressor.is_finished())
     return bool(decompressor.eof)
@@ -113,6 +115,7 @@ class ContentDecoder:
         return b"".join(decoded)
 
     def _decode(self, part: bytes) -> bytes:
+        """Decode a part of a body; begin another stream if the coding allows several."""
         may_begin = self._stream is None or self._coding in _WITH_SEVERAL_STREAMS
         if may_begin and (self._stream is None or _has_ended(self._stream)):
             self._stream = _decompressor(self._coding, part[0])

@@ -45,6 +45,7 @@ def media_ranges(accept: str) -> frozenset[tuple[MediaRange, Decimal]]:
 
 
 def _weight(text: str) -> Decimal:
+    """Return the weight that a `q` gives; the full weight if it is no finite number."""
     try:
         weight = Decimal(text)
     except InvalidOperation:

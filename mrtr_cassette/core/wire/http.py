@@ -45,6 +45,7 @@ HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 def _names(names: str) -> frozenset[str]:
+    """Return the names in a text that has spaces between them."""
     return frozenset(names.split())
 
 
@@ -234,6 +235,7 @@ def kept_response_headers(headers: Headers) -> Headers:
 
 
 def _kept(headers: Headers, names: frozenset[str]) -> Headers:
+    """Return the headers with these names or a kept prefix, without those that HTTP forbids."""
     return tuple(
         (name, value)
         for name, value in headers
@@ -309,6 +311,7 @@ class LineFramer:
         return Read([self._ended(b"")])
 
     def _ended(self, last: bytes) -> Line:
+        """Return the line that ends with these bytes, and hold nothing of it any longer."""
         raw = bytes(self._held) + last
         is_cut = self._is_cut or len(raw) > self._longest
         line = Line(raw, is_whole=not is_cut, passed=self._passed)

@@ -32,12 +32,14 @@ class Number:
 
 
 def _integer(text: str) -> int | Number:
+    """Return an integer of up to 18 digits as `int`, and a longer one as it was spelled."""
     if len(text) <= _SURELY_PLAIN or _PLAIN_INTEGER.fullmatch(text):
         return int(text)
     return Number(text)
 
 
 def _fraction(text: str) -> Number:
+    """Return a number as it was spelled, and refuse a long one that can't be compared."""
     if len(text) > _SURELY_COMPARED:
         try:
             _canonical_number(text)
@@ -102,6 +104,7 @@ class Span(NamedTuple):
 
 
 def _refuse_constant(name: str) -> Any:
+    """Refuse `NaN` and the infinities, which Python's decoder would read."""
     msg = f"{name} is not a JSON value"
     raise NotJsonError(msg)
 
@@ -213,6 +216,7 @@ def _is_exact(raw: bytes, tree: Any) -> bool:
 
 
 def _is_long(value: Any) -> bool:
+    """Tell whether a value is an integer of at least 19 digits."""
     return type(value) is int and abs(value) >= _LEAST_LONG_NUMBER
 
 
@@ -241,6 +245,7 @@ def canonical(value: Any, *, without_null: bool = False) -> str:
 
 
 def _exact_canonical(value: Any, *, without_null: bool) -> str:
+    """Return the canonical text of a value, also with numbers that orjson can't write."""
     if isinstance(value, Number):
         return _canonical_number(value.text)
 
@@ -291,6 +296,7 @@ def find_spans(
 def _find_spans(
     raw: bytes, paths: Collection[MemberPath]
 ) -> dict[MemberPath, list[Span]]:
+    """Return the spans at some paths, as `find_spans` does, of JSON that needs no repair."""
     # One byte is one character in Latin-1, so the decoder's offsets are byte offsets, and all
     # that delimits JSON is ASCII.
     text = raw.decode("latin-1")
@@ -314,6 +320,7 @@ def _collect_spans(
     at: MemberPath,
     spans: dict[MemberPath, list[Span]],
 ) -> None:
+    """Add the spans of an object's members that are at some paths; the object is at `at`."""
     deeper = {path[len(at)] for path in paths if len(path) > len(at)}
     if not deeper or text[start] != "{":
         return
@@ -339,6 +346,7 @@ def spelled_at(raw: bytes, path: MemberPath) -> bytes | None:
 
 
 def _skip_space(text: str, index: int) -> int:
+    """Return the offset of the first character that is no white space, from an index on."""
     match = _SPACE.match(text, index)
     return match.end() if match else index
 
@@ -387,6 +395,7 @@ def replace_members(
 def _with_members(
     raw: bytes, existing: Sequence[_Part], members: Mapping[str, bytes | None]
 ) -> bytes:
+    """Return the inside of an object with some members changed, added or taken out."""
     written: list[bytes] = []
     for part, following in zip_longest(existing, existing[1:]):
         value = members.get(part.name, raw[part.value.start : part.value.end])

@@ -70,10 +70,12 @@ def differences(
 
 
 def _without_null(value: Any) -> Any:
+    """Return a value without its members that are null, at any depth."""
     return parse(canonical(value, without_null=True).encode())
 
 
 def _spelled(value: Any) -> str | None:
+    """Return the canonical text of a value; None if there is no value."""
     return None if value is ABSENT else canonical(value)
 
 
@@ -205,6 +207,7 @@ def without_paths(value: Any, paths: Collection[MemberPath]) -> Any:
 def _kept(
     parts: Iterable[tuple[str, Any]], below: Mapping[str, Collection[MemberPath]]
 ) -> Iterator[tuple[str, Any]]:
+    """Yield the members or items that stay; `below` has, by key, the paths that are left out."""
     for name, part in parts:
         paths = below.get(name, ())
         if () not in paths:

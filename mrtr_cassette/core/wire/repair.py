@@ -101,6 +101,7 @@ def _end_of_deep(text: str, at: int) -> int:
 
 
 def _unreadable() -> NotJsonError:
+    """Return the error for a text that no tolerant reader understands."""
     return NotJsonError("not JSON, even to a tolerant reader")
 
 
@@ -150,6 +151,7 @@ class _Repair:
             self.is_whole = True
 
     def _take_mark(self, mark: str, start: int) -> None:
+        """Count brackets, blank a trailing comma, and quote a value that was nested too deeply."""
         if mark in "{[":
             self._depth += 1
             if self._depth == DEEPEST + 1:
@@ -166,6 +168,7 @@ class _Repair:
             self._comma = start
 
     def _take_value(self, kind: str, token: re.Match[str]) -> None:
+        """Blank the control characters of a string, and quote a word that JSON doesn't have."""
         start, end = token.span()
         if kind == "string":
             self.text[start:end] = _CONTROL.sub(" ", token[0]).encode("latin-1")
@@ -173,6 +176,7 @@ class _Repair:
             self._quote(start, end)
 
     def _blank(self, start: int, end: int) -> None:
+        """Put spaces in the place of some bytes, unless they are white space already."""
         if self.text[start:end].strip(b" \t\r\n"):
             self.text[start:end] = b" " * (end - start)
 

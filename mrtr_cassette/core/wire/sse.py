@@ -97,6 +97,7 @@ def retry_ms(raw: bytes) -> int | None:
 
 
 def _line_start(raw: bytes | bytearray, *, first: bool) -> int:
+    """Return where the first line begins: after a byte order mark, if the stream begins here."""
     return len(_BOM) if first and raw.startswith(_BOM) else 0
 
 

@@ -78,6 +78,7 @@ def read_file(path: Location) -> bytes:
 
 
 def _note(path: Location) -> None:
+    """Add the path of a cassette on disk to the file that `OPENED_VARIABLE` names, if it is set."""
     opened = os.environ.get(OPENED_VARIABLE)
     if opened and isinstance(path, Path):
         with Path(opened).open("a", encoding="utf-8") as file:

@@ -109,11 +109,13 @@ def remove_leftovers(path: Path) -> None:
 
 
 def _prefix_for(target: Path) -> str:
+    """Return how the names of a file's temporary files begin, which is the same in every run."""
     # A name of the greatest length has to fit in.
     return f".mrtr-cassette-{hashlib.sha256(os.fsencode(target.name)).hexdigest()[:8]}-"
 
 
 def _put_where_nothing_is(temporary: Path, target: Path) -> None:
+    """Give a file its final path; raise a `FileExistsError` if a file is there already."""
     try:
         os.link(temporary, target)
     except FileExistsError:
@@ -127,6 +129,7 @@ def _put_where_nothing_is(temporary: Path, target: Path) -> None:
 
 
 def _mode_of(target: Path) -> int:
+    """Return the permission bits of a file; if there is none, those that a new file gets."""
     try:
         return target.stat().st_mode & 0o777
     except FileNotFoundError:

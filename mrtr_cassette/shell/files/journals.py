@@ -191,6 +191,7 @@ class Journal:
 
 
 def _has_only_errors(path: Path) -> bool:
+    """Tell whether an unlocked journal has exchanges, and all are errors that are not MCP's."""
     outcomes = Outcomes()
     with suppress(CassetteError):
         if not is_locked(path):

@@ -48,6 +48,7 @@ class Aside(Generic[T]):
         self._thread.join(seconds)
 
     def _work(self) -> None:
+        """Pass values on, as many at once as have gathered, until `finish` is called."""
         is_over = False
         while not is_over:
             values = [self._waiting.get()]

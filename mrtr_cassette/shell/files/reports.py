@@ -93,6 +93,7 @@ def write_own(path: Path, pieces: Iterable[bytes]) -> None:
 
 
 def _is_own_file(path: Path) -> bool:
+    """Tell whether a path is a regular file's, and not an open stream's such as /dev/stdout."""
     return path.is_file() and not _OPEN.fullmatch(os.path.abspath(path))  # noqa: PTH100  links stay
 
 

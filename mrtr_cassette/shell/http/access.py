@@ -89,6 +89,7 @@ def refusal_of(headers: Headers, options: ListeningOptions) -> str | None:
 
 
 def _is_ours(match: re.Match[str] | None, options: ListeningOptions) -> bool:
+    """Tell whether a matched host names the proxy, as an IP address does if others can reach it."""
     if match is None:
         return False
 
@@ -193,6 +194,7 @@ class OwnOrigin:
     async def _authorize(
         self, request: Request, client: TranslatedDownstream, called: str
     ) -> None:
+        """Pass on a request that may be for authorization; its response keeps the `state`."""
         state = state_of(request.target)
         if state is not None:
             client.translated = lambda headers: with_state(
@@ -205,6 +207,7 @@ class OwnOrigin:
         await self._handler(self._origin.in_request(request, called), client)
 
     def _document(self, called: str, body: bytes) -> bytes:
+        """Return a document with the called origin; take note of other authorization servers."""
         for origin in self._origin.authorities_elsewhere(body):
             self.elsewhere[f"the authorization server {origin}"] = None
 

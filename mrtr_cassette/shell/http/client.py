@@ -123,6 +123,7 @@ class HttpResponse:
         self._wake()
 
     def _wake(self) -> None:
+        """Let a `read` that waits for bytes go on."""
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
 
@@ -272,6 +273,7 @@ class _Connection(asyncio.Protocol):
         self._kept.append(self)
 
     def _fail(self, reason: str) -> None:
+        """Abort the connection; a response under way ends with an error for this reason."""
         if self._response is not None:
             self._response.end(ConnectionError(reason))
 
@@ -284,6 +286,7 @@ class _Connection(asyncio.Protocol):
 def _request_head(
     method: str, target: str, host: str, headers: Headers, size: int
 ) -> bytes:
+    """Return a request's head, with a `Host` and the body's length if its headers lack them."""
     names = {name.lower() for name, _ in headers}
     lines = [f"{method} {target} HTTP/1.1"]
     if "host" not in names:
@@ -345,6 +348,7 @@ class Client:
         return response
 
     async def _exchange(self, head: bytes, request: Request) -> HttpResponse:
+        """Send a request on a kept or a new connection; return its response when the head came."""
         while self.kept and self.kept[-1].transport.is_closing():
             self.kept.pop()
 
@@ -354,6 +358,7 @@ class Client:
         )
 
     async def _connect(self) -> _Connection:
+        """Connect to the origin, or to its proxy, which opens a tunnel if the origin speaks TLS."""
         loop = asyncio.get_running_loop()
         host = self._origin.raw_host or ""
         port = self._origin.port

@@ -74,6 +74,7 @@ async def fetch(address: str) -> Fetched:
 
 
 def _url_of(address: str) -> URL:
+    """Return an address as a URL; a `UsageError` says why no cassette is fetched from it."""
     try:
         url = URL(address)
         host = url.host
@@ -94,6 +95,7 @@ def _url_of(address: str) -> URL:
 
 
 def _shown(url: URL) -> str:
+    """Return a URL as messages show it: without user, password, query and fragment."""
     bare = url.with_user(None).with_query(None).with_fragment(None)
     return printable(str(bare))
 
@@ -114,6 +116,7 @@ def _pin_in(url: URL, shown: str) -> str:
 
 
 async def _body_at(url: URL, shown: str) -> bytes:
+    """Return the bytes of the file at a URL; a `CassetteError` says why there is no cassette."""
     tls = tls_context(url, None, verifies=True)
     headers = (*_HEADERS, *credentials(url))
     request = Request("GET", url.raw_path_qs, headers, b"")

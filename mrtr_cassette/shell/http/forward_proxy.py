@@ -106,6 +106,7 @@ def _proxy_text(url: URL) -> str | None:
 
 
 def _is_in_network(host: str, excluded: str) -> bool:
+    """Tell whether a host is an IP address in a network of `NO_PROXY`, such as 10.0.0.0/8."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

@@ -364,12 +364,14 @@ class _ClientConnection(asyncio.Protocol):
         )
 
     def _too_large(self) -> _RefusedError:
+        """Return the refusal of a request whose body has more than `max_body` bytes."""
         text = f"the body has more than {self._service.options.max_body:,} bytes"
         return _RefusedError(413, f"{text}; see <<max_body>>")
 
     # One request after the other
 
     def _begin_next(self) -> None:
+        """Begin the next request if none is under way; if none waits, read on or refuse."""
         if self._current is not None or self.transport.is_closing():
             return
 
@@ -384,6 +386,7 @@ class _ClientConnection(asyncio.Protocol):
                 self._refuse(self._refusal)
 
     async def _handle(self, client: HttpDownstream) -> None:
+        """Have a request handled, or refuse it; then begin the next, or close the connection."""
         service = self._service
         try:
             headers = header_texts(client.raw_headers)

@@ -39,6 +39,7 @@ def given_to(command: Sequence[str]) -> UserSettings:
 
 
 def _options(command: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield a command's options, without dashes, with the value after `=` or the next word."""
     for option, following in pairwise((*command, "")):
         name, has_value, value = option.lstrip("-").partition("=")
         if not has_value:

@@ -48,6 +48,7 @@ async def reads_from(source: int, longest: int) -> AsyncIterator[Read]:
     is_left = False
 
     def read() -> None:
+        """Read the pipe in a thread, until it ends or its lines are no longer taken."""
         framer = LineFramer(longest)
         # A loop that has been closed takes nothing any more.
         with suppress(RuntimeError):
@@ -74,6 +75,7 @@ class LineWriter:
     """Writes to a pipe, in order; `on_gone` is called when it has no reader any more."""
 
     def __init__(self, target: int, on_gone: Callable[[], None] = lambda: None) -> None:
+        """Start the thread that writes to a descriptor."""
         self.target = target
         self._on_gone = on_gone
         self._loop = asyncio.get_running_loop()
@@ -119,6 +121,7 @@ class LineWriter:
             os.close(nowhere)
 
     def _work(self) -> None:
+        """Write the queued bytes until `finish` is called; the first failure calls `on_gone`."""
         is_taken = True
         with suppress(RuntimeError):
             while (raw := self._queue.get()) is not None:
@@ -131,6 +134,7 @@ class LineWriter:
             self._loop.call_soon_threadsafe(self._is_finished.set)
 
     def _written(self, size: int) -> None:
+        """Count bytes as written, and end the wait for room if few enough are left."""
         self._waiting -= size
         if self._waiting <= _MOST_WAITING:
             self._has_room.set()
@@ -246,6 +250,7 @@ class PipedClient:
         await self._writer.finish(LAST_S)
 
     async def _read(self) -> None:
+        """Have the lines on our stdin answered, and note when the client has ended."""
         async for brought in reads_from(STDIN, self._longest):
             for line in brought.lines:
                 self._answer(line_request(line.raw, FIRST_SESSION))
@@ -255,6 +260,7 @@ class PipedClient:
     def _answer(
         self, request: Request, handler: Handler | None = None
     ) -> asyncio.Task[None]:
+        """Start the task in which a handler answers a request, and return it."""
         downstream = PipeDownstream(request, self._writer, self._ended.set)
         chosen = handler or self._handler
 

@@ -152,6 +152,7 @@ class ServerProcess:
         told: asyncio.Future[Any],
         left: asyncio.Future[Any],
     ) -> None:
+        """Send SIGTERM to the server, and SIGKILL if its grace passes before it has ended."""
         grace = self._grace
         self.writer.close()
         self._group.signal(signal.SIGTERM)

@@ -179,11 +179,13 @@ def response_channel(listening: PipeResponse) -> Channel[PipeResponse]:
 
 
 def _with_id(message: bytes, identity: bytes) -> bytes:
+    """Return a JSON-RPC message with another id."""
     spans = find_spans(message, [ID_PATH])[ID_PATH]
     return splice(message, [(spans[-1], identity)])
 
 
 def _empty(status: int, headers: RawHeaders = ()) -> PipeResponse:
+    """Return a complete HTTP response without a body."""
     response = PipeResponse().as_http(status, headers, "message")
     response.end()
     return response
@@ -228,6 +230,7 @@ class PipeUpstream:
     async def _read(
         self, server: ServerProcess, channel: Channel[PipeResponse]
     ) -> None:
+        """Take the server's lines until its stdout ends; then nothing more is expected of it."""
         async for brought in server.reads(self._longest):
             for line in brought.lines:
                 self._take(line.raw, channel)
@@ -235,6 +238,7 @@ class PipeUpstream:
         self._lose_all(channel)
 
     def _lose_all(self, channel: Channel[PipeResponse]) -> None:
+        """End all responses under way, and the listener's stream, with the reason for the loss."""
         self._channel = None
         for response, _ in channel.ended(by_server=True):
             response.end(self._lost)
@@ -262,6 +266,7 @@ class PipeUpstream:
         self._lose_all(channel)
 
     def _take(self, line: bytes, channel: Channel[PipeResponse]) -> None:
+        """Add a line of the server to the response or the stream that it belongs to."""
         if not self._speaks:
             self._heed(line, channel)
 
@@ -336,6 +341,7 @@ class PipeUpstream:
         return self._server
 
     def _give_up(self, response: PipeResponse) -> None:
+        """Tell the channel, unless the server has ended, that the client has left a response."""
         if self._channel is not None:
             self._channel.given_up(response)
 
@@ -415,6 +421,7 @@ class PipeUpstream:
         return heard.as_http(200, _STREAM, "events")
 
     def _leave(self) -> None:
+        """Keep the lines that a leaving listener has not read for the next client that listens."""
         if self._heard is not None:
             self._listening.lines = self._heard.lines
 
@@ -521,11 +528,13 @@ class StreamUpstream:
         return response
 
     async def _sent(self, request: Request) -> UpstreamResponse:
+        """Send a request with the headers that the user added."""
         return await self._http.send(
             request, sent_headers(request.headers, self._headers)
         )
 
     async def _read(self, endpoint: asyncio.Future[str]) -> None:
+        """Read the stream until it ends; `endpoint` gets the target for posts, or the error."""
         try:
             listening = Request("GET", self._target, (("Accept", EVENT_STREAM),), b"")
             with closing(await self._sent(listening)) as stream:
@@ -545,6 +554,7 @@ class StreamUpstream:
     async def _take_events(
         self, stream: UpstreamResponse, endpoint: asyncio.Future[str]
     ) -> None:
+        """Take a stream's events until it ends; any other response is an OSError."""
         if not is_event_stream(passed_headers(stream.headers)):
             raise OSError(
                 0, f"status {stream.status} and no stream that says where to post"
@@ -560,6 +570,7 @@ class StreamUpstream:
     def _take(
         self, event: bytes, endpoint: asyncio.Future[str], *, is_first: bool
     ) -> None:
+        """Take an event: the endpoint, or a message for the response that it belongs to."""
         data = read_event(event, first=is_first).data
         if not data:
             return
@@ -573,6 +584,7 @@ class StreamUpstream:
         response.line(line, is_over=is_over)
 
     def _endpoint_of(self, url: str) -> str:
+        """Return the target for posts from the endpoint's URL, and keep the ids in it secret."""
         if self._origin.path_of(url) is None:
             raise OSError(0, "it sends its client to another server")
 
@@ -597,6 +609,7 @@ def over_old_transport(
 
     @asynccontextmanager
     async def connected(add_settings: AddSettings) -> AsyncIterator[Upstream]:
+        """Open the server, and leave its stream after the block."""
         async with connecting(add_settings) as http:
             upstream = StreamUpstream(http, target, origin, headers, add_settings)
             try:

@@ -116,6 +116,7 @@ async def answers_endpoint(
     async with connecting(url.origin(), tls, forward_proxy(url)) as client:
 
         async def ask(body: bytes) -> bytes | str:
+            """Post a body to the endpoint; return its reply, or why there is none."""
             request = Request("POST", url.raw_path_qs, headers, body)
             try:
                 async with asyncio.timeout(rest.timeout):
@@ -131,6 +132,7 @@ async def answers_endpoint(
 
 
 async def _reply(client: Upstream, request: Request) -> bytes | str:
+    """Return the body of a response with a status of success, or else why it can't be used."""
     with closing(await client.send(request, request.headers)) as response:
         reply = b""
         while chunk := await response.read():

@@ -108,6 +108,7 @@ class _Reached(NamedTuple):
 async def _reached_directly(
     upstream: str | Sequence[str], options: CallOptions, add_settings: AddSettings
 ) -> AsyncIterator[_Reached]:
+    """Connect to the server without a recording proxy."""
     reached = reaching(upstream, options, BUILT_IN)
     async with reached as target, target.connecting(add_settings) as client:
         is_started = target.recorded_as != target.name
@@ -285,6 +286,7 @@ class _Caller:
         return self.reached.server
 
     async def run(self, wanted: Wanted) -> RecordedExchange | None:
+        """Open the server, make the call and leave; return the call's last exchange, or None."""
         await self._open()
         schema = None
         if wanted.method == CALL_TOOL and not wanted.names_method:
@@ -313,6 +315,7 @@ class _Caller:
     async def _exchange(
         self, request: Request, supply: Any = None
     ) -> RecordedExchange | None:
+        """Follow a request until its call is finished; return the last exchange, or else None."""
         script = LeavesToSources()
         conversation = Conversation(request, script, self.session, follows_task=True)
         await self.server.follow(conversation, supply, self._tell)
@@ -337,6 +340,7 @@ class _Caller:
         raise UpstreamError(str(text))
 
     async def _open(self) -> None:
+        """Find out the server's era; open a session and listen to it if it is the legacy era."""
         if self.client.era is None:
             discovered = await self._exchange(self.client.discover())
             if discovered is not None:
@@ -363,6 +367,7 @@ class _Caller:
     def _why_not_opened(
         self, request: Request, opened: RecordedExchange | None
     ) -> UpstreamError:
+        """Return the error for an `initialize` that has opened no session."""
         shown = self.server.shown_as
         if opened is None or opened.response is None:
             return UpstreamError(
@@ -378,6 +383,7 @@ class _Caller:
         return UpstreamError(f"{shown} opens no session: {outcome(opened)}{place}")
 
     async def _schema_of(self, name: str) -> Mapping[str, Any] | None:
+        """Return a tool's input schema; None if it has none, or the list is incomplete."""
         request = self.client.call(LIST_TOOLS, {})
         listed = ToolList(request, self.session, LeavesToSources())
         await self.server.follow(listed, self._supply_outside)
@@ -389,6 +395,7 @@ class _Caller:
         return schema if isinstance(schema, dict) else None
 
     async def _supply_outside(self, ask: LiveAsk) -> Answered | None:
+        """Return the answer to an ask outside the call; refuse a pushed question without any."""
         quiet = replace(self.answerers, announcer=Announcer())
         reply = await quiet.answer(Rounds(self.rounds.sources), ask)
         if reply is None and ask.push is not None:
@@ -431,6 +438,7 @@ def answered_call(
 
 
 def _sources_of(answers: Answers) -> AnswerSources:
+    """Return the sources of answers: an answers file, or the given values."""
     if isinstance(answers, str | os.PathLike):
         return AnswerSources(file=load_answers(Path(answers)))
 

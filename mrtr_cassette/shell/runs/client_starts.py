@@ -59,6 +59,7 @@ class ClientStarts:
     def __init__(
         self, path: Location, base: Cassette | None, folder: Path, *, is_recording: bool
     ) -> None:
+        """Prepare the command, and an empty file for the outcomes in the folder."""
         self.path = path
         self.base = base
         self.is_recording = is_recording
@@ -98,6 +99,7 @@ class ClientStarts:
         return combined
 
     def _starts(self) -> list[RunOutcome]:
+        """Return the latest outcome of every process that the client has started."""
         last = {}
         for line in self._outcomes.read_bytes().splitlines():
             process, outcome = json.loads(line)
@@ -193,10 +195,12 @@ def _common(
 
 
 def _highest_number(cassette: Cassette | None) -> int:
+    """Return the highest number of a cassette's exchanges; 0 without a cassette."""
     return 0 if cassette is None else cassette.highest_number
 
 
 def _outcome_from(data: dict[str, Any]) -> RunOutcome:
+    """Return the outcome that a started process wrote, from its JSON members."""
     data["misses"] = [_miss_from(miss) for miss in data["misses"]]
     data["faults"] = [FaultOutcome(*fault) for fault in data["faults"]]
     nearest, left = data["divergences"]
@@ -212,11 +216,13 @@ def _outcome_from(data: dict[str, Any]) -> RunOutcome:
 
 
 def _divergence_from(data: list[Any]) -> DivergenceReport:
+    """Return a divergence that a started process wrote, from its JSON items."""
     after, recording, why = data
     return DivergenceReport(after, recording, _miss_from(why))
 
 
 def _miss_from(data: dict[str, Any]) -> MissReport:
+    """Return a miss that a started process wrote, from its JSON members."""
     data["questions"] = tuple(data["questions"])
     data["fixes"] = tuple(data["fixes"])
     differences = [Difference(*difference) for difference in data["differences"]]
@@ -278,6 +284,7 @@ def replayed_by_client(
 async def _started(
     path: Location, base: Cassette | None, options: Options, work: Mapping[str, object]
 ) -> AsyncIterator[ClientStarts]:
+    """Write the work to a folder for the command, and finish all starts after the block."""
     place = path.absolute()
     values = {}
     for option in fields(options):
@@ -367,6 +374,7 @@ async def _do(
 
 
 def _place_from(parts: Sequence[str]) -> Location:
+    """Return a cassette's place from the JSON: a path, or a store's URL and a folder."""
     if len(parts) == 1:
         return Path(parts[0])
 

@@ -235,6 +235,7 @@ class ExchangeRecording:
     """
 
     def __init__(self, session: RecordSession, request: Request) -> None:
+        """Show the recorder a request; a failure is said, and not raised."""
         self.session = session
         self.observation: Observation | None = None
         self._sealed: RecordedExchange | None = None
@@ -298,6 +299,7 @@ class ExchangeRecording:
             self._failed(error)
 
     def _write(self, observation: Observation, due: Due | None) -> None:
+        """Write an exchange that is due to the journal, and say which questions were pushed."""
         if due is not None:
             self._sealed = self.session.write(due, observation)
 
@@ -328,6 +330,7 @@ class ExchangeRecording:
         announcer.say(response_said, observation, exchange, end, now_ms, state)
 
     def _failed(self, error: Exception) -> None:
+        """Record no more of this exchange, and say why the recording is incomplete."""
         self.observation = None
         self.session.failed(error)
 
@@ -436,6 +439,7 @@ class RecordedServer(NamedTuple):
 
 
 def _ignored(options: RecordOptions) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return the calls and pointers that don't count, if the recording replaces a cassette."""
     given = options.ignore or options.ignore_from or options.masks
     if options.existing != "replace" or not given:
         return ()
@@ -448,6 +452,7 @@ def _ignored(options: RecordOptions) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 
 def _recorder(options: RecordOptions, rules: RedactionRules) -> Recorder:
+    """Return a recorder with these options, which hashes secrets with a new key."""
     redactor = Redactor(rules, keyed_hash(secrets.token_bytes(32)))
     recorder = Recorder(
         seals=options.request_state == "sealed",

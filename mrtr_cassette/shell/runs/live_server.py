@@ -126,6 +126,7 @@ class LiveServer:
         return self.is_on_pipes and not self._has_spoken
 
     def _too_late(self, missing: str) -> UpstreamError:
+        """Return the error for a call that took too long, which says if the server is mute."""
         if not self.is_mute:
             reason = ValueError(f"{missing} within {self.call_s:g} s")
             return UpstreamError(no_response(self.shown_as, reason))
@@ -148,6 +149,7 @@ class LiveServer:
     async def _follow(
         self, steps: Conversation, supply: Supply | None, told: Told | None
     ) -> None:
+        """Do the work of `follow`, without its limit of time."""
         while True:
             if steps.wait_s:
                 await asyncio.sleep(steps.wait_s)
@@ -257,6 +259,7 @@ class LiveServer:
         task.add_done_callback(ended)
 
     def _go_on(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start work that goes on beside all others, and return its task."""
         task = asyncio.ensure_future(work)
         self._keep(task)
         return task
@@ -268,6 +271,7 @@ class LiveServer:
         supply: Supply | None,
         begun: asyncio.Event | None = None,
     ) -> _UnderWay:
+        """Start a task that sends a request and reads the response, and keep it as under way."""
         reading = asyncio.ensure_future(self._read(observation, steps, begun))
         under_way = _UnderWay(steps, reading, supply)
         self._under_way.append(under_way)
@@ -280,6 +284,7 @@ class LiveServer:
         steps: Conversation,
         begun: asyncio.Event | None = None,
     ) -> None:
+        """Send a request, and read its response to the end, also when it breaks off and resumes."""
         with closing(await self._sent(observation.call.request)) as response:
             observation.response_started(
                 response.status, passed_headers(response.headers)
@@ -302,6 +307,7 @@ class LiveServer:
         observation.response_ended(0.0)
 
     async def _sent(self, request: Request) -> UpstreamResponse:
+        """Send a request with the headers that the user added."""
         return await self.upstream.send(
             request, sent_headers(request.headers, self.headers)
         )
@@ -309,6 +315,7 @@ class LiveServer:
     async def _show(
         self, response: UpstreamResponse, observation: Observation, steps: Conversation
     ) -> None:
+        """Show the observation a response until it is answered; answer its pings and questions."""
         while not observation.is_answered and (chunk := await response.read()):
             if self.is_mute:
                 self._has_spoken = any(map(server_messages, chunk.splitlines()))
@@ -341,6 +348,7 @@ class LiveServer:
                 under_way.reading.cancel()
 
     async def _pushed(self, push: OpenPush, steps: Conversation) -> None:
+        """Start to post the answer to a pushed question, if a script or `supply` has any."""
         async with self._answering:
             posted = steps.session.pushed(push)
             if posted is None:

@@ -254,6 +254,7 @@ class _PipedRecorder:
         return self._server.exit_code
 
     async def _from_client(self) -> None:
+        """Pass on the client's lines and record them; at their end close the server's stdin."""
         writer = self._server.writer
         async for brought in reads_from(STDIN, self._longest):
             for line in brought.lines:
@@ -269,6 +270,7 @@ class _PipedRecorder:
         await self._server.close_stdin()
 
     async def _from_server(self) -> None:
+        """Record the server's lines and pass them on; at their end close the client's pipe."""
         client = self._client
         async for brought in self._server.reads(self._longest):
             for line in brought.lines:
@@ -284,6 +286,7 @@ class _PipedRecorder:
         client.close()
 
     def _begin(self, request: Request) -> ExchangeRecording:
+        """Begin to record an exchange; unsolicited messages are a response that has started."""
         exchange = ExchangeRecording(self._session, request)
         if opens_channel(request):
             exchange.response_started(NO_STATUS, ())
@@ -291,6 +294,7 @@ class _PipedRecorder:
         return exchange
 
     def _show(self, line: Line, show: Callable[[bytes], None]) -> None:
+        """Record a line by `show`; a failure is said, and lines are passed on all the same."""
         if not line.is_whole:
             self._session.failed(BodyTooLargeError("a line", self._longest))
             return
@@ -301,6 +305,7 @@ class _PipedRecorder:
             self._session.failed(error)
 
     def _show_clients(self, line: bytes) -> None:
+        """Record a line of the client, whose exchange is complete if no response follows."""
         exchange, is_over = self._channel.client_line(line)
         if is_over:
             exchange.response_ended(End.COMPLETE)
@@ -308,6 +313,7 @@ class _PipedRecorder:
             exchange.response_started(NO_STATUS, ())
 
     def _show_servers(self, line: bytes) -> None:
+        """Record a line of the server, and the end of its exchange if it is the last line."""
         exchange, is_over = self._channel.server_line(line)
         exchange.response_bytes(line)
         if is_over:

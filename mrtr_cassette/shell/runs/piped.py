@@ -58,10 +58,12 @@ class StartingClient:
         return self._is_recent(self._file(note, cassette))
 
     def _file(self, note: Note, cassette: Location) -> Path:
+        """Return the file whose existence is a note about a cassette."""
         name = sha256_of(f"{self.sha256} {cassette.absolute()}")[:32]
         return self.folder / f"mrtr-cassette-{note}-{name}"
 
     def _is_recent(self, path: Path) -> bool:
+        """Tell whether a file exists, and is younger than `within_s` unless that is None."""
         if not path.exists():
             return False
         if self.within_s is None:
@@ -161,6 +163,7 @@ def _from_proc(number: int) -> tuple[int, str, str]:
 
 
 def _from_ps(number: int) -> tuple[int, str, str]:
+    """Return a process's parent, its start and its command, on systems without `/proc`."""
     listed = subprocess.run(  # noqa: S603
         ["/bin/ps", "-o", "ppid=,lstart=,command=", "-p", str(number)],
         capture_output=True,

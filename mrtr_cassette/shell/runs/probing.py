@@ -297,6 +297,8 @@ class _Branches:
 
         @asynccontextmanager
         async def connected(add_settings: AddSettings) -> AsyncIterator[Upstream]:
+            """Open a server whose responses are recorded, all of them before the block ends."""
+
             def add(given: UserSettings) -> None:
                 add_settings(given)
                 self.session.recorder.add_settings(given)
@@ -439,6 +441,7 @@ class _Prober:
     _done: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
+        """Find the questions of the plan and the probes for them."""
         is_slow = self.options.slow is not None
         self.asks = {}
         for ask in probed_asks(self.plan):
@@ -493,6 +496,7 @@ class _Prober:
     def _not_reached(
         self, ask: ProbedAsk, probes: Sequence[Probe], reason: str
     ) -> list[Probed]:
+        """Return the outcomes of probes whose question did not come, and count them as done."""
         self._done += len(probes)
         return [probed(ask, probe, "not-reached", reason) for probe in probes]
 
@@ -594,6 +598,7 @@ class _Prober:
     def _apart(
         self, ask: ProbedAsk, probe: Probe | None
     ) -> tuple[Conversation, ProbingScript]:
+        """Return a conversation that brings the server to an ask and probes it, and its script."""
         scripts = []
 
         def script_of(recorded: RecordedScript) -> ProbingScript:

@@ -291,6 +291,7 @@ class RelayedResponse(ExchangeRecording):
         self._end(End.OPEN)
 
     def _recorded(self, response: UpstreamResponse, chunk: bytes) -> bytes:
+        """Record bytes of the response, and its end after the last; return them as passed on."""
         is_read = response.is_read
         if self._endpoint is not None:
             chunk = self._with_endpoint(self._endpoint, chunk, is_last=is_read)
@@ -322,6 +323,7 @@ class RelayedResponse(ExchangeRecording):
         return passed
 
     def _end(self, end: End) -> None:
+        """Record the end of the response and close it, unless that was done before."""
         response = self._response
         if response is not None:
             self._response = None
@@ -329,6 +331,7 @@ class RelayedResponse(ExchangeRecording):
             response.close()
 
     async def _read_on(self, observation: Observation) -> None:
+        """Read the rest of the response within limits of time and size, and record its end."""
         try:
             async with asyncio.timeout(_LONGEST_REST_S):
                 while not self.is_read and observation.size < _LARGEST_REST:
@@ -436,6 +439,7 @@ class Appender:
         player: Player,
         ignored_for: IgnoredFor,
     ) -> None:
+        """Prepare to play `earlier`, whose responses the recorder has to know."""
         session = relay.session
         recorder = session.recorder
         for exchange in earlier.exchanges:
@@ -472,6 +476,7 @@ class Appender:
     async def _as_live(
         self, request: Request, shown: Call, downstream: Downstream
     ) -> None:
+        """Relay a request that the cassette lacks, once the upstream is where the client is."""
         try:
             sent = await self._brought(request, shown)
         except (UpstreamError, BodyTooLargeError) as error:
@@ -504,6 +509,7 @@ class Appender:
                 self._followed(conversation)
 
     def _followed(self, conversation: Conversation) -> None:
+        """Say that a call was repeated, or that the upstream was brought to an ask."""
         announcer = self._session.announcer
         if isinstance(conversation, RepeatedPlay):
             announcer.say(repeated_said, conversation.entry)
@@ -511,6 +517,7 @@ class Appender:
             announcer.say(caught_up_said, conversation.asker)
 
     async def _refuse(self, failure: Miss, downstream: Downstream) -> None:
+        """Say why a request can't be recorded, and answer it with that as a JSON-RPC error."""
         session = self._session
         report = report_of_miss(failure, self._player, session.terms)
         session.unrecorded.append(report.text)

@@ -98,6 +98,7 @@ def replaying(
 async def _replaying(
     session: ReplaySession, server: ReplayServer, site: Site
 ) -> AsyncIterator[ReplaySession]:
+    """Serve a replay on a site, and set the session's URLs, until the block ends."""
     player = server.player
     place = _place_of(session.base)
     # What it still learns is of this replay alone.
@@ -302,6 +303,7 @@ class ReplayServer:
         await self._answer(request, downstream)
 
     async def _answer(self, request: Request, downstream: Downstream) -> None:
+        """Answer a request as the player decides: by a reply, a miss or any server's answer."""
         decision = self.player.request_received(request, self.clock.wall())
         if isinstance(decision, Play):
             await self.play(decision, downstream)
@@ -349,6 +351,7 @@ class ReplayServer:
     async def _harmless(
         self, request: Request, reply: Harmless, downstream: Downstream
     ) -> None:
+        """Give a request that was not recorded the answer of any server."""
         self.announcer.tell(harmless_event, reply)
         if reply.body and self.player.respond_on_stream(request, reply.body):
             await self.accept(downstream)
@@ -429,6 +432,7 @@ class ReplayServer:
             downstream.break_off()
 
     async def _miss(self, request: Request, miss: Miss, downstream: Downstream) -> None:
+        """Say a miss, and answer its request with it."""
         report = self._tell_miss(miss)
         if miss.call.message is None:
             await downstream.send_whole(404, TEXT_HEADERS, f"{report.text}\n".encode())
@@ -455,11 +459,13 @@ class ReplayServer:
         await downstream.send_whole(202, (), b"")
 
     def _tell_miss(self, miss: Miss) -> MissReport:
+        """Say a miss, and return its report."""
         report = self._report(miss)
         self.announcer.say(lambda: (missed_event(miss), report.text))
         return report
 
     def _report(self, miss: Miss) -> MissReport:
+        """Return the report of a miss; the latest is kept, as further requests may get it too."""
         # Most replays have no miss.
         from mrtr_cassette.core.report.runs import report_of_miss
 
@@ -476,11 +482,13 @@ class ReplayServer:
         return error_body(self._report(miss), answered)
 
     def _wake(self) -> None:
+        """Let responses go on that wait for a request to come or an event to be sent."""
         if self.arrival is not None:
             self.arrival.set()
             self.arrival = None
 
     async def _send_whole(self, delivery: Delivery, downstream: Downstream) -> None:
+        """Send a response whole, once all of it is due; a refusal takes its place."""
         body = b""
         while not isinstance(step := delivery.next(), End):
             if step is None:
@@ -602,6 +610,7 @@ class ReplayServer:
 
 
 async def _refuse(fault: Fault, downstream: Downstream) -> None:
+    """Send the HTTP error of a fault; a lost session is a 404."""
     status = fault.status or 404
     headers = TEXT_HEADERS
     if fault.retry_after is not None:

@@ -66,6 +66,7 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
 
 def _is_loop_running() -> bool:
+    """Tell whether an asyncio event loop runs in this thread."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -84,6 +85,7 @@ def run_until_signal(main: Coroutine[Any, Any, T]) -> T:
 
 
 async def _until_signal(main: Coroutine[Any, Any, T]) -> T:
+    """Return a coroutine's result; a signal cancels it, and is raised if no result comes."""
     working = asyncio.ensure_future(main)
     async with stop_signals() as signals:
         coming = asyncio.ensure_future(signals.get())
@@ -251,6 +253,7 @@ def in_thread(manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
     left: Future[None] = Future()
 
     def work() -> None:
+        """Run the context manager in the thread; errors go to `entered` or `left`."""
         try:
             run(_stay(manager, entered))
         except BaseException as error:  # noqa: BLE001  whatever it is, it is the caller's
@@ -310,6 +313,7 @@ async def _stay(manager: AbstractAsyncContextManager[T], entered: _Entered[T]) -
 
 
 def _leave_late(entered: Future[tuple[T, Callable[[], object]]]) -> None:
+    """Leave a context manager whose caller was interrupted before it was entered."""
     if entered.exception() is None:
         _, leave = entered.result()
         leave()
@@ -377,10 +381,12 @@ class Proxy(Generic[T]):
         self._checked(raised[1])
 
     def _entered(self, opened: Any) -> T:
+        """Keep and return the value that the block gets."""
         self._value = self._shown_as(opened)
         return self._value
 
     def _checked(self, error: object) -> None:
+        """Check the run if its block ended well."""
         # An exception of the block has the first word; an exit with success is none.
         is_success = error is None or (isinstance(error, SystemExit) and not error.code)
         if is_success and self._value is not None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 def _none_left() -> RecordingsLeft:
+    """Return the divergences of a run without any."""
     from mrtr_cassette.core.report.trials import RecordingsLeft
 
     return RecordingsLeft()
@@ -120,6 +121,7 @@ class Session:
         return self._outcome()
 
     def _outcome(self) -> RunOutcome:
+        """Return the outcome so far; without a player it has no misses and no plays."""
         outcome = RunOutcome(
             unreachable=self.unreachable,
             unrecorded=tuple(self.unrecorded),

@@ -52,6 +52,7 @@ class Metrics:
     """The numbers of one run, counted from its events and its requests."""
 
     def __init__(self) -> None:
+        """Register the metrics; misses are counted from 0 for every reason."""
         # An optional dependency, which costs nothing if nobody asks for the port.
         from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -111,6 +112,7 @@ class Metrics:
         """Return a handler that does the same, and whose requests are counted."""
 
         async def handle(request: Request, client: HttpDownstream) -> None:
+            """Handle a request, and count its bytes and the time that it takes."""
             self._received.inc(len(request.body))
             duration = self._duration.labels(method_of(read_call(request).method).name)
             with self._in_flight.track_inprogress(), duration.time():
@@ -311,6 +313,7 @@ class OwnPort:
                     self._is_ready = False
 
     async def _handle(self, request: Request, downstream: Downstream) -> None:
+        """Answer a request to the admin port: `/livez`, `/readyz` or `/metrics`."""
         path = request.target.partition("?")[0]
         headers = TEXT_HEADERS
         status = 200

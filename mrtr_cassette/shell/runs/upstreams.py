@@ -101,6 +101,7 @@ def _target_at(
     rules: RedactionRules,
     command: Sequence[str] | None,
 ) -> Target:
+    """Return the target at a URL; with a `command` it was started here, and has no proxy."""
     url = upstream_url(upstream, shown_by(rules))
     tls = tls_context(url, options.ca_path, verifies=not options.insecure)
     path = url.raw_path_qs
@@ -334,6 +335,7 @@ async def serving_application(application: Any) -> AsyncIterator[str]:
 async def _serving_aiohttp(
     application: web.Application, listener: Any
 ) -> AsyncIterator[None]:
+    """Serve an aiohttp application on a listening socket until the block ends."""
     from aiohttp import web
 
     runner = web.AppRunner(
@@ -351,6 +353,7 @@ async def _serving_aiohttp(
 async def _serving_asgi(
     application: Callable[..., Awaitable[None]], listener: Any
 ) -> AsyncIterator[None]:
+    """Serve an ASGI application on a listening socket, by uvicorn, until the block ends."""
     method = getattr(application, "__call__", None)  # noqa: B004  what an instance has of it
     if not (
         inspect.iscoroutinefunction(application) or inspect.iscoroutinefunction(method)

@@ -175,6 +175,7 @@ def _takes_changes(cassette: Cassette, upstream: str | Sequence[str]) -> bool:
 
 
 def _has_session(cassette: Cassette) -> bool:
+    """Tell whether any request in a cassette was sent in a session."""
     for interaction in cassette.interactions:
         if any(session_of(exchange.request) for exchange in interaction.own):
             return True
@@ -365,9 +366,11 @@ class LiveRun:
         return self.servers[key]
 
     def _key_of(self, call: Planned) -> str:
+        """Return the key of a call's server: its session on pipes; all share a server over HTTP."""
         return call.session if self.target.is_on_pipes else ""
 
     async def _connected(self) -> LiveServer:
+        """Connect to the live server until the run ends."""
         target = self.target
         connected = target.connecting(self.verifier.add_settings)
         server = LiveServer(
