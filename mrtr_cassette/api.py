@@ -178,6 +178,7 @@ def verify(
     checked = options_from(VerifyOptions, options, "verify")
     place = _read_place(path)
     check_selection([place], checked.only, checked.texts)
+
     return result_in_thread(verify_cassette(place, upstream, checked))
 
 
@@ -203,6 +204,7 @@ def probe(path: FilePath, upstream: str | Sequence[str], **options: Any) -> Prob
     checked = options_from(ProbeOptions, options, "probe")
     place = _read_place(path)
     check_selection([place], checked.only, checked.texts)
+
     return result_in_thread(probe_cassette(place, upstream, checked))
 
 
@@ -271,6 +273,7 @@ def diff(
         texts = dict(checked_values(values))
         old = with_references(old, texts)
         new = with_references(new, texts)
+
         return compared(old, new, ignored_for)
 
 

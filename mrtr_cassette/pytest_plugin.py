@@ -52,21 +52,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "upstreams, and fail if anything differs from the cassette. Default: the marker's mode, "
         "else none under CI, else once.",
     )
+
     group.addoption(
         "--mrtr-fail-on-unplayed",
         action="store_true",
         help="Fail a test that doesn't play all of its cassette.",
     )
+
     group.addoption(
         "--mrtr-orphans",
         choices=("list", "fail"),
         help="List cassettes that no collected test uses, or fail the run for them.",
     )
+
     group.addoption(
         "--mrtr-view",
         choices=("failed",),
         help="Write the cassettes of failed tests as pages for a browser, to the folder mrtr-view.",
     )
+
     parser.addini(
         "mrtr_cassette_mode", "The mode if neither option nor environment sets it."
     )
@@ -75,6 +79,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "A folder for all cassettes, from the root directory; by default a folder `cassettes` "
         "beside every test file.",
     )
+
     options = options_of(RecordOptions)
     for name in _INI_OPTIONS:
         kind: Any = "bool" if options[name].kind == "switch" else "linelist"
@@ -88,6 +93,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "mrtr_cassette(name, upstream=..., ignore=[...], redact=[...], ...): the cassette of a "
         "test; all arguments are optional, and include all options of recording and replaying.",
     )
+
     run = SuiteRun(config)
     config.stash[_RUN] = run
     config.pluginmanager.register(run, "mrtr-cassette-run")
@@ -107,6 +113,7 @@ def _mode(config: pytest.Config) -> tuple[Mode, bool]:
         (f"the environment variable {MODE_VARIABLE}", os.environ.get(MODE_VARIABLE)),
         (ini, config.getini("mrtr_cassette_mode")),
     )
+
     for source, mode in sources:
         if not mode:
             continue

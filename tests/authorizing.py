@@ -78,6 +78,7 @@ class Guarded:
         code = self._issue("code")
         self._challenges[code] = asked["code_challenge"]
         query = urlencode({"code": code, "state": asked["state"], "iss": origin})
+
         return response(
             b"", f"Location: {asked['redirect_uri']}?{query}", status="302 Found"
         )
@@ -90,6 +91,7 @@ class Guarded:
             base64.urlsafe_b64encode(digest).decode().rstrip("=")
             == self._challenges[asked["code"]]
         )
+
         self._token = self._issue("access")
         return json_response(
             {

@@ -72,6 +72,7 @@ async def planned(server: LiveServer, era: str, *, on_pipe: bool) -> str:
         body = compact(value)
         headers = (("Mcp-Protocol-Version", era), ("Mcp-Method", value["method"]))
         more = (("Mcp-Name", "plan"),) if value["method"] == "tools/call" else ()
+
         return line_request(body) if on_pipe else post(body, ACCEPTS, *headers, *more)
 
     params: Any = {"name": "plan", "arguments": {}}

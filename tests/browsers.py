@@ -76,6 +76,7 @@ class Browser:
             "const done = arguments[arguments.length - 1];"
             "axe.run().then((results) => done(results.violations));"
         )
+
         return [
             f"{rule['id']}: {[node['html'][:200] for node in rule['nodes'][:3]]}"
             for rule in found
@@ -134,6 +135,7 @@ def browser_in(folder: Path) -> Iterator[Browser]:
             "downloadThroughput": 0,
             "uploadThroughput": 0,
         }
+
         driver.execute_cdp_cmd("Network.emulateNetworkConditions", conditions)
         yield Browser(driver)
     finally:

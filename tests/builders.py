@@ -156,6 +156,7 @@ def framed(*chunks: bytes) -> tuple[list[bytes], bytes]:
     framer = SseFramer()
     events = [event for chunk in chunks for event in framer.feed(chunk)]
     last, rest = framer.finish()
+
     return events + ([last] if last else []), rest
 
 
@@ -211,6 +212,7 @@ def respond(steps: Any, response: Json) -> Request:
     show(observation, response)
     steps.responded(observation)
     request: Request = observation.call.request
+
     return request
 
 
@@ -343,8 +345,10 @@ def assembled(
         answers=answers,
         transport=transport,
     )
+
     journal = {exchange.number or 0: exchange for exchange in exchanges}
     before = None if earlier is None else loaded(earlier)
+
     return decode_cassette(
         dump(assemble(header, journal, "mrtr-cassette test", before)), "f"
     )
@@ -394,6 +398,7 @@ def exchange(
     talk = Conversation(**options)
     talk.recorder.arrivals.count = number - 1
     talk.request(request)
+
     return talk.response(1, response)
 
 

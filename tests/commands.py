@@ -31,6 +31,7 @@ async def conversation(url: str) -> list[JsonObject]:
     asked = (await post(url, tool_call("deploy", id=1))).json
     state = asked["result"]["requestState"]
     answers: tuple[JsonObject, ...] = ({"confirm": NO}, yes("confirm"))
+
     return [asked] + [
         (
             await post(

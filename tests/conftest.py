@@ -100,6 +100,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = made_once(tmp_path_factory, "packages", build_packages)
     (source,) = folder.glob("*.tar.gz")
     (wheel,) = folder.glob("*.whl")
+
     return source, wheel
 
 

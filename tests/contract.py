@@ -188,6 +188,7 @@ class Contract:
                 "Cache-Control: no-cache",
             ),
         }
+
         if method == "initialize":
             session = f"Mcp-Session-Id: {secrets.token_hex(16)}"
             return method, _reply({"protocolVersion": LEGACY, **about}, session)
@@ -215,6 +216,7 @@ class Contract:
             "report": json.loads(json.dumps(REPORT)),
             "clock": _clock(next(self._count)),
         }
+
         if name not in results:
             error = {"code": -32602, "message": f"Unknown tool: {name}"}
             return name, Reply([{"jsonrpc": "2.0", "error": error}])
@@ -255,6 +257,7 @@ class Contract:
             "resultType": "input_required",
             "requestState": f"{self.key}-{name}-{turn + 1}",
         }
+
         if asked:
             asking["inputRequests"] = asked
 
@@ -267,6 +270,7 @@ class Contract:
             "jsonrpc": "2.0",
             "id": secrets.token_hex(4),
         }
+
         asking = Reply([pushed])
         if "push" in self.plants:
             self.plants["push"](asking)
@@ -311,6 +315,7 @@ def _clock(number: int) -> JsonObject:
         "at": f"2026-08-01T00:00:{number % 60:02}.{secrets.randbelow(10**6)}Z",
         "zone": "UTC",
     }
+
     return {
         "content": [{"type": "text", "text": json.dumps(inner)}],
         "structuredContent": {
@@ -399,6 +404,7 @@ async def _in_session(url: str) -> None:
         "capabilities": {},
         "clientInfo": {"name": "c"},
     }
+
     opened = await post(url, message("initialize", params))
     session = f"Mcp-Session-Id: {opened.head.values('mcp-session-id')[0]}"
     await post(url, message("notifications/initialized", id=None), session)

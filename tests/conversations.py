@@ -295,6 +295,7 @@ class Client:
         method, _, target = step.line.partition(" ")
         body = self._values.fill(step)
         answer = await http(method, self._url, *step.headers, body=body, target=target)
+
         return answer.reason
 
 

@@ -322,6 +322,7 @@ def _run(words: list[str], env: dict[str, str]) -> None:
         str(cwd if is_module else Path(words[0]).parent),
         *filter(None, named),
     ]
+
     sys.dont_write_bytecode = bool(env.get("PYTHONDONTWRITEBYTECODE"))
     if words[0] == "-c":
         sys.argv = ["-c", *words[2:]]

@@ -52,6 +52,7 @@ class Case:
                 Section(title, actual) if section.title == title else section
                 for section in self.sections
             )
+
             self.path.write_text(
                 "".join(
                     f"--- {section.title}\n{section.text}"

@@ -211,6 +211,7 @@ async def http(
             method, target or path, *headers, body=body
         )
         seen = await content.rest()
+
         return Answer(head, seen, content.is_whole)
 
 

@@ -74,6 +74,7 @@ class Project:
             *reporters,
             environment=environment,
         )
+
         printed = ended.stdout + ended.stderr
         assert report.exists(), printed
         tests = {}
@@ -143,4 +144,5 @@ def used_by(folder: Path, place: Path) -> Project:
         f'#!/bin/sh\necho $$ >> {shlex.quote(str(starts))}\nexec {command} "$@"\n'
     )
     program.chmod(0o755)
+
     return Project(folder, program, starts)

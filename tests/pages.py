@@ -104,15 +104,18 @@ def assert_safe(page: Node) -> None:
         for each in page.every("meta")
         if each.attributes.get("http-equiv") == "Content-Security-Policy"
     )
+
     style, script = page.one("style").raw_text, page.one("script").raw_text
     hashes = [
         base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
         for text in (style, script)
     ]
+
     assert policy == (
         f"default-src 'none'; img-src data:; style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'; "
         "base-uri 'none'; form-action 'none'"
     )
+
     assert not re.search(r"@import|url\((?!#)", style)
     assert not list(page.every(*ELEMENTS_THAT_FETCH))
     for node in page.every():

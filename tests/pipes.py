@@ -93,6 +93,7 @@ def spoken(command: Sequence[str], raw: bytes) -> subprocess.CompletedProcess[by
         output = printed.result(HANGS_S)
         code = process.wait(HANGS_S)
         errors.seek(0)
+
         return subprocess.CompletedProcess(command, code, output, errors.read())
 
 

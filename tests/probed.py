@@ -125,6 +125,7 @@ def _form(message: str, **properties: JsonObject) -> JsonObject:
         "properties": properties,
         "required": list(properties),
     }
+
     params = {"mode": "form", "message": message, "requestedSchema": schema}
     return {"method": "elicitation/create", "params": params}
 

@@ -136,6 +136,7 @@ def install_python_packages(wanted: Path, place: Path) -> None:
             text=True,
             check=False,
         )
+
         if done.returncode:
             raise ProcessError(
                 f"{wanted.name}: pip failed with {done.returncode}:\n{done.stderr}"
@@ -172,11 +173,14 @@ def run_all(
             [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(2)]
             for _ in commands
         ]
+
         started = [
             start(command, *files, {**os.environ, **environment})
             for command, files in zip(commands, outputs, strict=True)
         ]
+
         codes = [_code(process) for process in started]
+
         return [
             Run(code, *map(_text, files))
             for code, files in zip(codes, outputs, strict=True)

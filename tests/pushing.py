@@ -161,6 +161,7 @@ def asked_once(pushed: bytes, value: Json, call: bytes, done: Json) -> Cassette:
         json.loads(pushed)["method"], "sampling-1"
     )
     turn = session.turn({key: (number, 0)}, {key: posts})
+
     return cassette_with(([session.exchange(number)], [turn]))
 
 
@@ -189,6 +190,7 @@ def branched() -> Cassette:
     session.post(posted(pushes[4], YES))
     session.end(left, answer(other, text("left")))
     session.end(stream)
+
     return loaded(session.talk.cassette())
 
 

@@ -162,6 +162,7 @@ def write_case(side: Side, flow: str, folder: Path) -> None:
             flow,
             *(("--legacy",) if is_legacy else ()),
         )
+
         states = ("--request-state", "verbatim")
         done = run(record_command(server.url, cassette, *states, "--", *client))
 
@@ -171,6 +172,7 @@ def write_case(side: Side, flow: str, folder: Path) -> None:
         for each in load_cassette(cassette).interactions
         for exchange in each.own
     ]
+
     exchanges.sort(key=lambda exchange: exchange.number or 0)
     shows = f"# What the {side} SDK's client and server say to each other: {flow}.\n"
     if is_legacy:

@@ -57,6 +57,7 @@ class Session:
             f"mrtr-cassette \\1 --port {self.ports['8722']}",
             command,
         )
+
         if command == "kill %1":
             self.stop()
             return 0, ""

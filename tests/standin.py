@@ -45,6 +45,7 @@ async def read_head(reader: asyncio.StreamReader) -> Head:
     raw = await reader.readuntil(b"\r\n\r\n")
     line, *lines = raw[:-4].decode("latin-1").split("\r\n")
     pairs = (text.partition(":") for text in lines)
+
     return Head(line, tuple((name, value.strip()) for name, _, value in pairs))
 
 
@@ -99,6 +100,7 @@ class Body:
         size = int((await self._reader.readuntil(b"\r\n")).partition(b";")[0], 16)
         data = (await self._reader.readexactly(size + 2))[:-2]
         self.is_whole = not size
+
         return data
 
     async def until(self, text: bytes) -> bytes:
@@ -374,6 +376,7 @@ class PushingServer:
                     "capabilities": {},
                     "serverInfo": {},
                 }
+
                 session = f"Mcp-Session-Id: {self._session}"
                 await visit.send(json_response(result(opened, id=body["id"]), session))
             case "tools/list":

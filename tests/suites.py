@@ -53,6 +53,7 @@ class Suite:
             (len(line) - len(line.lstrip()) for line in lines if line.strip()),
             default=0,
         )
+
         path = self.path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("\n".join(line[indent:] for line in lines) + "\n")

@@ -51,6 +51,7 @@ def post(url, body):
         "Content-Type": "application/json",
         "Accept": "application/json, text/event-stream",
     }
+
     request = urllib.request.Request(url, json.dumps(body).encode(), headers)
     with urllib.request.urlopen(request) as response:
         return json.loads(response.read())
@@ -243,6 +244,7 @@ def test_a_program_that_leaves_no_block_ends_all_the_same(tmp_path):
         "from mrtr_cassette import record\n"
         f"record('http://localhost:1/mcp', {str(tmp_path / 'c.json')!r}).__enter__()\n"
     )
+
     done = subprocess.run([sys.executable, "-c", text], check=False, timeout=HANGS_S)
 
     assert done.returncode == 0
@@ -256,6 +258,7 @@ def test_importing_the_package_imports_nothing_else():
         "ours = [name for name in sys.modules if name.startswith('mrtr_cassette')]\n"
         "print(sorted(heavy & sys.modules.keys()), sorted(ours))\n"
     )
+
     printed = subprocess.check_output([sys.executable, "-c", text], text=True)
 
     assert printed == (

@@ -76,6 +76,7 @@ def test_question_that_nothing_answers_is_an_error(url: str) -> None:
         "turn 1 is not answered: 'confirm': nothing answers it; write answers={'confirm': True}; "
         "nothing asked for the answer 'confrim'"
     )
+
     unanswered = mistyped.value.result.unanswered
 
     assert unanswered is not None

@@ -35,6 +35,7 @@ def folder(tmp_path):
     installed = tmp_path / "runner" / "mrtr-cassette" / "bin"
     installed.mkdir(parents=True)
     (installed / "mrtr-cassette").symlink_to(PROGRAM)
+
     return tmp_path
 
 
@@ -55,6 +56,7 @@ def run_action(folder: Path, **inputs: str) -> tuple[int, str]:
             )
             for name, value in step["env"].items()
         }
+
         done = subprocess.run(
             ["bash", "-eo", "pipefail", "-c", step["run"]],
             cwd=folder,
@@ -68,6 +70,7 @@ def run_action(folder: Path, **inputs: str) -> tuple[int, str]:
             text=True,
             check=False,
         )
+
         said += done.stdout + done.stderr
         if done.returncode:
             return done.returncode, said
@@ -88,6 +91,7 @@ def test_action_checks_what_is_committed(folder):
         0,
         "suite/cassettes/one.json: 19 interactions, all as recorded\n",
     )
+
     edit(folder / "suite/cassettes/one.json")
     code, said = run_action(folder)
 
@@ -140,6 +144,7 @@ def test_action_plays_a_cassette_to_a_command(folder, asks, code):
         f"import os, urllib.request\nrequest = {request}\n"
         "request.add_header('Content-Type', 'application/json')\nurllib.request.urlopen(request)\n"
     )
+
     ended = run_action(
         folder,
         replay="suite/cassettes/one.json",
@@ -195,6 +200,7 @@ def test_container_has_and_runs_what_exists(folder):
         str(folder / "suite/cassettes/one.json") if word == "/cassette.json" else word
         for word in json.loads(facts["CMD"])
     ]
+
     client = "import os; print(os.environ['MRTR_CASSETTE_URL'])"
     done = subprocess.run(
         [PROGRAM, *command, "--port", "0", "--", sys.executable, "-c", client],

@@ -27,6 +27,7 @@ def _normal(text: str) -> list[str]:
     text = re.sub(r"\b[\d,]+ (ms|bytes)\b", r"N \1", text)
     text = re.sub(r"\d{4}-\d\d-\d\dT[\d:+]+", "TIME", text)
     text = re.sub(r"(127\.0\.0\.1|localhost):\d+", "HOST:PORT", text)
+
     return sorted(line.rstrip() for line in text.splitlines() if line.strip())
 
 

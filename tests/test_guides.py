@@ -64,6 +64,7 @@ def test_the_workflow_runs_commands_that_exist(reader):
         for job in workflow["jobs"].values()
         for step in job["steps"]
     ]
+
     (replay,) = [line for line in lines if line.startswith("mrtr-cassette")]
     (tests,) = [line for line in lines if line.startswith("pytest")]
     shown = run_here("replay", "--help").out

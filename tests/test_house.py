@@ -25,12 +25,12 @@ TESTS = [
 ]
 LONGEST_FUNCTION = 50
 LARGEST_MODULE = 6_400
-DENSEST_FOLDER = 5.85
+DENSEST_FOLDER = 5.8
 SMALLEST_FOLDER_MEASURED = 100
 """Lines below which a folder's density says nothing."""
 
 SIZES = {
-    "tokens of the package": 328_000,
+    "tokens of the package": 327_000,
     "modules of the package": 150,
     "functions with more than 10 branches": 13,
     "words of README and docs": 21_000,
@@ -39,10 +39,10 @@ SIZES = {
 """Upper limits, a few percent above what is there, so that nobody packs a statement to stay below one."""
 
 DENSITY = {
-    "tokens in a line of the package": 5.35,
-    "tokens in a line of tests": 6.25,
-    "conditional expressions in 1,000 lines": 7.5,
-    "comprehensions in 1,000 lines": 10.5,
+    "tokens in a line of the package": 5.25,
+    "tokens in a line of tests": 6.2,
+    "conditional expressions in 1,000 lines": 7.2,
+    "comprehensions in 1,000 lines": 10,
     "tuple assignments in 1,000 lines": 0.5,
     "names that name nothing in 1,000 lines": 1,
 }
@@ -210,6 +210,7 @@ def test_the_package_keeps_its_size_and_density() -> None:
         for page in DOCS
         if page.parent.name == "docs" and page.name != "commands.md"
     ]
+
     pages.append(README)
     thousand_lines = package["lines"] / 1_000
     found = {
@@ -232,6 +233,7 @@ def test_the_package_keeps_its_size_and_density() -> None:
         "names that name nothing in 1,000 lines": package["names that name nothing"]
         / thousand_lines,
     }
+
     limits = SIZES | DENSITY
 
     assert {

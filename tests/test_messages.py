@@ -43,6 +43,7 @@ def messages_of(tree: ast.AST) -> Iterator[str]:
         for value in ast.walk(node)
         if value is not node
     }
+
     literals = []
     for node in ast.walk(tree):
         text = spelled(node)

@@ -138,6 +138,7 @@ def test_only_the_command_line_names_its_flags():
         for options in EVERY_CLASS
         for each in options_of(options).items()
     }
+
     flags -= {""}
     flags |= {"--force", "--append", "--output", "--upstream"}
     pattern = re.compile(rf"({'|'.join(sorted(flags))})(?![a-z-])")

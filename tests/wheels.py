@@ -45,6 +45,7 @@ def linux(machine: str, python: tuple[int, int]) -> list[str]:
     newest = GLIBC_OF_NEWEST if python == PYTHONS[-1] else GLIBC
     tags = [f"manylinux_2_{minor}_{machine}" for minor in range(newest, 4, -1)]
     old = [f"{name}_{machine}" for name in ("manylinux2014", "manylinux1")]
+
     return [*tags, *old]
 
 
@@ -99,6 +100,7 @@ def tags_of(python: tuple[int, int], platform: str) -> frozenset[Tag]:
     found = set(cpython_tags(python, platforms=names))
     interpreter = f"cp{python[0]}{python[1]}"
     found.update(compatible_tags(python, interpreter, names))
+
     return frozenset(found)
 
 
@@ -114,6 +116,7 @@ def index() -> str:
     command = [sys.executable, "-m", "pip", "download", "--help"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     described = shown.split("--index-url", 1)[1].split()
+
     return next(word for word in described if "://" in word).strip(").")
 
 
@@ -186,6 +189,7 @@ def applies(requirement: Requirement, python: tuple[int, int], platform: str) ->
         "python_version": version,
         "sys_platform": sys_platform,
     }
+
     return requirement.marker is None or requirement.marker.evaluate(environment)
 
 

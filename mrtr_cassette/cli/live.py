@@ -588,6 +588,7 @@ def probe(
         ".xml": lambda: probing_junit(probings),
         ".md": lambda: probings_markdown(probings).encode(),
     }
+
     write_reports(reports, forms)
     sys.exit(code)
 

@@ -158,6 +158,7 @@ async def _serve(
         served.given,
         keeps_trials=bool(served.reports),
     )
+
     command = served.command
     code = 0
     async with stop_signals() as signals:
@@ -185,6 +186,7 @@ async def _serve(
         ".md": lambda: trials_markdown(report).encode(),
         ".xml": lambda: trials_junit(report),
     }
+
     write_reports(served.reports, forms)
     validity = ""
     if served.given:

@@ -254,6 +254,7 @@ def _fixed_results() -> dict[str, JsonObject]:
         "supportedVersions": ["2026-07-28"],
         "capabilities": {"tools": {}, "prompts": {}, "resources": {}},
     }
+
     tools = []
     for name, offer in TOOLS.items():
         tools.append({"name": name, "inputSchema": _schema_of(offer.parameters)})
@@ -323,6 +324,7 @@ def _progress(token: object, steps: int) -> list[JsonObject]:
             "total": steps,
             "message": f"step {step}",
         }
+
         notification = {
             "jsonrpc": "2.0",
             "method": "notifications/progress",

@@ -104,6 +104,7 @@ def hint_at_rename(path: Path, items: Iterable[pytest.Item]) -> str:
         for file in path.parent.glob("*.json")
         if file not in used
     }
+
     for name in difflib.get_close_matches(_short_name(path), unused, n=1):
         old = unused[name]
         return f"\nno test uses {old}; if this one was renamed: mv {old} {path}"

@@ -274,6 +274,7 @@ class Plays:
             entering=partial(in_loop, loop=loop),
             loaded=LoadedReplays(),
         )
+
         self._workers = ThreadPoolExecutor(_WORKERS, "mrtr-cassette-plays")
         self._beginnings: set[asyncio.Future[CassettePlay]] = set()
 
@@ -356,6 +357,7 @@ class Plays:
         # A client that goes away does not end it.
         play = await asyncio.shield(beginning)
         self._announcer.tell(lambda: {"event": "began", **play.beginning})
+
         return 201, play.beginning
 
     async def _about_one(
@@ -441,6 +443,7 @@ class Plays:
                 on_event=self._listener_of(identity),
             )
         )
+
         if isinstance(use, MissingUse):
             raise _ControlError(404, use.error.in_terms(terms))
 
@@ -449,6 +452,7 @@ class Plays:
         name = ", ".join([file.removeprefix(inside) for file in files])
         play = CassettePlay(identity, name, site, use)
         self.open[identity] = play
+
         return play
 
     def _mode_of(self, given: Any) -> Mode:

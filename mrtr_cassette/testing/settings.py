@@ -52,12 +52,14 @@ def _options() -> dict[str, Option]:
         "Days after which a cassette is old: mode once records it anew, the other modes that "
         "replay it warn; 0: never",
     )
+
     found["mode"] = Option(
         "choice",
         "verify: the test runs against its upstream, and fails where anything differs from the "
         "cassette, unless --mrtr-mode says otherwise",
         choices=("verify",),
     )
+
     return found
 
 

@@ -395,6 +395,7 @@ class VerifyingUse(RecordingUse):
         is_part = self.request.sharers is not None or not is_alone
         differences = self._differences(is_part=is_part, is_open=True)
         self._differs = differences is not None
+
         return differences
 
     def _differences(self, *, is_part: bool, is_open: bool = False) -> str | None:

@@ -44,6 +44,7 @@ class ReplayUse(CassetteUse):
                 on_event=request.on_event,
                 loaded=request.run.loaded,
             )
+
             session = running.enter_context(request.run.entering(replay))
             self._reach(session.url, running)
 

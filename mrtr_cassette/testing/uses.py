@@ -550,6 +550,7 @@ def _write_page(root: Path, use: CassetteUse) -> str | None:
     write_page(page, recording, _replay_of(use))
     # Nobody commits what every failing run writes.
     (root / _PAGES / ".gitignore").write_text("*\n")
+
     return str(page.relative_to(root))
 
 

@@ -154,6 +154,7 @@ def try_agent(agent: Agent, folder: Path) -> Outcome:
         "PROMPTFOO_DISABLE_TELEMETRY": "1",
         "PROMPTFOO_DISABLE_UPDATE": "1",
     }
+
     upstream = " ".join(SERVER)
     record = (*PROGRAM, "record", "--upstream", upstream, "--output", str(cassette))
     with listening(MODEL) as model:

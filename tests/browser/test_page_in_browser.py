@@ -54,6 +54,7 @@ def noted(folder: Path) -> Path:
     missed(player, tool("deploy", env=HOSTILE_WORDS))
     missed(player, tool(HOSTILE_WORDS))
     write_page(path, second, report_of_replay(player), first)
+
     return path
 
 
@@ -71,6 +72,7 @@ def script_of(words: str) -> tuple[Step, ...]:
         "properties": properties
     }
     yes = {"action": "accept", "content": {words: words}}
+
     return (
         (CALL, ask),
         (retry(CALL, {words: yes}, state=STATE), text(words)),
@@ -141,11 +143,13 @@ def test_apps_are_shown_without_power(browser: Browser, folder: Path) -> None:
         "<meta http-equiv=refresh content='0;url=http://example.com/c'>"
         "<a id=leave href='http://example.com/d'>leave</a>"
     )
+
     content = {
         "uri": "ui://app/main",
         "mimeType": "text/html;profile=mcp-app",
         "text": hostile,
     }
+
     read = rpc("resources/read", {"uri": content["uri"]})
     path = folder / "app.html"
     recorded = loaded(cassette_of((read, {"contents": [content]})), "app.json")
@@ -177,6 +181,7 @@ def test_pictures_of_results_are_shown(browser: Browser, folder: Path) -> None:
             ("image/png", "<github:1>"),
         )
     ]
+
     path = folder / "picture.html"
     recorded = loaded(
         cassette_of((tool("draw"), {"content": contents})), "picture.json"
@@ -220,6 +225,7 @@ def search(browser: Browser, words: str) -> str:
     query = browser.one("#query")
     query.send_keys(Keys.CONTROL, "a", Keys.NULL, Keys.BACKSPACE, words)
     browser.driver.execute_async_script("setTimeout(arguments[0], 200)")
+
     return browser.one("#found").text
 
 

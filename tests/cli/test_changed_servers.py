@@ -79,6 +79,7 @@ class Project:
             text=True,
             check=False,
         )
+
         assert ended.returncode == code, ended.stdout
         return ended.stdout
 
@@ -88,6 +89,7 @@ class Project:
         upstream = f"{sys.executable} server.py"
         words = ("record", "--force", "-o", "c.json", "--upstream", upstream)
         self.run(*words, "--", sys.executable, "client.py", *calls)
+
         return self.cassette.read_text()
 
     def replay(self, *calls: str, code: int = 0) -> str:
@@ -167,6 +169,7 @@ def test_a_tool_that_is_gone_is_refused_with_the_words_of_the_server(
         json.dumps(json.loads((folder / "report.json").read_text())),
         failure.text or "",
     ]
+
     texts.append((folder / "report.md").read_text())
     for text in texts:
         assert "Unknown tool: get" in text

@@ -314,6 +314,7 @@ async def test_a_secret_in_a_cassette_is_found(tmp_path: Path) -> None:
         f"{path}: #1, answer of turn 1, response: a secret by the rule 'github'\n"
         in ended.out
     )
+
     accept = (
         f"replace them by hand and accept that with: mrtr-cassette check {path} --fix\n"
     )
@@ -356,6 +357,7 @@ def test_inspect_fails_where_an_answer_was_tried_too_seldom(tmp_path: Path) -> N
         "--fail-under cancel=80: tried on 0% of the questions, "
         "never on deploy turn 1 confirm\n"
     )
+
     for wrong in ("decline", "decline=101", "rejected=1", "decline=-1"):
         assert run_here(*words, wrong).code == 2
 

@@ -88,6 +88,7 @@ def test_unknown_tool_is_one_line(url: str, tmp_path: Path) -> None:
         run("call", url, "add", "a=1", "b=2", "-o", str(tmp_path / "c.json")).exit_code
         == 0
     )
+
     untold = cassette_of((tool("add"), text("3")))
     (tmp_path / "untold.json").write_bytes(encode_cassette(untold))
     no_tool = "error: the server has no tool 'nosuch'; it has add, deploy"
@@ -229,6 +230,7 @@ async def test_signal_cancels_the_task_of_a_call() -> None:
         "tools/call": created("the-task", statusMessage="Half way"),
         "tasks/get": state("the-task", statusMessage="Half way"),
     }
+
     seen: list[str] = []
 
     async def server(visit: Visit) -> None:
@@ -311,6 +313,7 @@ def test_further_signals_leave_no_server_behind(tmp_path: Path) -> None:
             signal.SIGINT,
         ),
     ]
+
     with ExitStack() as stack:
         errors = [stack.enter_context(TemporaryFile()) for _ in cases]
         started = []

@@ -176,6 +176,7 @@ class Project:
         said = b"".join(json.dumps(each).encode() + b"\n" for each in lines)
         told = spoken([*PROGRAM, *arguments], said).stderr.decode()
         self.told.append(told)
+
         return told
 
     def drift(self) -> None:
@@ -190,6 +191,7 @@ class Project:
             for path in self.folder.rglob("*")
             if path.is_file() and path.name not in own
         ]
+
         text = "\n".join(
             [*self.told, *(path.read_text(errors="replace") for path in files)]
         )

@@ -78,6 +78,7 @@ def test_shared_part_says_what_was_taken_out() -> None:
         "note: other text stays; read it, or take it out with --blank-text",
         "wrote bug.json: 1 interaction",
     ]
+
     assert "sent from /home/<shared-user:1>/x" in Path("bug.json").read_text()
     blank = cut("#1", "--share", "--blank-text")
 

@@ -40,6 +40,7 @@ def test_what_a_file_ignores_is_no_difference(tmp_path: Path) -> None:
         write(tmp_path / "a.json", "x", "y"),
         write(tmp_path / "b.json", "x", "z"),
     )
+
     file = tmp_path / "ignored.toml"
     for_git = ("--git", "c.json", old, "0", "100644", new, "1", "100644")
     for call, differs in (("tool-1", False), ("tool-9", True)):
@@ -144,8 +145,10 @@ def said(path: Path, *results: Any, key: str = "ask_sure") -> Path:
         (tool("deploy"), asks(key, state=state, words="Sure?")),
         (retry(tool("deploy"), {key: YES}, state=state), text("done")),
     ]
+
     calls = [(tool(f"tool-{number}"), each) for number, each in enumerate(results)]
     path.write_bytes(encode_cassette(cassette_of(*asking, *calls)))
+
     return path
 
 
@@ -166,6 +169,7 @@ def test_what_changed_everywhere_is_told_once(tmp_path: Path) -> None:
         "/structuredContent/rows/*",
         "and again at /content/0/text#json/rows/*",
     )
+
     shown = diff(old, new).output
 
     assert [line.strip() for line in shown.splitlines()[2:-1]] == [
@@ -176,6 +180,7 @@ def test_what_changed_everywhere_is_told_once(tmp_path: Path) -> None:
         '- "EUR"',
         '+ "USD"',
     ]
+
     ignored = [f"{rows}/unit", "/content/*/text#json/rows/*/unit"]
     left_out = diff(
         old, new, *(word for place in ignored for word in ("--ignore", place))
@@ -215,6 +220,7 @@ def test_colour_is_for_terminals(
         env={**os.environ, "NO_COLOR": no_color, "TERM": "xterm"},
         check=False,
     )
+
     os.close(side)
     shown = os.read(terminal, 65536).decode()
     os.close(terminal)
@@ -230,6 +236,7 @@ def test_the_library_compares_with_typed_results(tmp_path: Path) -> None:
         write(tmp_path / "a.json", "x", "y"),
         write(tmp_path / "b.json", "x", "z"),
     )
+
     comparison = mrtr_cassette.diff(old, str(new))
 
     assert not comparison.is_same
@@ -262,6 +269,7 @@ def test_history_with_files_that_are_no_cassettes_is_shown_by_git(
             **os.environ,
             "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
         }
+
         command = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", *words]
         ended = subprocess.run(
             command, cwd=tmp_path, env=environment, capture_output=True, check=False
@@ -287,6 +295,7 @@ def test_history_with_files_that_are_no_cassettes_is_shown_by_git(
         b"[1]\n",
         b"version https://git-lfs.github.com\n",
     )
+
     for state in (states[0], *others, states[1]):
         path.write_bytes(state)
         git("add", ".")

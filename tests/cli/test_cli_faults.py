@@ -32,6 +32,7 @@ async def test_a_replay_tells_which_faults_were_met(ping: Path, tmp_path: Path) 
         '[[fault]]\nmethod = "ping"\noccurrence = 1\nstatus = 503\n'
         '[[fault]]\ntool = "dploy"\ndrop = "head"\n'
     )
+
     options = ("--faults", faults, "--report", f"{report}.json")
     async with command(
         "replay", ping, "--port", 0, *options, "--report", f"{report}.xml"
@@ -52,6 +53,7 @@ async def test_a_replay_tells_which_faults_were_met(ping: Path, tmp_path: Path) 
         f"  met 1x: {first}\n"
         f"  nothing met {second}\n"
     )
+
     assert json.loads(report.with_suffix(".json").read_bytes())["faults"] == [
         {"fault": first, "came": 1, "times": 1},
         {"fault": second, "came": 0, "times": 0},

@@ -53,6 +53,7 @@ def recorded(tmp_path: Path) -> Path:
             ),
         )
     )
+
     return path
 
 
@@ -65,6 +66,7 @@ async def test_values_of_a_kind_match_and_are_counted(recorded: Path) -> None:
         "--match",
         "/params/arguments/**=rfc3339",
     )
+
     async with command("replay", recorded, "--port", 0, *matchers) as process:
         url = await process.listening()
         played = await post(url, create(THIRD, LATER, n=7.0))
@@ -120,11 +122,13 @@ async def test_equal_comes_before_matched_and_matched_before_ignored(
             for words, identity, number in calls
         ],
     )
+
     options = {
         "match": {"/arguments/id": "number"},
         "ignore": ["/arguments/n"],
         "repeat": "always",
     }
+
     received = {
         (2, 2): "c",
         (2, 1): "b",
@@ -152,6 +156,7 @@ async def test_answers_match_by_kind_too(tmp_path: Path) -> None:
         (tool_call("go"), json_response(result(asks("k", state="s")))),
         (again, json_response(result({"done": 1}))),
     )
+
     async with playing(path, match={"/**": "number", "/**/port": "any"}) as session:
         asked = await post(session.url, tool_call("go"))
         state = asked.json["result"]["requestState"]

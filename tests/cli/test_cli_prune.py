@@ -81,6 +81,7 @@ def test_report_that_proves_nothing_changes_nothing() -> None:
         "is not a JSON report of a replay of this cassette"
         in prune("other.json").stderr
     )
+
     replayed()
 
     assert "played nothing" in prune().stderr

@@ -128,6 +128,7 @@ def test_a_report_has_what_a_recording_came_to(tmp_path: Path) -> None:
         1,
         1,
     )
+
     calls = [{"interaction": 1, "call": 'tools/call "login"'}]
 
     assert facts["redacted"] == [{"rule": "password", "count": 1, "calls": calls}]
@@ -160,6 +161,7 @@ def test_what_is_hardly_meant_leaves_no_cassette(
         "the recording is in the journal beside it; publish it with: "
         f"mrtr-cassette recover {path} (or delete the journal)\n"
     )
+
     assert [each.name for each in tmp_path.iterdir()] == ["c.json.journal"]
     # What has only errors is in nobody's way.
     again = recording(path, reply, reply, client=client)
@@ -236,6 +238,7 @@ def test_force_replaces_what_exists_but_not_by_nothing(tmp_path: Path) -> None:
         "",
         f"error: {path}: the cassette exists; use --force to replace it or --append to add to it\n",
     )
+
     recording(path, client=caller(), options=("--force",))
 
     assert path.read_text() == "precious"
@@ -320,6 +323,7 @@ async def test_append_that_cannot_be_led_exits_with_1(tmp_path: Path) -> None:
         "\nmiss: unrecorded: the live server asks nothing in turn 1: HTTP 200\n"
         in ended.err
     )
+
     assert ended.err.endswith(
         f"{path} stays as it is, 0 exchanges recorded, 1 played, 2 could not be recorded\n"
     )
@@ -440,6 +444,7 @@ def test_a_link_is_not_followed_out_of_its_folder(
             3,
             True,
         )
+
         assert (link.is_symlink(), outside.exists()) == (True, not is_dangling)
         link.unlink()
 
@@ -480,6 +485,7 @@ async def test_what_was_killed_beside_a_cassette_is_recovered_as_it_was_meant(
         next(json.loads(line)["event"] for line in told.err.splitlines())
         == "unpublished"
     )
+
     kept = journal.read_bytes()
 
     assert await run("recover", path) == Outcome(
@@ -509,6 +515,7 @@ async def test_recover_ends_a_recording_as_record_would_have(tmp_path: Path) -> 
             json_response(result({"at": number})),
             json_response(result({"of": number})),
         ]
+
         options = ("-o", path, "--force", "--ignore", "/result/at")
         async with (
             upstream(answering(*replies)) as server,

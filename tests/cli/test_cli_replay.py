@@ -94,6 +94,7 @@ def test_a_command_is_served_and_its_code_passed_on(
         "--log-format",
         "json",
     )
+
     ended = run_here(*words, "--", *caller(*methods, code=code))
 
     assert ended.code == expected

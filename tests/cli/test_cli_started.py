@@ -59,6 +59,7 @@ async def recording_of(server: Sequence[str]) -> None:
         "-o",
         "r.json",
     )
+
     async with command(
         *words, "--", *caller("server/discover", "tools/list")
     ) as process:
@@ -103,6 +104,7 @@ def test_wrong_path_is_one_line(server: list[str]) -> None:
         4,
         f"{told}; name its path with --path\n",
     )
+
     recording = run("call", "put", "word=a", "-o", "d.json", *started)
 
     assert recording.exit_code == 4
@@ -110,6 +112,7 @@ def test_wrong_path_is_one_line(server: list[str]) -> None:
         "has nothing at /mcp (HTTP 404); name its path with --path\n"
         in recording.stderr
     )
+
     refused = run("call", "put", "--path", "api", *started)
 
     assert refused.stderr.startswith(

@@ -94,6 +94,7 @@ def test_folder_is_verified_and_reported(
         '"one"',
         0,
     )
+
     root = ET.fromstring(reports[1].read_text())
 
     assert [root.get(name) for name in ("tests", "failures", "skipped")] == [
@@ -101,6 +102,7 @@ def test_folder_is_verified_and_reported(
         "2",
         "0",
     ]
+
     assert len(list(root.iter("failure"))) == 2
     markdown = reports[2].read_text()
 
@@ -118,6 +120,7 @@ def test_a_failing_run_offers_what_works(project: Path) -> None:
         "not called twice: tools/call say: the server does not mark it readOnlyHint"
         in lines
     )
+
     assert f"note: nothing was learned; {rules} is unchanged" in lines
     assert not rules.exists()
 
@@ -267,6 +270,7 @@ def test_server_of_a_stopped_run_does_not_stay(project: Path) -> None:
         "verify",
         str(project / "cassettes/a.json"),
     )
+
     with subprocess.Popen(
         (*command, "--", *server_command), stderr=subprocess.PIPE
     ) as process:
@@ -323,6 +327,7 @@ def test_an_unchanged_server_with_a_destructive_tool_is_the_same_or_skipped(
         tmp_path / "c.json",
         ("--", sys.executable, str(tmp_path / "server.py")),
     )
+
     (tmp_path / "server.py").write_text(HOLDING)
     holding(path)
     withheld = invoke(path, *command)

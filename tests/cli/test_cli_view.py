@@ -30,6 +30,7 @@ def report(folder: Path) -> Path:
     missed(player, retry(CALL, {"a": NO}))
     path = folder / "report.json"
     path.write_text(json.dumps(summary_data(report_of_replay(player))))
+
     return path
 
 
@@ -38,6 +39,7 @@ def page(path: Path) -> Node:
     made = parsed(path.read_text("utf-8").removeprefix("<!doctype html>\n"))
     assert_safe(made)
     assert_readable(made)
+
     return made
 
 
@@ -104,6 +106,7 @@ async def test_view_compares_with_another_cassette(tmp_path: Path) -> None:
         2,
         True,
     )
+
     needless = await run("view", path, "--ignore-from", rules, cwd=tmp_path)
 
     assert (needless.code, "--ignore-from needs --against" in needless.err) == (2, True)

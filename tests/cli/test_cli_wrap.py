@@ -24,6 +24,7 @@ def config(tmp_path: Path) -> Path:
     servers = {"lines": {"command": program, "args": arguments}}
     path.write_text(json.dumps({"mcpServers": servers}, indent=2))
     path.chmod(0o600)
+
     return path
 
 

@@ -26,6 +26,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write("old/gone.json", "x")
     write("new/come.json", "x")
     (tmp_path / "old" / "other.json").write_text("{}")
+
     return tmp_path
 
 
@@ -67,6 +68,7 @@ def test_cassettes_of_two_folders_are_compared_by_name() -> None:
         *("- /dev/null", "+ new/come.json", '+ #1 tools/call "say"'),
         *("- old/gone.json", "+ /dev/null", '- #1 tools/call "say"'),
     ]
+
     assert done.stdout.endswith("3 of 4 cassettes differ\n")
     assert "### come.json" in run("diff", "old", "new", "--markdown").stdout
     assert len(json.loads(run("diff", "old", "new", "--json").stdout)) == 4
@@ -115,6 +117,7 @@ def test_each_journal_of_a_folder_is_recovered() -> None:
         "wrote new/a/too.json: 1 interaction, 1 exchange recorded",
         "wrote new/killed.json: 1 interaction, 1 exchange recorded",
     ]
+
     assert run("recover", "new").stderr == "error: there is no journal in new\n"
     journal("new/again.json.journal", "3")
 

@@ -285,6 +285,7 @@ def test_a_play_that_is_being_begun_does_not_hold_up_the_end(tmp_path: Path) -> 
         f"open({str(released)!r}).read(); "
         "from mrtr_cassette.demo.server import main; main()"
     )
+
     upstream = [sys.executable, "-c", script, "--port", "{port}"]
     words = (*PROGRAM, "serve", str(tmp_path), "--port", "0", "--exit-on-eof")
     with subprocess.Popen(

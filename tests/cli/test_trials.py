@@ -38,6 +38,7 @@ def folder(tmp_path: Path) -> Path:
         "b": ((GET, text("0")), (LOOK, text("around"))),
         "c": ((SET, text("set")), (GET, text("1"))),
     }
+
     (tmp_path / "store").mkdir()
     for name, script in runs.items():
         cassette = conversation(LISTED, *script).cassette()
@@ -75,6 +76,7 @@ def test_a_play_of_several_recordings_is_a_trial(folder: Path) -> None:
                 "Unknown tool: fly",
                 "1",
             ]
+
             ended = serve.end(play)
 
             assert (ended["valid"], ended["problems"]) == (True, [])
@@ -167,6 +169,7 @@ def test_trials_are_reported_one_by_one_and_over_all(folder: Path) -> None:
         "stopped": 1,
         "unknown_tools": 1,
     }
+
     first, second, third, _ = saved["trials"]
 
     assert first["valid"]

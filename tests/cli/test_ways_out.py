@@ -220,6 +220,7 @@ def test_missed_call_over_the_other_transport_is_recorded_by_the_command_that_is
         "c.json was recorded over HTTP, and this recording would be over pipes"
         in refused
     )
+
     shell.run(
         f"{call} to=3 -- {told(missed, 'mrtr-cassette record --stdio --force .*')}"
     )
@@ -604,6 +605,7 @@ def test_every_way_out_is_tried() -> None:
         "kept_verbatim",
         "path",
     }
+
     parts |= {"pointers", "rules", "started", "test", "tool", "upstream", "verdicts"}
     # What a trial lacks is recorded in tests/cli/test_trials.py.
     parts |= {"played_as", "append_history_strict", "append_repeat_never"}

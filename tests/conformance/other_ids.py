@@ -79,6 +79,7 @@ async def pass_on(request: web.Request) -> web.StreamResponse:
         for name, value in request.headers.items()
         if name.lower() not in NOT_PASSED_ON
     ]
+
     body = request_body(await request.read())
     url = app[UPSTREAM] + request.path_qs
     async with app[CLIENT].request(
@@ -115,7 +116,9 @@ async def make_app() -> web.Application:
         read_bufsize=LONGEST_LINE,
         skip_auto_headers=["Accept", "Accept-Encoding", "Content-Type", "User-Agent"],
     )
+
     app.router.add_route("*", "/{path:.*}", pass_on)
+
     return app
 
 

@@ -212,6 +212,7 @@ def main() -> int:
         "typescript": lambda: typescript_server(options.typescript_server),
         "demo": demo_server,
     }
+
     print("| server | revision | direct | recorded | replayed | summary |")
     print("| --- | --- | --- | --- | --- | --- |")
     is_identical = True

@@ -121,7 +121,9 @@ class Fleet:
             text=True,
             start_new_session=True,
         )
+
         self.replicas[name] = Replica(process, stderr)
+
         return self.replicas[name]
 
     def __enter__(self) -> Self:
@@ -157,6 +159,7 @@ def _localized(text: str, fleet: Fleet) -> str:
         "backend replicas\n",
         "backend replicas\n    http-response set-header X-Replica %si:%sp\n",
     )
+
     return text.replace(
         "location / {", "location / {\nadd_header X-Replica $upstream_addr;"
     )
@@ -199,6 +202,7 @@ def balancing(
                 stderr=subprocess.DEVNULL,
             )
         )
+
         stack.callback(process.terminate)
         yield Listening(f"http://127.0.0.1:{port}/mcp", process.pid)
         assert process.poll() is None, f"{balancer} has ended by itself"

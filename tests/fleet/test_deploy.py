@@ -28,6 +28,7 @@ def built(variant: str, folder: Path) -> list[dict[str, Any]]:
     shutil.copytree(KUBERNETES, copy)
     shutil.copy(CASSETTES / "python-sdk.json", copy / "config-map" / "cassette.json")
     command = [kubectl, "kustomize", str(copy / variant)]
+
     return list(yaml.safe_load_all(subprocess.check_output(command, text=True)))
 
 

@@ -84,6 +84,7 @@ def main() -> int:
     commands = [
         [sys.executable, __file__, "--child", each, seconds] for each in targets
     ]
+
     return max(subprocess.run(command, check=False).returncode for command in commands)
 
 

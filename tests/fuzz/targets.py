@@ -121,6 +121,7 @@ def _check_readable(read: CassetteModel, player: Player) -> None:
         request_state=read.request_state,
         earlier=read,
     )
+
     assert len(added.interactions) == len(read.interactions) + 1
     assert decode_cassette(encode_cassette(added), PATH) == added
 
@@ -137,6 +138,7 @@ def recorded() -> CassetteModel:
     one, two = STATES
     accepted = retry(deploy, {"ok": True}, state=one)
     wiped, tokened = retry(wipe, {"ok": 1.5}), with_token(wipe, 1)
+
     return cassette_of(
         (deploy, asks("ok", state=one)),
         (accepted, stream(answer(accepted, asks("ok", state=two)))),
@@ -216,6 +218,7 @@ def _ask(playing: Player, cassette: CassetteModel, request: Request) -> None:
             for facts in cassette.recording.exchanges
             if (facts.interaction, facts.turn) == place
         }
+
         state = _state(asked.tree)
         assert state == _state(known.tree) or _sha256(state) in raw
 
@@ -247,6 +250,7 @@ def _question(body: bytes) -> Any:
         for k, v in params.items()
         if k not in {"_meta", "requestState", "inputResponses"}
     }
+
     if tree["method"] in {"tools/call", "prompts/get", "resources/read"}:
         kept |= {
             member: kept.get(member) or None for member in ("arguments", "name", "uri")

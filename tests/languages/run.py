@@ -251,6 +251,7 @@ def problem_of_play(language: Language, cassettes: Path) -> str:
         "none": {},
         "none, declined": {"ANSWER": "decline"},
     }
+
     for way, variables in ways.items():
         mode, _, refusal = way.partition(", ")
         ended = language.run_tests(cassettes, {"MRTR_CASSETTE_MODE": mode, **variables})
@@ -330,6 +331,7 @@ def main() -> int:
     passed = outcomes.count([])
     failed += len(outcomes) - passed
     print(f"{passed} passed, {failed} failed")
+
     return 1 if failed else 0
 
 

@@ -133,6 +133,7 @@ def test_names_of_cassettes_are_those_of_pytest(installed):
         "import {fileName} from './node_modules/mrtr-cassette/dist/names.js';"
         f"console.log(JSON.stringify({json.dumps(titles)}.map(fileName)))"
     )
+
     ended = subprocess.run(
         ["node", "--input-type=module", "--eval", script],
         cwd=installed,
@@ -140,6 +141,7 @@ def test_names_of_cassettes_are_those_of_pytest(installed):
         text=True,
         check=True,
     )
+
     names = json.loads(ended.stdout)
 
     assert len({name.lower() for name in names}) == len(titles)
@@ -301,6 +303,7 @@ def test_program_is_found_on_the_path_or_by_uvx(project, tmp_path):
         "  mrtr-cassette on the PATH: not found\n"
         f"  uvx mrtr-cassette@{mrtr_cassette.__version__}: not found\n"
     )
+
     assert "pip install mrtr-cassette" in nothing
     place_on_path(
         found,
@@ -329,6 +332,7 @@ def test_play_that_a_program_forgets_is_told_at_its_end(project):
         f"mrtr-cassette: the play of {DEPLOYED} was never ended; "
         "begin it by `await using`, or call `end()`\n"
     )
+
     ended = project.run("node", "suite/begun.mjs", "elsewhere")
 
     assert ended.returncode == 1

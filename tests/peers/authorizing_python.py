@@ -58,6 +58,7 @@ async def main(url: str) -> None:
         client_name="authorizing-python",
         redirect_uris=["http://localhost:3030/callback"],
     )
+
     provider = OAuthClientProvider(
         url, metadata, Storage(), browser.open, browser.returned
     )

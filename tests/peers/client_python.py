@@ -136,6 +136,7 @@ async def sample(
     blocks = [block for message in params.messages for block in message.content_as_list]
     texts = [block.text for block in blocks if isinstance(block, TextContent)]
     say("ask sampling", *map(quoted, texts), f"maxTokens:{params.max_tokens}")
+
     return CreateMessageResult(
         role="assistant", content=TextContent(text="Two commits"), model="stub"
     )
@@ -299,6 +300,7 @@ def main() -> int:
     DECLINED.update(options.decline)
     headers = dict(header.split(": ", 1) for header in options.headers)
     flows = options.flow or list(FLOWS)
+
     return (
         1 if asyncio.run(run_sessions(options.sessions, server, flows, headers)) else 0
     )

@@ -115,6 +115,7 @@ def by_dependencies() -> Any:
                 url="https://example.com/sign-in",
                 elicitation_id=site,
             )
+
             asked = {"signin": ElicitRequest(params=page)}
             return InputRequiredResult(input_requests=asked, request_state=site)
 

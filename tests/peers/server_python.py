@@ -132,6 +132,7 @@ async def release_train(version: str, ctx: Context) -> str | InputRequiredResult
         "window": form("window", "Which window?"),
         "notes": form("notes", "Any notes?"),
     }
+
     known = json.loads(ctx.request_state or "{}")
     known |= {key: accepted(ctx, key) for key in ctx.input_responses or {}}
     for key, question in rounds.items():

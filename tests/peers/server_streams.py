@@ -48,6 +48,7 @@ async def work(on: str, ctx: Context) -> str:
     await ctx.report_progress(1, 2, "begun")
     await ctx.close_sse_stream()
     await ctx.report_progress(2, 2, "done")
+
     return f"{SAID['word']} {on}"
 
 

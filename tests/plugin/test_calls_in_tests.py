@@ -48,6 +48,7 @@ def test_answer_that_no_call_of_a_test_needs_is_told(suite: Suite) -> None:
             mrtr_cassette.call("deploy", PRODUCTION, answers={"confrim": True})
         """,
     )
+
     result = suite.run(passed=1, failed=1, warnings=1)
     result.stdout.fnmatch_lines(
         [
@@ -92,6 +93,7 @@ def test_fixture_probes_the_upstream_with_what_is_recorded(suite: Suite) -> None
             pytest.skip("that is all")
         """,
     )
+
     suite.run("--mrtr-mode=once", passed=2, skipped=1)
     suite.run("--mrtr-mode=none", "-k", "deploy", passed=2, deselected=1)
     suite.write(

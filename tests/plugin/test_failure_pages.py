@@ -22,6 +22,7 @@ def page_at(path):
     page = parsed(path.read_text("utf-8").removeprefix("<!doctype html>\n"))
     assert_safe(page)
     assert_readable(page)
+
     return page
 
 

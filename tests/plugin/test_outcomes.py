@@ -69,6 +69,7 @@ def table():
         for line in GUIDE.read_text().splitlines()
         if line.startswith(("| own", "| shared"))
     ]
+
     cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
     return {
         (row[0], outcome, mode): cell

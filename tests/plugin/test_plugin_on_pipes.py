@@ -98,6 +98,7 @@ def test_tests_that_share_a_cassette_record_all_of_it(project):
             assert ask(mrtr_cassette.command, value * count) == [value * 2]
         """,
     )
+
     project.run(passed=2)
 
     assert len(project.cassette("test_one.json")["interactions"]) == 2
@@ -130,6 +131,7 @@ def test_client_that_is_left_open_is_told(project):
             assert json.loads(clients[0].stdout.readline())["result"]["v"] == 1
         """,
     )
+
     told = "*a process that the client started as its server is still running: close the client *"
     result = project.run(passed=1, errors=1)
     result.stdout.fnmatch_lines([told])

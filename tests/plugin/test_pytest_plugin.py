@@ -54,6 +54,7 @@ def test_append_fails_where_the_live_server_asks_something_else(suite):
             result = mrtr_cassette.call("release-train", {{"version": "2"}}, answers=answers)
             {then}
     """
+
     then = 'assert result.text == "Train 2: tonight, none"'
     suite.write("test_one.py", test.format(more="", window="tonight", then=then))
     suite.run()
@@ -102,6 +103,7 @@ def test_none_needs_a_cassette(suite):
                 mrtr_cassette.url
         """,
     )
+
     result = suite.run("--mrtr-mode=none", skipped=1, passed=1, errors=1)
     result.stdout.fnmatch_lines(["*ERROR at teardown of test_swallows*", missing])
 
@@ -209,6 +211,7 @@ def test_without_an_upstream_nothing_is_recorded(suite):
             "there is nothing to record */test_deploy.json from; name an upstream in the marker*"
         ]
     )
+
     suite.write(
         "test_one.py", ONE_TEST.replace("=APPLICATION", '="serve --port {port}"')
     )
@@ -235,6 +238,7 @@ def test_an_upstream_that_dies_fails_the_test(suite):
         http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Dies).serve_forever()
         """,
     )
+
     suite.write(
         "test_one.py",
         """
@@ -251,6 +255,7 @@ def test_an_upstream_that_dies_fails_the_test(suite):
             deploy(mrtr_cassette.url)
         """,
     )
+
     result = suite.run(passed=1, failed=1, errors=2)
     result.stdout.fnmatch_lines(
         [
@@ -258,6 +263,7 @@ def test_an_upstream_that_dies_fails_the_test(suite):
             "*/test_swallows.json was not written",
         ]
     )
+
     result.stdout.fnmatch_lines(
         ["*mrtr-cassette: output of the upstream*", "out of memory"]
     )
@@ -281,6 +287,7 @@ def test_several_cassettes_in_one_test(suite):
             deploy(here.url, "here")
             deploy(there.url, "there")
     """
+
     suite.write("test_both.py", text)
     suite.run()
 
@@ -291,6 +298,7 @@ def test_several_cassettes_in_one_test(suite):
         "test_both.py",
         text.replace('deploy(there.url, "there")', 'deploy(there.url, "x")'),
     )
+
     result = suite.run(failed=1)
     result.stdout.fnmatch_lines(["miss: arguments-differ*", "*sub/there.json"])
 
@@ -311,6 +319,7 @@ def test_what_a_factory_can_not_do(suite, call, text):
         "test_x.py",
         f"from agent import APPLICATION\ndef test_x(mrtr_cassettes):\n    {call}\n",
     )
+
     suite.run(failed=1).stdout.fnmatch_lines([text])
 
     assert suite.cassettes() == []
@@ -333,6 +342,7 @@ def test_a_swallowed_miss_fails_the_test_at_teardown(suite, recorded):
             assert [miss.reason for miss in mrtr_cassette.misses] == ["answers-differ"]
         """,
     )
+
     result = suite.run(failed=1)
     result.stdout.fnmatch_lines(
         [
@@ -437,6 +447,7 @@ def test_no_teardown_hides_a_miss(suite, recorded, ending, told):
             pass
         """,
     )
+
     result = suite.run(passed=1, errors=1)
     result.stdout.fnmatch_lines(
         [*told, "*miss: answers-differ: *", "ERROR test_miss.py::*"]
@@ -546,6 +557,7 @@ def test_unplayed_interactions_fail_where_that_is_asked_for(suite, recorded):
             assert len(mrtr_cassette.unplayed) == 3
         """,
     )
+
     suite.run()
     result = suite.run("--mrtr-fail-on-unplayed", passed=1, errors=1)
     result.stdout.fnmatch_lines(
@@ -556,6 +568,7 @@ def test_unplayed_interactions_fail_where_that_is_asked_for(suite, recorded):
             '  #3 tools/call "deploy"',
         ]
     )
+
     way = "and pytest --mrtr-mode=all\n"
 
     assert " or record anew with upstream=... in the marker" in result.stdout.str()
@@ -616,6 +629,7 @@ def test_clients_of_every_kind(suite):
             assert subprocess.check_output(command, text=True) == "Deployed to test\\n"
         """,
     )
+
     suite.run(passed=3)
 
     assert suite.cassettes() == [
@@ -648,6 +662,7 @@ def test_no_proxy_stands_before_the_url_of_a_fixture(suite, monkeypatch):
             assert "no_proxy" not in os.environ
         """,
     )
+
     suite.run(passed=2)
     suite.run("--mrtr-mode=none", passed=2)
 
@@ -670,6 +685,7 @@ def test_what_a_client_does_while_it_closes_is_recorded_too(suite):
             deploy(client.url, "early")
         """,
     )
+
     suite.run()
 
     assert '"late"' in (suite.path / "cassettes/late.json").read_text()

@@ -128,6 +128,7 @@ def test_one_cassette_serves_a_whole_run(suite):
             return mrtr_cassette_session
         """,
     )
+
     for name in ("a", "b"):
         suite.write(
             f"unit/test_{name}.py",

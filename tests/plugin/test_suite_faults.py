@@ -49,6 +49,7 @@ def test_a_fault_that_nothing_met_fails_its_test(suite, recorded):
         def test_deploy(mrtr_cassette):
             deploy(mrtr_cassette.url)
     """
+
     suite.write("test_one.py", calls.replace("KEY", "delay"))
     result = suite.run(passed=1, errors=1)
 

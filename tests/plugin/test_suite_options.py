@@ -22,6 +22,7 @@ def test_the_ini_moves_all_cassettes_into_one_folder(suite):
         "slow/test_one.py",
         ONE_TEST.replace("upstream=APPLICATION", '"shared.json", upstream=APPLICATION'),
     )
+
     suite.run("--import-mode=importlib", passed=2)
     tapes = suite.path / "data/tapes"
     found = sorted(str(path.relative_to(tapes)) for path in tapes.rglob("*.json"))
@@ -41,6 +42,7 @@ def with_orphan(suite, recorded):
             mrtr_cassettes("opened.json")
         """,
     )
+
     for name in ("test_one/test_deploy.json", "test_one/test_gone.json", "opened.json"):
         path = suite.path / "cassettes" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -96,6 +98,7 @@ def test_cassette_that_any_process_of_the_run_opened_is_no_orphan(
                 subprocess.run([*program, "cassettes/program.json"], check=True)
         """,
     )
+
     result = with_orphan.run("--mrtr-orphans=list", "-n", "2", passed=4)
 
     assert [line for line in result.outlines if line.startswith("cassettes/")] == [
@@ -132,6 +135,7 @@ def test_run_says_its_mode_and_what_became_of_its_cassettes(suite):
         "test_three.py",
         ONE_TEST.replace("def test_deploy", "def test_three") + "        assert 0\n",
     )
+
     result = suite.run(passed=2, failed=1)
     result.stdout.fnmatch_lines(
         ["mrtr-cassette: 1 discarded (test failed), 1 recorded, 1 replayed"]
@@ -155,6 +159,7 @@ def test_run_says_what_was_redacted(suite):
         "test_one.py",
         ONE_TEST.replace("APPLICATION)", "APPLICATION, redact=['release-train'])"),
     )
+
     path = "cassettes/test_one/test_deploy.json"
     redacted = f"mrtr-cassette: {path}: redacted: custom-1 ×1 (#2 tools/list)"
     suite.run().stdout.fnmatch_lines(["mrtr-cassette: 1 recorded", redacted])
@@ -273,6 +278,7 @@ def test_a_test_with_a_frozen_clock_records_and_replays(suite, upstream):
         def test_deploy(frozen, mrtr_cassette):
             assert deploy(mrtr_cassette.url) == "Deployed to test"
     """
+
     suite.write("test_one.py", frozen % upstream)
     suite.run("--mrtr-mode=once").stdout.fnmatch_lines(["mrtr-cassette: 1 recorded"])
     suite.run("--mrtr-mode=none").stdout.fnmatch_lines(["mrtr-cassette: 1 replayed"])
@@ -313,6 +319,7 @@ def test_what_recording_takes_the_suite_takes(suite):
         pythonpath = .
         """,
     )
+
     suite.write(
         "conftest.py",
         """
@@ -323,6 +330,7 @@ def test_what_recording_takes_the_suite_takes(suite):
             return {"headers": {"X-Env": "secret-header"}}
         """,
     )
+
     suite.write("test_one.py", ONE_TEST)
     suite.run()
     text = (suite.path / "cassettes/test_one/test_deploy.json").read_text()
@@ -357,6 +365,7 @@ def test_a_wrong_value_names_its_place(suite, recorded, ini, config, text):
             return {config}
         """,
     )
+
     suite.write(
         "test_one.py",
         f"""
@@ -421,6 +430,7 @@ def test_what_replays_learned_and_matched_is_told(suite):
         "test_one.py",
         ONE_TEST.replace("upstream=APPLICATION", f"upstream=APPLICATION, {kinds}"),
     )
+
     (suite.path / "cassettes/test_one/test_deploy.json").unlink()
     suite.run()
     text = (suite.path / "test_one.py").read_text()

@@ -34,6 +34,7 @@ def test_path_of_a_server_is_named_once(suite):
         suite.cassette("test_one/test_put.json")["upstream"]
         == "http://localhost/api/mcp"
     )
+
     suite.write("test_one.py", TEST.format(more=""))
     for mode in ("all", "append", "verify", "none"):
         suite.run(f"--mrtr-mode={mode}")

@@ -96,6 +96,7 @@ def test_a_marked_test_is_held_to_its_cassette(talk):
         "test_say.json: there is no such cassette, and in mode verify no new one"
         in missing
     )
+
     assert "record it with pytest --mrtr-mode=once" in missing
     talk.run("--mrtr-mode=once")
 
@@ -109,6 +110,7 @@ def test_a_marked_test_is_held_to_its_cassette(talk):
         changed.count("turn 1 /inputRequests/confirm/params/message: question-changed")
         == 1
     )
+
     assert '- "Say it to Ada?"' in changed
     assert '+ "Really to Ada?"' in changed
     renew = (
@@ -175,6 +177,7 @@ def test_a_call_that_a_fixture_makes_late_is_no_missing_one(talk):
         say(client, "Ada")
 """
     )
+
     talk.write("test_say.py", late.format(late='say(mrtr_cassette, "Bob")'))
     talk.run()
     shown(talk, "--mrtr-mode=verify")
@@ -229,6 +232,7 @@ def test_a_test_that_fails_or_is_skipped_is_not_compared(talk):
         'FAILED test_say.py::test_say - question-changed: tools/call "deploy"\n'
         in failed
     )
+
     assert "1 different" in failed
     write(talk, "pytest.skip(say(mrtr_cassette))")
 

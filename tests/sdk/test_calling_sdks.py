@@ -172,6 +172,7 @@ def test_recorded_calls_play_to_both_clients(
         replay_command(cassette, "--", *peer("client", client), *flows)
         for client in SIDES
     ]
+
     held = mrtr_cassette.verify(cassette, server.url)
 
     assert (held.compared, held.failures) == (8, ())

@@ -116,6 +116,7 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Suite:
     suite.write("shop.py", SERVER)
     suite.write("conftest.py", CONFTEST)
     suite.write("test_shop.py", TEST)
+
     return suite
 
 

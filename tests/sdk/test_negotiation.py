@@ -52,11 +52,13 @@ async def test_new_client_talks_to_the_recording_of_an_old_server(
         (answer(INITIALIZE, OPENED),),
         (*JSON_HEADERS, ("Mcp-Session-Id", IN_SESSION[1])),
     )
+
     cassette = cassette_of(
         (INITIALIZE, opened),
         (post(notification("notifications/initialized"), IN_SESSION), ACCEPTED),
         (post(rpc("tools/list"), IN_SESSION), {"tools": []}),
     )
+
     path = tmp_path / "old.json"
     path.write_bytes(encode_cassette(cassette))
 

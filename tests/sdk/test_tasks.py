@@ -94,6 +94,7 @@ def test_tasks_are_recorded_and_recorded_again(
         *("book", "count", "fail", "wait"),
         *("count", "count", "wait"),
     ]
+
     states = [
         step.state.status if step.state else "" for one in calls for step in one.steps
     ]
@@ -102,6 +103,7 @@ def test_tasks_are_recorded_and_recorded_again(
         *("input_required", "", "input_required", "", "completed"),
         *("completed", "completed", "", "cancelled", "completed", "completed"),
     ]
+
     given = [[*turn.given.values()] for one in calls for turn in one.turns]
     fields = [[field for each in one for field in each["content"]] for one in given]
 

@@ -107,6 +107,7 @@ def record_habits(path: Path) -> list[str]:
         "capabilities": {"roots": {}},
         "clientInfo": {"name": "c"},
     }
+
     client["clientInfo"]["version"] = "1"
     with piped(recorder(path, *HABITS)) as server:
         server.say(compact(message("initialize", client, id=0)) + b"\n")

@@ -183,6 +183,7 @@ class Client:
         body = self.talk.observation(number).call.request.body
         response = self.server.respond(body)
         self.talk.response(number, response)
+
         return response
 
     def does(self, operation: Operation) -> None:
@@ -277,6 +278,7 @@ def taken(
     proposed = proposals(cassette, held(cassette, server, accepting(cassette, choose)))
     chosen = choose(proposed)
     left = [proposal for proposal in proposed if proposal not in chosen]
+
     return load(accepted(dump(cassette), cassette, chosen), "taken"), left
 
 
@@ -332,6 +334,7 @@ def operations() -> st.SearchStrategy[list[Operation]]:
     puts = st.builds(Operation, st.just("put"), st.sampled_from("AB"), answers)
     jobs = st.builds(Operation, st.just("job"), st.just(""), answers)
     gets = st.just(Operation("get"))
+
     return st.lists(st.one_of(puts, puts, gets, gets, jobs), min_size=1, max_size=6)
 
 

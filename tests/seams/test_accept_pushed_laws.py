@@ -129,6 +129,7 @@ def answered(operation: Operation, pushed: bytes) -> bytes:
     asked = json.loads(pushed)
     (about,) = asked["params"]["requestedSchema"]["properties"]
     agrees = operation.agrees["abc".index(about)]
+
     return compact(result(YES if agrees else NO, id=asked["id"]))
 
 
@@ -268,6 +269,7 @@ def taken(cassette: Cassette, live: Live) -> tuple[Cassette, list[Proposal]]:
     proposed = proposals(cassette, held(cassette, live, accepting(cassette, choose)))
     chosen = choose(proposed)
     left = [proposal for proposal in proposed if proposal not in chosen]
+
     return load(accepted(dump(cassette), cassette, chosen), "taken"), left
 
 
@@ -305,6 +307,7 @@ def changes(
         tuple(draw(st.sampled_from([SUBJECTS[:1], SUBJECTS]))),
         logs=draw(st.integers(0, 1)),
     )
+
     questions = []
     for question in old.questions:
         if draw(st.integers(0, 3)):

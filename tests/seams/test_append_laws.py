@@ -141,6 +141,7 @@ def recorded(run: Iterable[Operation], store: Store) -> CassetteModel:
         number = talk.request(body)
         response = store.handle(body)
         talk.response(number, response)
+
         return response
 
     send(LIST)
@@ -241,6 +242,7 @@ def final_of(exchange: Any) -> tuple[Operation, str] | None:
     answers = params.get("inputResponses")
     agrees = answers is None or answers["sure"]["action"] == "accept"
     operation = Operation(params["name"], params["arguments"].get("item", "a"), agrees)
+
     return operation, response["content"][0]["text"]
 
 

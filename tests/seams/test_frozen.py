@@ -113,6 +113,7 @@ def said_in(journal: bytes) -> dict[str, Any]:
     first, *lines = journal.removesuffix(b"\n").split(b"\n")
     header = decode_header(first, "journal")
     names = ("upstream", "request_state", "recorded_at", "existing", "answers")
+
     return {
         **{name: getattr(header, name) for name in names},
         "redaction": said_of_rules(header.redaction),

@@ -111,6 +111,7 @@ def test_words_of_a_state_stay_in_other_text(words: str, place: Place) -> None:
         (call, asks("a", state=words)),
         (retry(call, {"a": YES}, state=words), place(words)),
     )
+
     cassette = conversation(*script, redacts=True).cassette()
     player = Player(loaded(cassette))
 

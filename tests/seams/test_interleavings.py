@@ -138,6 +138,7 @@ def check(
         for entry in player.entries
         if entry.parent is not None
     }
+
     has_states = office.states != "none" and len(linked) == len(asking)
     given_answers = dict(zip("ABC", answers, strict=True))
     states: dict[str, str | None] = {}

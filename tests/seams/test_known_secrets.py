@@ -117,6 +117,7 @@ def test_secret_that_is_named_once_is_nowhere_and_its_client_replays(
         named_in(where, secret),
         text_of(after, spell(secret), 2),
     ]
+
     cassette = recorded(*steps)
     file = encode_cassette(cassette).decode()
     player = Player(loaded(cassette))
@@ -202,6 +203,7 @@ def test_cassette_of_an_earlier_recorder_that_has_a_repeated_secret_plays() -> N
         named_in(NAMED[0], "hunter2hunter"),
         text_of("argument", "hunter2hunter", 1),
     )
+
     made = Conversation(redacts=True)
     for call, result in (note, login):
         made.response(made.request(call), result)
@@ -220,6 +222,7 @@ def test_miss_after_placeholders_says_so() -> None:
             recorded(named_in(NAMED[1], "hunter2hunter"), text_of("argument", "a", 1))
         )
     )
+
     call = tool("note", text="length of <password:1>", number=1)
     before = missed(player, call)
     play(player, named_in(NAMED[1], "")[0])

@@ -352,6 +352,7 @@ def test_splicing_changes_the_span_and_nothing_else(
         )
         == raw
     )
+
     found = find_spans(spliced, [path]).get(path, [])
 
     assert [spliced[span.start : span.end] for span in found] == [new] * len(spans)
@@ -411,6 +412,7 @@ def spelled_call(
         "method": "tools/call",
         "params": inner,
     }
+
     raw: bytes = draw(spelled(tree))
     return raw
 
@@ -458,6 +460,7 @@ def test_key_depends_on_every_scalar(data: st.DataObject) -> None:
         )
         for value in (arguments, changed_arguments)
     ]
+
     answers_differ = meaning(stripped(arguments)) != meaning(
         stripped(changed_arguments)
     )
@@ -614,6 +617,7 @@ def recorded_hostility(
             draw(hostile_headers),
             draw(hostile),
         )
+
         number = talk.request(request)
         observation = talk.observation(number)
         if draw(st.integers(0, 9)):
@@ -712,6 +716,7 @@ def test_cassette_gives_back_every_byte(data: st.DataObject) -> None:
                 == b"".join(response.chunks)
                 == recorded.response.body
             )
+
             assert each.response.end is recorded.response.end
             if recorded.response.is_event_stream:
                 raws = [
@@ -821,6 +826,7 @@ def plans(draw: st.DrawFn) -> Plan:
                 max_size=3,
             )
         )
+
         abandoned = bool(kinds) and draw(st.integers(0, 4)) == 0
         branches = "same" not in kinds and draw(st.integers(0, 2)) == 0
         last: int | None = None
@@ -836,6 +842,7 @@ def plans(draw: st.DrawFn) -> Plan:
                 shape=shape,
                 at=draw(st.integers(0, 200)),
             )
+
             if last is not None:
                 answer_last(turn, turns, last, draw(st.sampled_from(ANSWER_SETS)))
 

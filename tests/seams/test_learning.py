@@ -99,6 +99,7 @@ def result_of(
         "words": f"It is {began} and {stable}",
         "none": "done",
     }
+
     return {
         "content": [{"type": "text", "text": texts[repeated]}],
         "structuredContent": {"value": content, "stable": stable},

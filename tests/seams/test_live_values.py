@@ -71,6 +71,7 @@ class Server:
             "credential": CREDENTIAL,
             "quote": '"ü',
         }
+
         parts = [known[part] for part in self.parts[place]]
         return "/".join([*parts, f"{self.name[:1]}-{place}"])
 
@@ -121,6 +122,7 @@ def recorded(server: Server) -> Cassette:
         retry(ASKING, {server.value("key"): YES}, state=server.value("state")),
         text("done"),
     )
+
     pushing = talk.stream(within(server.session, PUSHING))
     talk.event(pushing, elicit(server.value("push")))
     related = {"action": "accept", "_meta": {RELATED: {"taskId": server.session}}}
@@ -129,6 +131,7 @@ def recorded(server: Server) -> Cassette:
         talk.request(within(server.session, json.dumps(post_of).encode())),
         Answer((), (), 202),
     )
+
     talk.event(pushing, answer(PUSHING, text("done")))
     talk.end(pushing)
     task, key = server.value("task"), server.value("task-key")
@@ -139,6 +142,7 @@ def recorded(server: Server) -> Cassette:
         rpc("tasks/get", {"taskId": task}, 10),
         state(task, "completed", result=text("built")),
     )
+
     return loaded(talk.cassette(), "c.json")
 
 
@@ -155,6 +159,7 @@ class Driver:
             cassette,
             token_of=lambda _, secret: sha256_of(secret)[:24],
         )
+
         self.verifier.add_settings(
             UserSettings(headers=(("Authorization", f"Bearer {CREDENTIAL}"),))
         )

@@ -123,6 +123,7 @@ def calls(draw: st.DrawFn) -> Request:
             ["tools/call", "tools/call", "prompts/get", "resources/read", "tasks/get"]
         )
     )
+
     method = draw(
         st.sampled_from([method, method, "tasks/update", "odd/method", "tools/list"])
     )
@@ -132,6 +133,7 @@ def calls(draw: st.DrawFn) -> Request:
         "tasks/get": "taskId",
         "tasks/update": "taskId",
     }
+
     params: dict[str, Json] = {named_by.get(method, "name"): name}
     arguments = draw(st.one_of(st.just({}), values, deep))
     if arguments != {}:
@@ -195,9 +197,11 @@ def responses(draw: st.DrawFn, request: Request) -> Answer:
         identity or b"null",
         spelled(value),
     )
+
     pushed = spelled(
         {"jsonrpc": "2.0", "id": draw(st.integers(0, 2)), **form(draw(words))}
     )
+
     return draw(
         st.sampled_from(
             [Answer((whole,)), Answer((whole,)), stream(pushed, whole), ACCEPTED]

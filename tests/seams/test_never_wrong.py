@@ -256,16 +256,19 @@ def test_states_of_parallel_identical_calls_are_not_exchanged() -> None:
         (retry(SELL, {"price": 1}, state=STATES[0]), text("cheap")),
         (retry(SELL, {"price": 2}, state=other), text("dear")),
     )
+
     one, two = (state_in(play(player, SELL)) for _ in range(2))
 
     assert (
         missed(player, retry(SELL, {"price": 2}, state=one)).reason
         is Reason.ANSWERS_DIFFER
     )
+
     assert (
         missed(player, retry(SELL, {"price": 1}, state=two)).reason
         is Reason.ANSWERS_DIFFER
     )
+
     assert said(play(player, retry(SELL, {"price": 2}, state=two))) == "dear"
     assert said(play(player, retry(SELL, {"price": 1}, state=one))) == "cheap"
 
@@ -332,6 +335,7 @@ def test_ignoring_one_value_ignores_no_other() -> None:
         pointer_path("/arguments/replicas"),
         pointer_path("/inputResponses/price"),
     ]
+
     replay = Replay(ignored=ignored, repeat=Repeat.ALWAYS)
 
     replay.miss(deploy(env="test"))

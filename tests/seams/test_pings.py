@@ -43,6 +43,7 @@ def recorded(pings: list[tuple[bool, Json]]) -> Cassette:
     session.post(posted(elicit(), ACCEPT))
     session.end(number, answer(CALL, text("done")))
     session.end(listening, how=End.OPEN)
+
     return loaded(session.talk.cassette())
 
 

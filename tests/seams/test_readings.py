@@ -262,6 +262,7 @@ def answer_of(case: Case, identity: Json, result: Json) -> tuple[Answer, bytes]:
     coding, packed = {**CODINGS, **UNKNOWN}[case.coding](body)
     kind = "text/event-stream" if case.is_stream else "application/json"
     headers = (("Content-Type", kind), ("Content-Encoding", coding))
+
     return Answer((packed,), headers), body
 
 

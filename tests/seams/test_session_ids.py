@@ -56,6 +56,7 @@ def refused(body: bytes, kind: str) -> Answer:
         "code": -32001,
         "message": f"no session: {'none' if kind == 'none' else 'unknown'}",
     }
+
     raw = compact({"jsonrpc": "2.0", "id": id_of(body), "error": error})
     return Answer((raw,), status=400 if kind == "none" else 404)
 

@@ -141,8 +141,10 @@ class Recording:
                 replace(request, headers=with_values(headers, new))
             )
         )
+
         last = None if resumes is None else resumes.last_number
         self.trace.append(Sent(session.number, number, request, last))
+
         return number
 
     def begin(self, number: int, headers: Any, status: int = 200) -> None:
@@ -444,6 +446,7 @@ class Client:
                     for number, count in wanted.items()
                     if number not in self.left_out
                 )
+
                 if each.number not in self.left_out:
                     return each if ready else None
 
@@ -589,6 +592,7 @@ class Client:
                 if each.piece is None
                 else classify(without_framing(each.piece) or b"")
             )
+
             if pushed is not None and pushed.kind is Kind.REQUEST:
                 owners[pushed.spelled(("id",))] = begun[each.number]
 
@@ -612,6 +616,7 @@ def replay(player: Player, clients: list[Client], data: st.DataObject) -> None:
             for client in clients
             if (sent := client.next_request()) is not None
         ]
+
         if not ready:
             # Nobody says anything any more.
             if any(client.give_up() for client in clients):

@@ -148,6 +148,7 @@ class Client:
         answers = {self.names.get(key, f"{self._task}:{key}"): value for key in keys}
         is_accepted = self._told(update(self._task, answers)) is not None
         self.given |= set(keys) if is_accepted else set()
+
         return is_accepted
 
     def cancel(self) -> bool:
@@ -156,6 +157,7 @@ class Client:
             self.next_is_cancel,
             self._told(cancel(self._task)) is not None,
         )
+
         self.cancelled += is_next and is_accepted
         return is_accepted
 

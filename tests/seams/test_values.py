@@ -53,6 +53,7 @@ def script(folder: str) -> list[tuple[bytes, Any]]:
     found = {"content": [{"type": "resource_link", "uri": f"{uri}/one.txt"}]}
     roots = {"roots": {"roots": [{"uri": uri, "name": "root"}]}}
     event = compact(result(text(f"in\n{folder}/new.txt, not in {HERE}0"), id=4))
+
     return [
         (read(folder, "one.txt"), text(f"{folder}/one.txt is 'one'")),
         (rpc("resources/read", {"uri": f"{uri}/one.txt"}, 2), result(found, id=2)),
@@ -168,6 +169,7 @@ def listing() -> Cassette:
     run.response(run.request(rpc("tools/list")), text(HERE))
     header = replace(JOURNAL_HEADER, values=("root",))
     journal = {exchange.number or 0: exchange for exchange in run.exchanges}
+
     return load(dump(assemble(header, journal, "test")), "f")
 
 
@@ -210,6 +212,7 @@ def test_playing_with_other_values_is_recording_with_them(one: str, other: str) 
         talk.response(talk.request(request), response)
         header = replace(JOURNAL_HEADER, values=tuple(texts))
         made = assemble(header, {1: talk.exchanges[0]}, "test")
+
         return load(dump(made), "f"), request
 
     cassette, _ = run(first, {"root": first})

@@ -99,6 +99,7 @@ async def test_a_conversation_is_counted_where_it_is_recorded_and_where_it_is_re
         recorded.items()
         >= (turns | {("exchanges_total",): 2, ("unreachable_total",): 1}).items()
     )
+
     assert ("requests_in_flight",) not in recorded
     assert (
         played.items()
@@ -113,6 +114,7 @@ async def test_a_conversation_is_counted_where_it_is_recorded_and_where_it_is_re
             }
         ).items()
     )
+
     assert played["received_bytes_total",] > 100
     assert "exchanges_total" not in {name for name, *_ in played}
 
@@ -126,6 +128,7 @@ async def test_what_clients_make_up_is_no_label(tmp_path: Path) -> None:
         path,
         *((each, json_response(result({}))) for each in (message("made/up"), read)),
     )
+
     async with playing(path, admin_port=0) as session:
         await post(session.url, message("made/up"))
         await post(session.url, read)
@@ -194,6 +197,7 @@ def test_the_guide_lists_every_metric() -> None:
         .partition("| metric |")[2]
         .partition("\n\n")[0]
     )
+
     named = re.findall(r"`(?:mrtr_cassette|…)_(\w+?)(?:_total)?`", table)
     served = openmetrics(
         Metrics().exposition("application/openmetrics-text")[1].decode()

@@ -100,6 +100,7 @@ async def test_client_gets_the_end_of_the_conversation(
         "experimental": {"x": {}},
         "elicitation": {"form": {}, "url": {}},
     }
+
     assert second["params"]["requestState"] == "a raw state of this server"
     assert first["id"] != second["id"]
     assert not head.values("mrtr-cassette-answered-by")
@@ -166,6 +167,7 @@ async def test_questions_of_a_task_are_answered_between_polls(tmp_path: Path) ->
         state(TASK),
         state(TASK, "completed", result=DONE),
     ]
+
     seen: list[Any] = []
 
     async def server(visit: Visit) -> None:

@@ -173,6 +173,7 @@ async def test_changed_question_is_an_error_and_nothing_is_recorded(
             "received": '"Wipe it all?"',
         }
     ]
+
     assert error["message"] in tape.log
     assert len(tape.session.unrecorded) == 1
     assert path.read_bytes() == before
@@ -204,6 +205,7 @@ async def in_session(url: str, *names: str) -> list[JsonObject]:
     (session,) = opened.head.values("mcp-session-id")
     header = f"Mcp-Session-Id: {session}"
     await post(url, message("notifications/initialized", id=None), header)
+
     return [(await post(url, tool_call(name, id=9), header)).json for name in names]
 
 
@@ -224,6 +226,7 @@ async def test_recorded_session_is_opened_with_the_live_server(tmp_path: Path) -
         "second",
         "second",
     ]
+
     headers = [
         one["request"]["http"]["headers"] for one in read(path)["interactions"][1:]
     ]
@@ -626,6 +629,7 @@ def pages(run: str) -> Script:
                 {"name": name, "annotations": hints} for name in ("search", "open")
             ]
             await visit.send(json_response(result({"tools": tools}, id=body["id"])))
+
             return
 
         name, arguments = body["params"]["name"], body["params"].get("arguments", {})
@@ -646,6 +650,7 @@ async def opened_page(url: str, tool: str) -> tuple[str, str]:
     await post(url, message("tools/list"))
     said = (await post(url, tool_call(tool, id=2))).text
     identity = said.partition(": ")[2]
+
     return identity, (
         await post(url, tool_call("open", id=3, arguments={"id": identity}))
     ).text

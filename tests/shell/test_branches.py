@@ -111,6 +111,7 @@ async def test_a_client_that_declines_gets_what_the_server_said(tmp_path: Path) 
         "branches.json",
         "recorded.json",
     ]
+
     assert not [state for state in states if state in output.read_text()]
     for answer, rounds in (
         ('"approve":{"action":"decline"}', [{"approve": NO}]),
@@ -160,6 +161,7 @@ async def test_the_decline_of_a_pushed_question_is_played_where_it_is_cut_out(
         for interaction in whole.interactions
         if interaction.exchanges[0].call.name == "deploy"
     ]
+
     part.write_bytes(dump(cut_out(whole, [second], alone=True)))
     for cassette, answer, text in (
         (output, {"action": "accept", "content": {"confirm": True}}, "Deployed to"),

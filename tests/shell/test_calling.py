@@ -139,6 +139,7 @@ def tasks(*states: Any, seen: list[Any] | None = None) -> Server:
         "server/discover": {**MODERN["server/discover"], **extension},
         **methods,
     }
+
     return Server(created("the-task"), lists=lists)
 
 

@@ -63,6 +63,7 @@ async def test_a_request_meets_the_first_fault_and_all_count_it(tmp_path: Path) 
         {"occurrence": 1, "status": 401},
         {"tool": "deploy", "status": 500},
     ]
+
     async with playing(path, faults=faults) as session:
         answers = [await post(session.url, LIST) for _ in range(3)]
         assert counts(session) == [(1, 1), (1, 1), (0, 0)]

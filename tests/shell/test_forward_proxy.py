@@ -75,6 +75,7 @@ class Office:
                     f"{name}: {value}"
                     for name, value in head.without("Proxy-Authorization")
                 ]
+
                 lines = [f"{method} {path} {version}", *kept, "", ""]
                 body = await Body(reader, head, is_empty=False).rest()
                 to_server.write("\r\n".join(lines).encode() + body)
@@ -112,7 +113,9 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "-nodes", "-days", "1", "-subj", "/CN=localhost", "-addext",
         "subjectAltName=DNS:localhost", "-keyout", path.with_name("key.pem"), "-out", path,
     )  # fmt: skip
+
     run(making, check=True, stderr=DEVNULL)
+
     return path
 
 

@@ -94,6 +94,7 @@ def given_up(
     talk.tick = lambda: 2_001.0  # type: ignore[method-assign]
     talk.response(number, response)
     cassette = loaded(talk.cassette())
+
     return Player(over_pipes(cassette) if on_pipes else cassette)
 
 
@@ -130,6 +131,7 @@ async def test_patient_client_is_told_that_no_response_was_recorded(
         -32010,
         True,
     )
+
     assert error["error"]["message"].startswith(
         "miss: no-response: its response was not recorded\n"
     )

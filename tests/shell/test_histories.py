@@ -100,6 +100,7 @@ async def test_appended_call_belongs_behind_the_writes_that_its_run_had_played(
         [2],
         None,
     ]
+
     assert got == ["set", "live", "live"]
 
     for requests, expected in (

@@ -88,6 +88,7 @@ def connected(handler: Handler, log: list[str]) -> tuple[asyncio.Protocol, Kept]
     connection = service.connection()
     transport = Kept()
     connection.connection_made(cast("asyncio.Transport", transport))
+
     return connection, transport
 
 
@@ -146,11 +147,13 @@ def test_requests_are_the_same_however_their_bytes_come(cuts: set[int]) -> None:
         ("POST", "/up", b"yes"),
         ("GET", "/last", b""),
     ]
+
     assert server.requests[0][2] == (
         ("Host", "h"),
         ("X-One", "caf\xe9"),
         ("Content-Length", "2"),
     )
+
     assert transport.written.count(b"HTTP/1.1 200 OK\r\n") == 6
     assert server.log == []
 

@@ -79,6 +79,7 @@ async def test_pushed_question_is_answered_on_whatever_stream_it_stands() -> Non
             PushingServer(QUESTION, lambda _: {"done": 1}, on_session=on_session),
             FixedScript(Answered(b'{"action":"accept"}')),
         )
+
         own = session()
         async with live(server) as (live_server, seen):
             if on_session:
@@ -168,6 +169,7 @@ class LateServer:
             await self._asked.wait()
             await visit.send(stream_head(), chunk(event(QUESTION)))
             await visit.left()
+
             return
 
         body = visit.request.json

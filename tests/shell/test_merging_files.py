@@ -46,6 +46,7 @@ def journal(path: Path, recorder: int, *exchanges: object, **changes: object) ->
         encode_line(replace(each, number=at))
         for at, each in enumerate(exchanges, start=1)
     ]  # type: ignore[type-var]
+
     path.write_bytes(encode_header(header(recorder, **changes)) + b"".join(lines))
     return path
 

@@ -98,6 +98,7 @@ async def test_no_client_of_a_replay_is_sent_to_another_origin(
         ),
         (tool("x"), Recorded((body,), (*always, *told), 401)),
     )
+
     raw = encode_cassette(cassette).replace(
         JOURNAL_HEADER.upstream.encode(), f"{upstream}/mcp".encode()
     )

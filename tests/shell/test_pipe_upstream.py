@@ -79,6 +79,7 @@ async def test_same_id_of_two_clients_is_told_apart(tmp_path: Path) -> None:
         "    print(json.dumps(answer), flush=True)\n"
         "sys.stdin.read()"
     )
+
     async with recording((sys.executable, "-c", code), tmp_path / "c.json") as session:
         first, second = await asyncio.gather(
             post(session.url, call(1, mine="first")),
@@ -121,6 +122,7 @@ def test_command_is_shown_without_the_home_directory(
         "--log=/home/ann/log",
         "/mnt/home/ann/x",
     ]
+
     monkeypatch.setenv("HOME", "/home/ann")
     shown = "node '~/a b/server.mjs' --log=~/log /mnt/home/ann/x"
 
@@ -182,6 +184,7 @@ async def opened(connection: Connection) -> str:
     )
     await body.rest()
     (session,) = head.values("mcp-session-id")
+
     return f"Mcp-Session-Id: {session}"
 
 
@@ -216,6 +219,7 @@ async def test_clients_get_sessions_in_which_pushed_requests_arrive(
                     sessions[-1],
                     body=answer_to("roots-1", {"roots": []}),
                 )
+
                 await body.rest()
                 # The end of another session is none of this one.
                 await client.ask("DELETE", "/mcp", await opened(client))

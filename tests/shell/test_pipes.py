@@ -123,6 +123,7 @@ def test_bytes_that_end_no_line_pass_when_nothing_more_comes(tmp_path: Path) -> 
         b"\r\n",
         b"345",
     ]
+
     (by_server, said), *by_client = lines_of(load_cassette(output))
 
     assert (by_server, said) == (b"", lines)
@@ -190,6 +191,7 @@ def test_what_passes_is_recorded(tmp_path: Path) -> None:
         (ask(1, say=ready)[:-1], said[:2]),
         (ask(2)[:-1], said[2:]),
     ]
+
     assert load_cassette(output).transport == "stdio"
     assert load_cassette(output).upstream.endswith("server_lines.py")
 
@@ -412,6 +414,7 @@ def test_further_start_adds_to_a_cassette_that_the_first_one_left_alone(
         "    for path in pathlib.Path(os.environ['TMPDIR']).iterdir():\n"
         "        os.utime(path, (2**33, 2**33))\n"
     )
+
     files = []
     for lines in (ask(1), ask(1) + rpc("ping", {}, 9) + b"\n"):
         command = [sys.executable, "-c", starts, *recorder(output, options=["--force"])]
@@ -713,6 +716,7 @@ def test_all_at_once_is_answered_before_the_end(tmp_path: Path) -> None:
         150 - number: {"name": "t", "arguments": {"a": number}, "big": ""}
         for number in range(50)
     }
+
     assert done.returncode == 0
     assert b"played 50 of 50 interactions, no misses" in done.stderr
 
@@ -778,6 +782,7 @@ def test_what_the_server_said_by_itself_is_said_again(tmp_path: Path) -> None:
         "import sys\nprint('ready', flush=True)\nsys.stdin.readline()\n"
         "print('noted', flush=True)\nsys.stdin.read()"
     )
+
     output = tmp_path / "c.json"
     initialized = notification("notifications/initialized") + b"\n"
     with piped(recorder(output, sys.executable, "-c", code)) as pipe:

@@ -65,6 +65,7 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> list[Probed]:
     patient.sleep = later
     monkeypatch.setattr(probing, "asyncio", patient)
     monkeypatch.setattr(probing, "_STILL_ASKED_S", 0.1)
+
     return running
 
 

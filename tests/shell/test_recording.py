@@ -88,6 +88,7 @@ def _pages(run: str, *names: str) -> Script:
         result({"tools": [{"name": name, "inputSchema": {}}], **it})
         for name, it in pages
     ]
+
     return answering(*map(json_response, replies))
 
 

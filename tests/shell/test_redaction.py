@@ -100,6 +100,7 @@ async def test_no_planted_secret_is_written_and_the_cassette_plays(
             json.dumps(row.secret)[1:-1],
             quote(row.secret, safe=""),
         }
+
         found = [
             written[max(0, at - 150) : at + 60]
             for one in spellings
@@ -175,6 +176,7 @@ async def test_what_is_added_is_redacted_by_the_rules_of_both(tmp_path: Path) ->
         tool_call("find", arguments={"who": who})
         for who in ("cust-77", "emp-12 cust-9")
     )
+
     third = tool_call("login", arguments={"password": "made up", "pin": "0000"})
     before = {"redact": ["cust-[0-9]+"], "no_redact": ["password"]}
     async with taping(
@@ -195,6 +197,7 @@ async def test_what_is_added_is_redacted_by_the_rules_of_both(tmp_path: Path) ->
         "keys": ["pin"],
         "disabled": [],
     }
+
     asked = [
         one["request"]["body"]["params"]["arguments"] for one in tree["interactions"]
     ]
@@ -223,6 +226,7 @@ async def test_coded_request_is_searched_and_plays(tmp_path: Path) -> None:
         gzip.compress(CALL, mtime=0),
         (JSON, GZIP),
     )
+
     async with taping(path, answering(json_response(result({"a": 1})))) as tape:
         recorded = await http("POST", tape.url, *headers, body=body)
 
@@ -257,6 +261,7 @@ async def test_bodies_that_cannot_be_searched_are_kept_and_told(tmp_path: Path) 
         "warning: the request of exchange 1, POST /mcp",
         "warning: the response of exchange 1, POST /mcp",
     ]
+
     assert tape.session.report.unread == 2
     async with playing(path) as replay:
         assert (await http("POST", replay.url, JSON, body=unread)).body == recorded.body
@@ -272,6 +277,7 @@ async def test_credentials_are_found_wherever_they_are_repeated(tmp_path: Path) 
         "kq7x-cookie-4713",
         "kq7x-session-4714",
     )
+
     encoded = base64.b64encode(f'{{"token":"{secrets[0]}"}}'.encode()).decode()
     told = {"debug": [*secrets, encoded, quote(f"a?b={secrets[1]}/", safe="")]}
     script = answering(
@@ -282,6 +288,7 @@ async def test_credentials_are_found_wherever_they_are_repeated(tmp_path: Path) 
         ),
         json_response(result({"a": 1})),
     )
+
     sent = (JSON, ACCEPT, f"Authorization: Bearer {secrets[0]}")
     call = tool_call(
         "x", arguments={"as": f"client {secrets[0]}", "in": f"session {secrets[3]}"}
@@ -348,6 +355,7 @@ async def test_announced_digest_is_that_of_the_redacted_text(
         message("skills/list"),
         message("resources/read", {"uri": "skill://deploy"}),
     ]
+
     runs = [calls[:1], calls[1:]] if is_appended else [calls]
     for number, run in enumerate(runs):
         existing = "append" if number else "keep"

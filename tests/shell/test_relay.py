@@ -181,6 +181,7 @@ async def test_stream_that_says_where_to_post_leads_its_client_back(
         b"ver/post?id=1\n\n",
         b": x",
     ]
+
     get = Request("GET", "/sse", (("Accept", "text/event-stream"),), b"")
     async with relaying(path, Server(Response(chunks))) as (relay, _):
         await replace(relay, shown_as="http://server").handle(get, client)

@@ -71,6 +71,7 @@ async def test_request_headers_arrive_with_spelling_and_order(tmp_path: Path) ->
         ("X-Empty", ""),
         ("Content-Length", "2"),
     )
+
     async with taping(tmp_path / "c.json", answering(response(b"ok"))) as tape:
         await http(
             "POST",
@@ -246,6 +247,7 @@ async def test_response_headers_arrive_with_spelling_and_order(tmp_path: Path) -
         ("ETag", 'W/"1"'),
         ("Content-Length", "2"),
     )
+
     reply = response(b"{}", *(f"{name}: {value}" for name, value in sent[:-1]))
     async with taping(tmp_path / "c.json", answering(reply)) as tape:
         answer = await http("GET", tape.url)
@@ -363,6 +365,7 @@ async def test_traffic_that_is_no_rpc_passes_and_plays(
         404,
         ["text/plain; charset=utf-8"],
     )
+
     assert missed.body.startswith(b"miss: unknown-method: ")
     assert f"{method} /token?a=3".encode() in missed.body
 
@@ -382,12 +385,14 @@ async def test_what_a_page_needs_to_read_comes_back(tmp_path: Path) -> None:
         "Access-Control-Request-Headers: a",
         "Access-Control-Request-Headers: a, b",
     ]
+
     replies = [
         response(
             b"", *ALLOWED, each.replace("Request", "Allow"), status="204 No Content"
         )
         for each in wanted
     ]
+
     path = tmp_path / "c.json"
     async with taping(
         path, answering(*replies, json_response(result({}), *ALLOWED))
@@ -467,6 +472,7 @@ async def test_a_response_that_is_too_large_passes_unrecorded(
         one["request"]["http"]["path"]
         for one in read(tmp_path / "c.json")["interactions"]
     ]
+
     # Of a listening stream there is what had passed before.
     assert kept == (["/large", "/small"] if is_stream else ["/small"])
     assert tape.session.problem is not None

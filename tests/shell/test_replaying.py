@@ -61,6 +61,7 @@ async def test_a_miss_is_an_error_with_the_callers_id(tmp_path: Path) -> None:
         tmp_path / "c.json",
         (tool_call("x", arguments={"a": 1}), json_response(result({}))),
     )
+
     log: list[str] = []
     async with playing(tmp_path / "c.json", log=log.append) as replay:
         body = b'{"method":"tools/call","id":"\\u0041","params":{"name":"x","arguments":{"a":2}},"jsonrpc":"2.0"}'
@@ -71,6 +72,7 @@ async def test_a_miss_is_an_error_with_the_callers_id(tmp_path: Path) -> None:
         200,
         ["application/json"],
     )
+
     assert answer.body.startswith(
         b'{"jsonrpc":"2.0","id":"\\u0041","error":{"code":-32010,'
     )
@@ -119,6 +121,7 @@ async def test_framing_that_a_cassette_names_is_not_sent(tmp_path: Path) -> None
         "transfer-encoding": "gzip",
         "Trailer": "a",
     }
+
     path.write_text(json.dumps(tree))
 
     async with playing(path) as replay:
@@ -197,6 +200,7 @@ async def test_task_follows_the_clock_of_the_replay(tmp_path: Path) -> None:
         (asked, state("t1", "input_required", "a")),
         (update, {}),
     )
+
     talk = conversation(
         *((compact(each), reply) for each, reply in script), seals=False
     )

@@ -71,6 +71,7 @@ async def test_the_command_finds_the_url_beside_its_environment(
             "NO_PROXY": expected,
             "no_proxy": expected,
         }
+
         program = (
             f"import os; raise SystemExit(not {there}.items() <= os.environ.items())"
         )

@@ -35,6 +35,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     memory = fsspec.filesystem("memory")
     memory.store.clear()
     memory.pseudo_dirs[:] = [""]
+
     return memory
 
 
@@ -178,6 +179,7 @@ async def test_a_cassette_that_can_t_be_put_is_recovered(
         0,
         f"wrote {URL}: 1 interaction, 1 exchange recorded\n",
     )
+
     assert len(cassettes.load_cassette(place).interactions) == 1
     assert invoke("recover", URL).exit_code == 3
 

@@ -91,6 +91,7 @@ async def test_what_is_not_accepted_is_not_written(cassette: Path) -> None:
         "report": result_of(text("none")),
         "tools_list": result_of({"tools": TOOLS[:2]}),
     }
+
     update = await updated(cassette, Contract(**plants), by("surface-changed"))
 
     assert [each.call for each in update.accepted] == ["tools/list"]
@@ -118,6 +119,7 @@ async def test_an_accepted_question_is_answered_and_the_conversation_goes_on(
         "train.end": result_of(text("Arrived")),
         "deploy.1": question("confirm", "Sure?"),
     }
+
     server = Contract(**plants)
     update = await updated(cassette, server)
 
@@ -129,6 +131,7 @@ async def test_an_accepted_question_is_answered_and_the_conversation_goes_on(
         *['"message": "Sure?",'] * 2,
         '"text": "Arrived"',
     ]
+
     assert [server.answers[f"train.{turn}"] for turn in (1, 2, 3)] == [1, 1, 1]
     assert set(await counts(cassette, Contract(**plants))) == {"same"}
 

@@ -62,6 +62,7 @@ def answered(folder: str, asked: JsonObject) -> JsonObject:
         "inputResponses": {"sure": content},
         "requestState": asked["result"]["requestState"],
     }
+
     return again
 
 
@@ -105,6 +106,7 @@ async def test_a_folder_reaches_no_disk_and_a_run_in_another_one_plays(
             f"did read\n{THERE}/one.txt",
             f"deleted {THERE}/one.txt of file://{THERE}",
         ]
+
         assert not session.player.misses
         await post(session.url, on(THERE, "read", "two.txt"))
 

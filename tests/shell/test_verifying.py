@@ -238,6 +238,7 @@ class Slow:
             self.cancelled.append(body["params"]["requestId"])
             await visit.send(response(b"", status="202 Accepted"))
             self._told.set()
+
             return
 
         if body["method"] == "tools/list":

@@ -31,6 +31,7 @@ def _answer(asked: dict[str, Any]) -> bytes:
     arguments = asked["params"]["arguments"]
     content = [{"type": "text", "text": arguments["marker"] + "z" * arguments["size"]}]
     result = {"resultType": "complete", "content": content, "isError": False}
+
     return _compact({"jsonrpc": "2.0", "id": asked["id"], "result": result})
 
 

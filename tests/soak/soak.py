@@ -86,6 +86,7 @@ class Call(NamedTuple):
             "method": self.method,
             "params": params,
         }
+
         return compact(body)
 
 
@@ -134,9 +135,11 @@ def draw(chance: random.Random, marker: str) -> Call:
         ("/zipped", "tools/call", "any", {"size": chance.choice(ANSWERED)}, {}),
         ("/zipped-events", "tools/call", "any", {"size": chance.choice(ANSWERED)}, {}),
     ]  # fmt: skip
+
     path, method, name, arguments, answers = chance.choice(kinds)
     leaves = chance.choice([0, 1, 200, 5_000]) if chance.random() < 0.05 else None
     named = ("name", name) if name else None
+
     return Call(
         marker, path, method, named, arguments | {"marker": marker}, answers, leaves
     )
@@ -225,6 +228,7 @@ async def exchange(link: Connection, one: Seen, load: Load) -> None:
         "Content-Type: application/json",
         "Accept: application/json, text/event-stream",
     )
+
     head, body = await link.ask("POST", one.call.path, *headers, body=one.request)
     one.status = int(head.line.split()[1])
     plain = _decoder(head)
@@ -636,6 +640,7 @@ async def killed_publishing(this: Round) -> Tally:
                 kill_when, has_come, lambda: not journal.exists(), process.pid
             )
         )
+
         process.kill(signal.SIGTERM)
         await asyncio.wait_for(asyncio.gather(*tasks, watching), HANGS_S)
         await process.ended()

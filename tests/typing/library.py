@@ -70,6 +70,7 @@ def same_tool(recorded: ClientRequest, received: ClientRequest) -> bool:
     assert_type(recorded.arguments, dict[str, Any])
     assert_type(recorded.answers, dict[str, Any] | None)
     assert_type(recorded.body, bytes)
+
     return recorded.method == received.method
 
 

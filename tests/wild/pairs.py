@@ -116,11 +116,13 @@ def difference(wanted: Sequence[JsonObject], seen: Sequence[JsonObject]) -> str:
                 ),
                 min(len(lane), len(other)),
             )
+
             session, _ = place
             first, second = (
                 brief(each[at]) if at < len(each) else "nothing"
                 for each in (lane, other)
             )
+
             return f"session {session}, line {at + 1}: wanted {first}, seen {second}"
 
     return ""
@@ -235,6 +237,7 @@ class Pair:
             cassette: self._directory / f"{number}-{label}.json"
             for number, cassette in enumerate(dict.fromkeys(self._cassettes.values()))
         }
+
         for name, cassette in (over or {}).items():
             shutil.copy(cassette, paths[name])
 

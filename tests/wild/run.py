@@ -41,6 +41,7 @@ def run_pair(pair: Pair) -> list[Outcome]:
         f"  {each.scenario}: {fault}" for each in outcomes for fault in each.faults
     ]
     print(" | ".join([*row(outcomes), took]), *faults, sep="\n", flush=True)
+
     return outcomes
 
 
@@ -50,6 +51,7 @@ def row(outcomes: Sequence[Outcome]) -> list[str]:
     good = sum(not each.problems for each in scenarios)
     figures = ("calls", "questions", "turns", "misses", "differing")
     sums = [str(sum(getattr(each, name) for each in outcomes)) for name in figures]
+
     return [
         outcomes[0].server,
         outcomes[0].client,
@@ -96,6 +98,7 @@ def main() -> int:
         | clients
         | {CLIENTS[each.other] for each in clients}
     )
+
     try:
         install(*sorted({peer.environment for peer in peers}))
     except ProcessError as error:

@@ -172,6 +172,7 @@ def task_turn_tree(turn: TaskTurn) -> Tree:
         "via": "task",
         "ask": {"step": turn.asked, "keys": list(turn.requests)},
     }
+
     if turn.answered:
         tree["answer"] = {"steps": list(turn.answered)}
 
@@ -424,6 +425,7 @@ def exchange_sha256(request: Request, response: Response | None) -> str:
         _header_fields(request.headers),
         request.body,
     ]
+
     if response is None:
         fields += (b"", b"", b"", b"")
     else:

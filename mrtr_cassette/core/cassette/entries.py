@@ -567,6 +567,7 @@ class _EntryWriter:
             is_pong=self._is_pong(session, asker, answered),
             arrival=_arrival_of(exchange, draft.place),
         )
+
         self.written[exchange] = entry
         self._streams.add(exchange, entry)
 

@@ -150,6 +150,7 @@ def _merge_conflict(data: bytes, path: str, mark: int) -> CassetteError:
     commands = shell_command(
         "merge_sides", folder=folder + slash or ".", path=path, **sides
     )
+
     return CassetteError(
         path,
         f"line {line} is the mark of a merge conflict",

@@ -394,6 +394,7 @@ class _Loader:
         status = NO_STATUS if model.status is None else model.status
         headers = _headers_of(model.headers or {})
         pieces = _pieces_of(model, facts)
+
         return Response(status, headers, tuple(pieces), end)
 
     def _check_http(self, *members: Any) -> None:

@@ -460,6 +460,7 @@ def schema() -> bytes:
         "$id": SCHEMA_ID,
         **CassetteModel.model_json_schema(by_alias=True),
     }
+
     text = orjson.dumps(tree, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     # The suffix tells models from what they describe; a schema has no such need.
     return text.replace(b'Model"', b'"')

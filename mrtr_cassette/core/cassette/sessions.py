@@ -284,6 +284,7 @@ class EndpointPassing:
         held = self._held
         self._held = b""
         self.is_over = True
+
         return held
 
     def _passed(self, raw: bytes) -> bytes:

@@ -430,6 +430,7 @@ def _keys_of(
     equal_call = (endpoint, key.method, name, arguments, page)
     equal = (key.endpoint, equal_call, _texts_of(answers, ()))
     same_call = (endpoint, key.method, name, masked_json(arguments, masks), page)
+
     return equal, (same_call, _texts_of(answers, masks)), same_call
 
 

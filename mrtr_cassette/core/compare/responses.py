@@ -502,6 +502,7 @@ def _read(exchange: RecordedExchange, response: Response, states: States) -> Mem
         "#end": response.end.value,
         "#messages": _messages_beside(messages, located, request, states),
     }
+
     message = None
     tree: Members = {}
     if located is not None:

@@ -507,6 +507,7 @@ class PlayedCalls:
         request = self._sessions.in_live(call.request)
         request = self._handles.in_live(request)
         recorder = self._new_recorder(seals=True)
+
         return RepeatedPlay(request, call.entry, script, recorder)
 
     def in_live(self, request: Request) -> Request:

@@ -352,6 +352,7 @@ class Conversation:
         so_far = None if pending is None else pending.seal(End.OPEN, 0.0)
         live_id = push.message.spelled(ID_PATH) or b"null"
         question = PushedQuestion(push.key, message, live_id, so_far)
+
         return self._tell(LiveAsk(self._asked + 1, exchange, push=question))
 
     def responded(self, observation: Observation) -> None:
@@ -691,6 +692,7 @@ def _cancelled(call: RecordedInteraction, notice: RecordedInteraction) -> Depart
     exchange = call.exchanges[-1]
     count = messages_so_far(exchange.response, notice.exchanges[0].number)
     is_answered = exchange.rpc_response is not None
+
     return Departure(len(call.exchanges) - 1, count, notice.number, is_answered)
 
 

@@ -117,6 +117,7 @@ class KeptNames:
         kept = self._kept_for(name)
         turn = ref.parts[len(name.parts) :]
         parts = (*kept.parts, *turn)
+
         return Ref(kept.kind, parts, ref.spelling)
 
     def _kept_for(self, name: Ref) -> Ref:

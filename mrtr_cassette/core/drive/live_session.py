@@ -129,6 +129,7 @@ class ServerSession:
         request = self.recorder.values.revealed(request)
         observation = self.recorder.request_received(request, 0.0)
         self._owners[observation.number] = owner
+
         return observation
 
     def _with_new_id(self, request: Request, message: Message) -> Request:
@@ -209,6 +210,7 @@ class ServerSession:
         error = members_of(reply.tree.get("error"))
         is_refused = reply.id is None and error.get("code") == _INVALID_REQUEST
         self.wants_text = is_refused or reply.id == canonical(request.id)
+
         return is_refused
 
 
@@ -264,6 +266,7 @@ def resumption(observation: Observation) -> tuple[Request, float] | None:
     kept = _shared_headers(call.request)
     headers = (("Accept", EVENT_STREAM), *kept, ("Last-Event-ID", last_id))
     request = _readable(Request("GET", call.request.target, headers, b""))
+
     return request, min(wait_ms, _PAUSE_MS) / 1000
 
 
@@ -382,6 +385,7 @@ def request_beside(
         "method": method,
         "params": members,
     }
+
     headers = _headers_beside(call, method)
     name = params.get(method_of(method).named_by)
     if isinstance(name, str) and call.header("mcp-method"):
@@ -499,6 +503,7 @@ class OwnClient:
             f"{_META}clientInfo": self._about,
             _CAPABILITIES: self._capabilities,
         }
+
         headers = [self._version_header, ("Mcp-Method", method)]
         name = params.get(method_of(method).named_by)
         if isinstance(name, str):

@@ -124,6 +124,7 @@ def planned(
             departure=departures.get(interaction.number),
             cancels=cancelled.get(interaction.number),
         )
+
         skipped = _why_skipped(item, endpoint, is_on_pipes=is_on_pipes)
         plan.append(replace(item, skipped=skipped))
 
@@ -164,6 +165,7 @@ def is_selected(
         f"{call.method} {call.name}",
         f"{interaction.number}",
     )
+
     for pattern in only:
         if any(fnmatchcase(name, pattern) for name in names):
             return True

@@ -615,6 +615,7 @@ class BranchRequests:
         identity = spelled_at(body, ID_PATH)
         retry = write_retry(recorded.body, answers, state)
         retry = replace_members(retry, (), {"id": identity})
+
         return self._in_recorded_session(with_body(recorded, retry))
 
     @property

@@ -199,6 +199,7 @@ def _exchanges_over(overlap: _Overlap) -> _NewExchanges:
     pairs = _exchange_pairs(overlap)
     exchanges = _with_kept_names(pairs, overlap.handles)
     _renew_digests(exchanges, pairs.kept)
+
     return _in_earlier_time(exchanges, pairs)
 
 

@@ -543,6 +543,7 @@ class RecordedScript:
         self.findings.pending = None
         self.findings.complete.append(LivePair(recorded, live, ask.response, turn))
         self._progress.position += 1
+
         return live
 
     def _as_recorded(
@@ -781,6 +782,7 @@ class RecordedScript:
         self._came(self._exchanges[-1], ask, 0)
         self.findings.states.append((task_id, recorded_id))
         self._is_task = True
+
         return Answered(None, cancels=self._open.is_left_now)
 
     @property

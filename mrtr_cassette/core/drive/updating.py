@@ -296,6 +296,7 @@ def _turn_proposal(repetition: _Repetition, turn: int) -> Proposal:
         tuple(changes),
         recorded_by_hash=verified.findings.recorded_by_hash,
     )
+
     if verified.after is not None:
         return replace(proposal, problem=after_stray(verified.after))
 
@@ -315,6 +316,7 @@ def _turn_proposal(repetition: _Repetition, turn: int) -> Proposal:
     retry = _retry_to(repetition.interaction, recorded)
     taken = _taken(recorded, last, changes, retry)
     problem = next(_objections(taken, recorded), None)
+
     return replace(proposal, problem=problem, taken=(taken,))
 
 

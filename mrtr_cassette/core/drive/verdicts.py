@@ -113,6 +113,7 @@ def _question(ask: LiveAsk) -> Any:
     requests = ask.task.input_requests
     keys = set(ask.live_keys.values())
     new = {key: request for key, request in requests.items() if key in keys}
+
     return task_question(new, ask.task.id)
 
 

@@ -268,6 +268,7 @@ class Verifier:
             self._redactor or Redactor(BUILT_IN, token_of),
             seals_sessions=self._redactor is not None,
         )
+
         self._sessions: dict[str, ServerSession] = {}
         self._issued: set[str] = set()
         self._at_start = calls_at_start(cassette.interactions)
@@ -311,6 +312,7 @@ class Verifier:
                 values=self._texts,
                 largest_body=self._largest_body,
             )
+
             # What nobody issued then names no session now either.
             is_named = bool(planned.session) and not planned.call.request.is_line
             is_unknown = is_named and key not in self._issued
@@ -410,6 +412,7 @@ class Verifier:
         self._asides_of(planned.interaction).drop(planned.interaction.number)
         request = self._sent(planned.call.request)
         session = self._session_of(planned)
+
         return Conversation(request, script, session, follows_task=True)
 
     def _script_of(self, planned: Planned) -> RecordedScript:
@@ -442,6 +445,7 @@ class Verifier:
         live = left.leaving.cancelling.seal(End.COMPLETE, 0.0)
         changes = response_changes(planned.interaction.exchanges[0], live)
         turns = tuple([TurnChange(0, change) for change in changes])
+
         return VerifiedInteraction(planned, heaviest(changes), turns)
 
     def _skipped(self, planned: Planned) -> VerifiedInteraction | None:
@@ -610,6 +614,7 @@ class Verifier:
         ignored = self._ignored_for(verified.planned.call)
         counting = without_ignored(without_turns(verified.changes), ignored)
         kept = [change for change in verified.changes if change.change in counting]
+
         return replace(verified, verdict=heaviest(counting), changes=tuple(kept))
 
     def failed(self, planned: Planned, reason: str) -> VerifiedInteraction:

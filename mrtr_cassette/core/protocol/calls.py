@@ -381,6 +381,7 @@ class Call(NamedTuple):
         headers = self.request.headers
         of_headers = traits_of_headers(headers)
         lower = [(name.lower(), value) for name, value in headers]
+
         return of_headers._replace(
             empty_members=self._empty_members,
             session=session_of(self.request),
@@ -475,6 +476,7 @@ def traits_of_headers(headers: Headers) -> Traits:
     further = sorted(pair for pair in lower if pair[0].startswith(_FURTHER_HEADERS))
     accept = header_value(headers, "accept")
     weights = media_ranges(accept)
+
     return Traits(
         is_conditional=not names.isdisjoint(CONDITION_HEADERS),
         session=header_value(headers, SESSION_HEADER),

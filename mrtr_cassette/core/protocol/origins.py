@@ -260,6 +260,7 @@ def _resource_of(origin: str) -> re.Pattern[str]:
     path = path_in(origin)
     escaped = path.translate(_ESCAPES)
     prefix = f"(?:{re.escape(path)}|{re.escape(escaped)})"
+
     return re.compile(rf"((?:\A|[?&])resource=)({pattern}{prefix})", re.IGNORECASE)
 
 

@@ -125,6 +125,7 @@ def assemble(
         command=header.command,
         recorders=_recorders_of(header, earlier),
     )
+
     if earlier is None:
         return cassette
 

@@ -138,6 +138,7 @@ def _check_alike(first: Source, source: Source) -> None:
             f"its upstream is {header.upstream}, but {first.name} has "
             f"{expected.upstream}"
         )
+
         hint = "another path is another server; merge the recordings of each server separately"
         raise CassetteError(source.name, reason, hint=hint)
 
@@ -425,6 +426,7 @@ def _as_one(
             partial(arrived, index, number),
             recorder.began_ms - recorders[0].began_ms,
         )
+
         # All recorders are one world, whose order the clocks tell.
         exchange = replace(exchange, follows=())
         merged_exchanges[position] = with_texts(

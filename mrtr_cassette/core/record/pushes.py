@@ -224,6 +224,7 @@ def _with_push(
     turn, _ = machine.pushed(exchange.session, owner, push.id, shared=exchange.listens)
     key = turn.key_for(push.method)
     turn.asked.append(LinkedPush(key, number, push.piece))
+
     return turn
 
 
@@ -246,6 +247,7 @@ def _events_of(number: int, exchange: ExchangeFacts) -> list[_Event]:
         _Event(number, False, 0.0, _Happened.REQUEST, number),
         _Event(ended.after, True, ended.at_ms, _Happened.END, number),
     ]
+
     for index, (_, moment) in enumerate(exchange.responses):
         responded = _Event(
             moment.after, True, moment.at_ms, _Happened.RESPONSE, number, index

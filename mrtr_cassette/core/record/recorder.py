@@ -218,6 +218,7 @@ class Recorder:
             is_task = self.seals and named_task(call.message) is not None
             name = "" if is_task else call.name
             title = str(CallKey("", call.method, name, ""))
+
             return title if is_sealed else self.shown(title)
 
         if request.is_line:
@@ -439,6 +440,7 @@ def _unread(call: Call, response: Response) -> list[Unread]:
         Unread("request", why_unread(request)),
         Unread("response", reason, hides_id),
     ]
+
     if call.message is None and request.is_line:
         found.append(Unread("request", why_no_line(request.body)))
         for piece in response.pieces:
@@ -661,6 +663,7 @@ class Observation:
         due = self._due(End.OPEN, at_ms, continues=self._on_disk is _OnDisk.BEGINNING)
         self._on_disk = _OnDisk.BEGINNING
         self._body.written = len(self._body.pieces)
+
         return due
 
     def _due(self, end: End, at_ms: float, *, continues: bool = False) -> Due:
@@ -806,6 +809,7 @@ class _Links:
             and message.kind is Kind.REQUEST
             and not method_of(message.method).listens
         )
+
         self._may_lead = message is None and call.request.method == "GET"
         """The next event may say where to post."""
         pushes = recorder.arrivals.pushes

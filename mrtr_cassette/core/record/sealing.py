@@ -130,6 +130,7 @@ def with_sealed_endpoint(response: Response, sealed: str) -> Response:
     raw = splice(piece.raw, [(span, (origin + sealed).encode("latin-1"))])
     pieces = list(response.pieces)
     pieces[index] = piece._replace(raw=raw)
+
     return replace(response, pieces=tuple(pieces))
 
 
@@ -278,6 +279,7 @@ def redacted(
     headers = redactor.headers(response.headers)
     content_type = header_value(response.headers, "content-type")
     redact = partial(redactor.body, content_type=content_type)
+
     return request, _changed(response, headers, redact)
 
 

@@ -193,6 +193,7 @@ class _Sharing:
         response = exchange.response or NOTHING
         known = self._credentials.known
         request, response = without_known(exchange.request, response, known)
+
         return _with(exchange, request, response)
 
     def _without_page(self, response: Response) -> Response:
@@ -207,6 +208,7 @@ class _Sharing:
             text = body.decode("latin-1")
             shown = self._redactor.placeholder(rule_of_kind("text"), text)
             last = response.pieces[-1]._replace(raw=shown.encode())
+
             return replace(response, pieces=(last,))
 
         return response

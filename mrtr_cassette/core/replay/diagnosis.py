@@ -183,6 +183,7 @@ def no_step(call: Call, found: NoStep, ignored: Collection[MemberPath]) -> Miss:
     received = shown(_answers_in(call))
     differing = tuple(differences(recorded, received, without_null=True))
     detail = printable(found.detail)
+
     return Miss(call, found.reason, detail, found.nearest, differing)
 
 
@@ -199,6 +200,7 @@ def after_other_writes(
     before, now = _told_apart(recorded, made)
     detail = f"this was recorded after {before}; this run has made {now}"
     may_read = _differing_call(nearest.key, recorded, made)
+
     return Miss(call, Reason.OTHER_HISTORY, detail, nearest, may_read=may_read)
 
 
@@ -245,6 +247,7 @@ def _told_apart(
         list(map(told_plainly, recorded)),
         list(map(told_plainly, made)),
     )
+
     if before != now:
         return before, now
 
@@ -388,6 +391,7 @@ def _other_answer(call: Call, message: Message, recorded: Recorded) -> Miss | No
     detail = f"this was answered at {nearest.key.endpoint}, not at {call.endpoint}"
     target = canonical(nearest.matched.request.target)
     difference = Difference("/#path", target, canonical(call.request.target))
+
     return Miss(call, Reason.UNKNOWN_METHOD, printable(detail), nearest, (difference,))
 
 
@@ -522,6 +526,7 @@ class _Search:
         answers = canonical(_answers_in(self.call))
         unasked = Difference(f"/{INPUT_RESPONSES}", None, answers)
         miss = self._miss(Reason.ANSWERS_DIFFER, detail, self._same_call[0])
+
         return replace(miss, differences=(unasked,))
 
     def _asking(self) -> list[ReplayEntry]:

@@ -168,6 +168,7 @@ class _WriteHistory:
         self._ended.add(ending.entry)
         self._pass_ended()
         self._keep_latest(point.family, start)
+
         return True
 
     def _pass_ended(self) -> None:
@@ -522,6 +523,7 @@ class WriteHistories:
             beside = played.beside(entry, family)
             self._make(entry, played, beside)
             played.in_flight[family] = beside + (entry in self._steps)
+
             return False
 
         is_watched = self._watches and self._is_watched(entry)
@@ -819,6 +821,7 @@ class WriteHistories:
         elsewhere = [entry for entry in entries if entry not in in_place] or entries
         unplayed = [entry for entry in elsewhere if not times.get(entry)] or elsewhere
         nearest = self._first_ahead(unplayed, self._living(played))
+
         return nearest, self._writes_before(self._points[nearest])
 
     def _first_ahead(

@@ -222,6 +222,7 @@ class MatchedForm:
         key, lookup = self._keys(call, self._ignored)
         traits = call.traits(self._header_names)
         matched = MatchedRequest(request, key, lookup, traits, call.caller, secrets)
+
         return call, matched._replace(closer=closer)
 
     def _key_of(self, request: Request) -> LookupKey:
@@ -528,6 +529,7 @@ class _PlacedSecrets:
         redactor.on_find = take
         shown = request_with(recorded, lambda raw, _name: with_refs(raw, stand_in))
         redactor.request(shown)
+
         return told
 
     def secrets_in(self, request: Request, *, remembers: bool) -> dict[Ref, str]:

@@ -384,6 +384,7 @@ class PlayOrder:
             self.timelines.lifetime_of,
             self.timelines.answers_during,
         )
+
         self.stand_ins: Mapping[ReplayEntry, ReplayEntry] = {}
         self._groups: StatelessGroups | None = None
         if issued is not None:
@@ -665,6 +666,7 @@ class PlayOrder:
         entries = [entry for entry in candidates.entries if entry.session == recorded]
         candidates = Candidates(entries, self.histories)
         chosen = self._among(candidates, matched, session)
+
         return chosen._replace(recorded=recorded)
 
     def _fitting_headers(

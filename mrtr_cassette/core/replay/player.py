@@ -258,6 +258,7 @@ class Player:
             stateless=stateless,
             repeated=self._form.repeated,
         )
+
         self._hidden: dict[ReplayEntry, bool] = {}
         """Whether responses can't be given another caller's id, of those that were asked for."""
         self.begin()
@@ -302,6 +303,7 @@ class Player:
         _ = (self._alike, self._elsewhere, self.origin)
         player = copy(self)
         player.begin()
+
         return player
 
     @property
@@ -604,6 +606,7 @@ class Player:
         self._order.begin_task(entry, session, choice.wall_s)
         session.arrive(entry, values)
         delivery = self._deliveries.play(entry, session, values)
+
         return self._played(choice.request, entry, session, delivery)
 
     def _follow(self, entry: ReplayEntry, session: LiveSession) -> None:
@@ -648,6 +651,7 @@ class Player:
         self.plays += 1
         entry = step.found.entry
         delivery = self._deliveries.deliver(entry, session, choice.reading.values)
+
         return self._played(choice.request, entry, session, delivery)
 
     def _may_get(self, entry: ReplayEntry, identity: bytes | None) -> bool:

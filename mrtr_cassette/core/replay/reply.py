@@ -480,6 +480,7 @@ class Delivery:
             self.sent = 0
             self._set_aside = []
             self.reply = self.reply._replace(parts=(), end=End.COMPLETE, waits=NO_WAITS)
+
             return session.refuse(call, self.values.id, is_last=True)
 
         if session.unrecorded and self.entry.is_listening:
@@ -830,6 +831,7 @@ class Deliveries:
             piecewise=self.paced or may_be_resumed,
             caller=Caller(read_call(entry.matched.request).batch, repeated),
         )
+
         is_cut = self._stateless and entry.is_listening
         if is_cut and waits.depend_on_later(entry):
             reply = reply._replace(end=End.OPEN)

@@ -146,8 +146,10 @@ class StatelessGroups:
             traits=matched.traits._replace(session=root),
             lookup=self.known_as(matched.lookup),
         )
+
         self._matched[entry] = matched
         known = tuple(map(self._secret_known_as, matched.secrets))
+
         return matched.lookup, matched.traits, matched.caller, known
 
     def _unite_names(self, first: ReplayEntry, equal: ReplayEntry) -> None:

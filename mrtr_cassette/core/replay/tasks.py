@@ -117,6 +117,7 @@ class RecordedTask:
         same = task.creating
         is_equal = call.numbers.path == same.numbers.path
         is_here = call.session == same.session
+
         return is_equal and is_here and call.matched.traits == same.matched.traits
 
     def in_terms_of(self, task: RecordedTask, lookup: LookupKey) -> LookupKey:
@@ -187,6 +188,7 @@ class LiveTask:
         task.accepted = list(self.accepted)
         task._asked = set(self._asked)
         task._given = Counter(self._given)
+
         return task
 
     def request_received(self, lookup: LookupKey) -> Step | NoStep:

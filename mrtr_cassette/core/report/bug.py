@@ -48,6 +48,7 @@ def bug_report(cassette: Cassette, number: int, source: str, recorded_as: int) -
         diagram(CassetteDetails(cassette, (call,))),
         "",
     ]
+
     recorded = cassette.interactions[number - 1]
     for exchange in recorded.exchanges:
         lines += _exchange_lines(exchange)
@@ -62,6 +63,7 @@ def bug_report(cassette: Cassette, number: int, source: str, recorded_as: int) -
         "",
         *_fenced("console", f"$ pip install mrtr-cassette\n$ {command}"),
     ]
+
     return "\n".join([*lines, ""])
 
 
@@ -140,6 +142,7 @@ def _exchange_lines(exchange: RecordedExchange) -> list[str]:
     message = exchange.call.message
     tree = None if message is None else message.tree
     request = _folded("Request", tree, exchange.request.body)
+
     return [*request, *_response_lines(exchange)]
 
 

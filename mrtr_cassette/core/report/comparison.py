@@ -248,6 +248,7 @@ def fold_lines(fold: Fold) -> Iterator[str]:
         old = printable(_unquoted(change.recorded) or "")
         new = printable(_unquoted(change.received) or "")
         yield f"key-changed: {old} → {new}"
+
         return
 
     facts: list[str] = [change.verdict]
@@ -282,6 +283,7 @@ def comparison_text(
         f"- {printable(comparison.recorded)}",
         f"+ {printable(comparison.received)}",
     ]
+
     responses = []
     for interaction in comparison.interactions:
         if interaction.mark != "=" or interaction.is_moved:
@@ -308,6 +310,7 @@ def held_text(comparison: CassetteComparison, terms: Terms) -> str:
         "fix: let the server, or the test, behave as recorded",
         f" or: {in_terms('record the new conversation with <<record_again>>', terms)}",
     ]
+
     differences = comparison_text(comparison, {**_MARKED, **_NOT_IN_BOTH})
     return "\n".join([head, "", differences, *ways])
 

@@ -157,6 +157,7 @@ def coverage_text(covered: dict[str, ToolCoverage]) -> str:
             f"{counted(len(tool.histories), 'sequence')} of earlier writes",
             counted(tool.errors, "error"),
         )
+
         lines.append(f"{printable(name)}: {', '.join(facts)}")
         for (turn, key), counts in tool.questions.items():
             question = f"turn {turn}, {printable(key)}"

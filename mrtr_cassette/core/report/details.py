@@ -176,6 +176,7 @@ def _interaction(recorded: RecordedInteraction, streamed: _Streamed) -> Interact
     turns = tuple(map(_turn, recorded.turns))
     person_ms = _waits(recorded, turns)
     ended, final, size = _ending(recorded, streamed)
+
     return Interaction(
         number=recorded.number,
         call=call.title,

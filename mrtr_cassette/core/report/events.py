@@ -55,6 +55,7 @@ def request_event(observation: Observation) -> Event:
         "exchange": observation.number,
         "call": observation.label,
     }
+
     given = _given(call, push)
     if given is None:
         return event
@@ -128,6 +129,7 @@ def response_said(
         "bytes": observation.size,
         "duration_ms": round(took_ms, 1),
     }
+
     line = f"{observation.number:>4}  {label}"
     given = _given(call, observation.answered)
     if given is not None:
@@ -220,6 +222,7 @@ def pushed_said(observation: Observation, push: OpenPush) -> Said:
     line = (
         f"{push.exchange:>4}  {printable(label)} asks: {question_words(asked.requests)}"
     )
+
     return said(event, line)
 
 
@@ -234,10 +237,12 @@ def unread_said(
         "body": unread.side,
         "reason": printable(unread.reason),
     }
+
     line = (
         f"warning: the {unread.side} of exchange {observation.number}, {observation.label}, can't "
         f"be searched for asks, states and secrets, as {unread.reason}; it is recorded as it is"
     )
+
     if unread.hides_id:
         line += ", and a caller with another id gets a miss"
 
@@ -254,6 +259,7 @@ def sent_elsewhere_said(observation: Observation, place: str) -> Said:
         "exchange": observation.number,
         "place": printable(place),
     }
+
     line = f"warning: {observation.label} sends its client elsewhere, by {place}"
     return said(event, f"{line}; requests there are not recorded")
 
@@ -283,6 +289,7 @@ def caught_up_said(asker: ReplayEntry) -> Said:
         "call": str(asker.key),
         "interaction": asker.interaction,
     }
+
     return said({**event, "turn": turn}, line)
 
 
@@ -295,6 +302,7 @@ def repeated_said(entry: ReplayEntry) -> Said:
         "call": str(entry.key),
         "interaction": entry.interaction,
     }
+
     return said(event, line)
 
 
@@ -311,6 +319,7 @@ def replay_said(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> Said:
         "harmless": sum(request.times for request in report.harmless),
         "after_other_writes": [read.number for read in report.after_other_writes],
     }
+
     if report.faults:
         event["faults"] = as_data(report.faults, {})
 
@@ -349,6 +358,7 @@ def turn_said(turn: CallTurn) -> Said:
         "answered_by": sources,
         "request_state_sha256": turn.state_sha256,
     }
+
     asked = []
     for key, request in turn.requests.items():
         question = f"{key} ({request.kind})"

@@ -186,6 +186,7 @@ def recording_of_more(cassette: Cassette, terms: Terms) -> str:
     recorder = _recorder_of(cassette, is_on_pipes=is_on_pipes)
     server = _server_of(cassette, is_on_pipes=is_on_pipes)
     filled = {**terms, "kept": _kept(cassette, terms)}
+
     return in_terms(f"<<{recorder}_too>>", filled, {"path": cassette.path, **server})
 
 

@@ -92,6 +92,7 @@ def page(
         opens=sum(bool(call.turns) for call in calls) <= _MOST_OPEN,
         **facts,
     )
+
     stream.enable_buffering(_PIECES)
     return stream
 
@@ -133,6 +134,7 @@ def _template(texts: tuple[str, ...]) -> Template:
         finalize=_plain,
         undefined=StrictUndefined,
     )
+
     environment.globals |= {"counted": counted, "LONGEST_TEXT": _LONGEST_TEXT}
     environment.filters |= {
         "answer_counts": answer_counts,
@@ -151,6 +153,7 @@ def _template(texts: tuple[str, ...]) -> Template:
         "source": _source,
         "time": _time,
     }
+
     return environment.get_template("page.html")
 
 

@@ -272,6 +272,7 @@ def probing_line(probing: Probing) -> str:
     names = f"{printable(probing.cassette)} against {printable(probing.upstream)}"
     total = counted(len(probing.probes), "probe")
     found = counted(len(probing.findings), "finding")
+
     return f"{names}: {found} in {total}: {counts_text(probing.counts)}"
 
 

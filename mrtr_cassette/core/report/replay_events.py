@@ -51,6 +51,7 @@ def played_events(play: Play) -> Iterator[Event]:
         "method": printable(entry.key.method),
         "name": printable(entry.key.name),
     }
+
     if entry.turn:
         yield _answered_event(entry, {**place, "turn": entry.turn, "via": via})
 

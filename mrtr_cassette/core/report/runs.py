@@ -188,6 +188,7 @@ def _difference_line(difference: Difference) -> str:
     old = difference.recorded or "nothing"
     new = difference.received or "nothing"
     recorded, received = excerpts(old, new)
+
     return f"  {difference.pointer or '/'}: recorded {recorded}, received {received}"
 
 
@@ -446,6 +447,7 @@ def summary_text(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> str:
     lines += map(_elsewhere_text, report.elsewhere)
     lines += _first_ten(_indented(report.faults))
     lines += _indented(learned_lines(report.learned))
+
     return line_by_line(*lines)
 
 
@@ -631,6 +633,7 @@ def recording_text(report: RecordingReport) -> str:
     lines = [", ".join([outcome, *parts])]
     lines += map(_elsewhere_text, report.elsewhere)
     lines += _indented(redaction_lines(report.redacted))
+
     return line_by_line(*lines)
 
 

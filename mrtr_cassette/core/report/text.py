@@ -50,6 +50,7 @@ def inspection_text(details: CassetteDetails) -> str:
         f"{cassette.path}: {count}, {origin}",
         f"{_form(details)}, {cassette.tool}",
     ]
+
     handles = _handles_by_call(details)
     for interaction in details.interactions:
         lines += ["", *_short_lines(interaction, handles)]
@@ -192,6 +193,7 @@ def message_lines(request: InputRequest) -> list[str]:
     definition = request.definition
     message = definition.get("message") or definition.get("description")
     text = message if isinstance(message, str) else request.message
+
     return [printable(line) for line in text.splitlines()]
 
 

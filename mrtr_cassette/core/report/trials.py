@@ -93,6 +93,7 @@ def _why_left(
     call = printable(player.redacted(str(entry.key)))
     nearest = Nearest(entry.interaction, entry.turn, call)
     detail = f"this was played from another recording, {nearest}"
+
     return MissReport(
         OTHER_RECORDING, detail, call, (), player.path, nearest, (), (), detail
     )
@@ -175,6 +176,7 @@ def trials_data(report: TrialsReport) -> Any:
         "valid": report.valid,
         "validity_rate": report.validity_rate,
     }
+
     for name in ("served", "missed", "unplayed", "stopped"):
         total[name] = sum(map(attrgetter(name), report.trials))
 

@@ -169,6 +169,7 @@ def _layers_of(raw: bytes) -> list[_Layer]:
     in_json = list(plain.inner("\\", without_json_escapes))
     in_url = plain.inner("%", without_percent)
     in_form = plain.inner("+", partial(without_percent, is_form=True))
+
     return [*reversed(in_json), plain, *in_url, *in_form]
 
 
@@ -452,6 +453,7 @@ def shown_by(
     redactor = Redactor(rules, lambda _rule, _secret: "1")
     credentials = Credentials(redactor)
     credentials.add_settings(given)
+
     return lambda text: credentials.known.seal_text(redactor.text(text))
 
 

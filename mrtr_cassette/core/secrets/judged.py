@@ -319,6 +319,7 @@ class JudgedText:
         start = opened.end()
         end = string_end(self._text, start, depth)
         plain = undo_json(self._text[start:end], (depth + 1).bit_length())
+
         return Find(start, end, "", as_text(plain))
 
     def _scalar_in_object(self, at: int, depth: int) -> Find | None:
@@ -415,6 +416,7 @@ class JudgedText:
             is_spaced=is_spaced,
             has_gap=is_spaced or end + len(closing) < at - len(sign),
         )
+
         value = self._on_line_of_its_own(assignment) or self._meant_value(assignment)
         if value is None or self._is_code(assignment, value):
             return

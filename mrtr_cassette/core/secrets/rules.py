@@ -769,6 +769,7 @@ class ActiveRules:
         first = r"(?:^|[^A-Za-z0-9]|\\[nrt])"
         stems = f"{_any_of(ends)}|{first}(?:{_any_of(whole)})"
         after = r"(?:\\*[\"'`\]])?(?:[ \t\n\f\r]|\\+[nrt]|[:=,}|;)])"
+
         return f"(?i:{stems}){after}"
 
     def named_in(self, text: str) -> Iterator[tuple[int, int, int, int]]:

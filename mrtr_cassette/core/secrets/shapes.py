@@ -219,6 +219,7 @@ def _named(name: str, names: str) -> tuple[Rule, ...]:
         r"(?:[ \r]*+\n[^\r\n]{1,200}+){0,3}[ \r]*+\n[ \r]*+\n {0,4}"
         r"((?:[^\r\n\\]|\\[^\r\n]){1,512})"
     )
+
     return (
         Rule(name, element + text, needs),
         Rule(name, field + lines, needs, after=r"^\s;"),
@@ -240,6 +241,7 @@ def _argument(
     quoted = r"\\{0,8}[\"']([^\s\"'\\,:}\]][^\"'\r\n\\]{2,255})"
     bare = r"([^\s\"'<>$|;&\\,:}\]-][^\s\"'<>\\;|&]{2,255})"
     pattern = f"{command}{option}(?:{quoted}|{bare})"
+
     return Rule(name, pattern, needs, after=r"\w\[-")
 
 

@@ -136,6 +136,7 @@ class Values:
             rf'"\{{(?P<number>{any_name}):{_NUMBER}\}}"'
             rf"|\{{(?P<escape>=*)(?P<name>{any_name})(?::(?P<spelling>{spellings}))?\}}"
         )
+
         self._spelled = re.compile(
             rf"\{{(?P<name>{any_name}):(?!{_NUMBER})[a-z]+\}}".encode()
         )

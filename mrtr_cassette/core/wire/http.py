@@ -299,6 +299,7 @@ class LineFramer:
             self._is_cut = True
             lines.append(Line(bytes(self._held), is_whole=False, passed=self._passed))
             self._held.clear()
+
             return Read(lines)
 
         return Read(lines, bytes(self._held[self._passed :]))
@@ -318,6 +319,7 @@ class LineFramer:
         self._held.clear()
         self._passed = 0
         self._is_cut = False
+
         return line
 
 

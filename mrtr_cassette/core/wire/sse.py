@@ -62,6 +62,7 @@ def read_event(raw: bytes, *, first: bool) -> Event:
     begin = _line_start(raw, first=first)
     lines = _DATA_LINE.findall(raw[begin:])
     data = b"\n".join(lines) if lines else None
+
     return Event(raw, data, begin)
 
 

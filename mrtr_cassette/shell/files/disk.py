@@ -183,6 +183,7 @@ def is_free_within(path: Path, seconds: float) -> bool:
     waiting = Thread(target=wait, daemon=True)
     waiting.start()
     waiting.join(seconds)
+
     return not waiting.is_alive()
 
 

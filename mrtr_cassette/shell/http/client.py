@@ -85,6 +85,7 @@ class HttpResponse:
         raw = bytes(self._unread)
         self._unread.clear()
         self._connection.transport.resume_reading()
+
         return raw
 
     async def read(self) -> bytes:
@@ -430,6 +431,7 @@ def upstream_url(text: str, redacted: Callable[[str], str] = str) -> URL:
             "give one like http://localhost:8000/mcp; the command of a server goes after --, "
             "or in Python into a list"
         )
+
         shown = text if _NO_USER.fullmatch(text) else _NO_URL.sub(r"\1…", text)
         if lacks_scheme(text):
             hint = f"write http://{shown}"

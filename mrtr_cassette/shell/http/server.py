@@ -324,6 +324,7 @@ class _ClientConnection(asyncio.Protocol):
             takes_chunks=is_current,
             keep_alive=is_current and parser.should_keep_alive(),
         )
+
         headers = {name.lower(): value for name, value in self._headers}
         self._headers = []
         self._url = b""
@@ -357,6 +358,7 @@ class _ClientConnection(asyncio.Protocol):
         target = coming.target.encode("utf-8", "surrogateescape")
         headers = [pair for pair in coming.raw_headers if pair[0].lower() != b"upgrade"]
         lines = [b"%b: %b\r\n" % pair for pair in headers]
+
         return b"%b %b HTTP/1.1\r\n%b\r\n" % (
             coming.method.encode(),
             target,

@@ -272,4 +272,5 @@ class PipedClient:
         task = asyncio.ensure_future(answer())
         self._answers.add(task)
         task.add_done_callback(self._answers.discard)
+
         return task

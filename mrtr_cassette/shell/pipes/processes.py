@@ -144,6 +144,7 @@ class ServerProcess:
         await asyncio.wait({said}, timeout=self._grace.left_over)
         await asyncio.to_thread(self._group.stop, self._grace.left_over)
         await asyncio.wait({said}, timeout=self._grace.left_over)
+
         return by_server
 
     async def _terminate(

@@ -113,6 +113,7 @@ class PipeResponse:
         self.status = status
         self.headers = headers
         self._framing = framing
+
         return self
 
     def line(self, raw: bytes, *, is_over: bool) -> None:
@@ -290,6 +291,7 @@ class PipeUpstream:
         message = server_message(line)
         is_question = message is not None and message.kind is Kind.REQUEST
         call = channel.latest_call if is_question else None
+
         return call or self._listening
 
     async def send(self, request: Request, _headers: Headers) -> PipeResponse:
@@ -418,6 +420,7 @@ class PipeUpstream:
         self._listening.lines = []
         self._heard = heard
         self._heard_in = session
+
         return heard.as_http(200, _STREAM, "events")
 
     def _leave(self) -> None:
@@ -592,6 +595,7 @@ class StreamUpstream:
         spans = ids_given_in(target, self._target)
         ids = tuple(target[span.start : span.end] for span in spans)
         self._add_settings(UserSettings(secrets=ids))
+
         return target
 
     async def close(self) -> None:

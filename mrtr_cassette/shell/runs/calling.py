@@ -213,9 +213,11 @@ async def call(
             Answerers(announcer, endpoint, ask_person),
             ServerSession(recorder),
         )
+
         ended = await _ended(caller, wanted, options)
         result = _result_of(wanted, caller.rounds, ended, caller.problem)
         announcer.tell(call_ended_event, result)
+
         return result
 
 

@@ -338,6 +338,7 @@ async def _work_of(folder: Path) -> int:
         problem = error.in_terms(work["options"]["terms"])
         tell(RunOutcome(problem=problem))
         sys.stderr.write(f"error: {problem}\n")
+
         return error.exit_code
 
     tell(session.outcome)

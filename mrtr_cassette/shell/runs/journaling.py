@@ -464,7 +464,9 @@ def _recorder(options: RecordOptions, rules: RedactionRules) -> Recorder:
         before_record=options.record_hook,
         largest_body=options.max_body,
     )
+
     recorder.add_settings(UserSettings(secrets=options.secrets))
+
     return recorder
 
 
@@ -502,6 +504,7 @@ def journaling(
         ignored=ignored,
         values=recorder.values.names,
     )
+
     journal = Journal(output, header)
     session = RecordSession(
         server.upstream,

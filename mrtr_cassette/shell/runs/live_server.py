@@ -221,6 +221,7 @@ class LiveServer:
             either, timeout=self.head_s, return_when=asyncio.FIRST_COMPLETED
         )
         waiting.cancel()
+
         return observation
 
     async def asked(self, is_due: Callable[[], bool]) -> bool:
@@ -276,6 +277,7 @@ class LiveServer:
         under_way = _UnderWay(steps, reading, supply)
         self._under_way.append(under_way)
         reading.add_done_callback(lambda _: self._under_way.remove(under_way))
+
         return under_way
 
     async def _read(

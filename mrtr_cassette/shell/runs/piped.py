@@ -159,6 +159,7 @@ def _from_proc(number: int) -> tuple[int, str, str]:
     # The process's name, in parentheses, may be anything.
     fields = stat.rpartition(")")[2].split()
     command = (folder / "cmdline").read_bytes().replace(b"\0", b" ")
+
     return int(fields[1]), fields[19], command.decode(errors="replace")
 
 
@@ -171,6 +172,7 @@ def _from_ps(number: int) -> tuple[int, str, str]:
         check=True,
         env={**os.environ, "LC_ALL": "C"},
     )
+
     parent, *started, command = listed.stdout.split(None, 6)
     return int(parent), " ".join(started), command
 

@@ -153,6 +153,7 @@ def _verify_options(options: ProbeOptions, only: Collection[str]) -> VerifyOptio
     names = [*options_of(UpstreamOptions), "ignore", "ignore_from", "timeout"]
     given = {name: getattr(options, name) for name in names}
     allowed = options.allow_destructive
+
     return VerifyOptions(only=only, allow_destructive=allowed, **given)
 
 
@@ -264,6 +265,7 @@ async def _recorded_branches(
         publish_anyway=True,
         **given,
     )
+
     is_itself = str(output) == recorded.path
     if options.existing == "append" and exists(output) and not is_itself:
         raise UsageError(
@@ -374,6 +376,7 @@ class _BranchUpstream:
         response = await self.relay.send(recorded, request)
         response.begin()
         response.reads_on = True
+
         return response
 
 

@@ -452,6 +452,7 @@ class Appender:
             credentials=recorder.credentials,
             values=recorder.values,
         )
+
         self._relay = relay
         self._session = session
         self._player = player
@@ -555,6 +556,7 @@ class _AnsweredUpstream:
         )
         self.last.begin()
         self.last.reads_on = True
+
         return self.last
 
     async def supply(self, ask: LiveAsk) -> Answered | None:

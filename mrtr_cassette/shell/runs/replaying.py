@@ -91,6 +91,7 @@ def replaying(
     # A loop that many runs share is not held up: it comes later.
     cassette, server = load_server(path, over_http, options, announcer, clock, loaded)
     session = ReplaySession("", "", path, cassette, server.player, options.terms)
+
     return _replaying(session, server, site)
 
 
@@ -180,6 +181,7 @@ def _loaded(
     player.stops = options.on_miss == "stop"
     player.paths = tuple([cassette.path for cassette in loaded])
     player.adds_to = str(path)
+
     return cassette, player
 
 
@@ -247,6 +249,7 @@ def player_of(
         matchers=options.matchers,
         **facts,
     )
+
     player.before_record = options.record_hook
     player.values = values_of(
         cassette.values,
@@ -254,7 +257,9 @@ def player_of(
         cassette.path,
         needs_all=bool(facts.get("stateless")),
     )
+
     player.add_settings(given._replace(secrets=options.secrets))
+
     return player
 
 

@@ -128,6 +128,7 @@ class Session:
             problem=self.problem,
             objection=self.objection,
         )
+
         player = self.player
         if player is None:
             return outcome

@@ -82,6 +82,7 @@ class Metrics:
             buckets=_BOUNDS_S,
             **common,
         )
+
         self._received = Counter(
             "received_bytes", "Bytes of requests' bodies", **common
         )

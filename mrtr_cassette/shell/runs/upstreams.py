@@ -235,6 +235,7 @@ class RunningCommand:
         text = self._without_secrets(printed)
         # The command printed for a terminal, and our report shows it as text.
         shown = printable_lines("\n".join(text.expandtabs().splitlines()))
+
         return shown or "(it printed nothing)"
 
 
@@ -379,6 +380,7 @@ async def _serving_asgi(
         ws="none",
         timeout_graceful_shutdown=1,
     )
+
     server = uvicorn.Server(config)
 
     async def serve() -> None:

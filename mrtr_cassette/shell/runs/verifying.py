@@ -235,6 +235,7 @@ async def live_run(
             accepts=accepts,
             values=_values(cassette, options),
         )
+
         verifier.add_settings(UserSettings(secrets=options.secrets))
         verifier.consent_to(consented)
         server = target
@@ -380,7 +381,9 @@ class LiveRun:
             float(self.options.timeout),
             is_on_pipes=self.reached.is_on_pipes,
         )
+
         self.stack.push_async_callback(server.close)
+
         return server
 
     async def leave(self, call: Planned) -> None:
@@ -598,6 +601,7 @@ async def update_cassette(
     verification = replace(verification, accepted=taken - refused)
     written = path if chosen else None
     live = _recorded_from(cassette, upstream, verification.upstream)
+
     return Update(verification, chosen, left, written, live)
 
 

@@ -43,6 +43,7 @@ def forms(draw: st.DrawFn) -> InputRequest:
         st.lists(st.sampled_from((*names, "none of them")), unique=True, max_size=2)
     )
     schema = {"type": "object", "properties": fields, "required": required}
+
     return InputRequest("form", "?", {"requestedSchema": schema})
 
 

@@ -147,6 +147,7 @@ def test_accepting_a_form_fills_in_its_defaults() -> None:
         "size": {"type": "integer", "default": 10**30},
         "free": {"type": "string"},
     }
+
     schema = {"type": "object", "properties": fields, "required": ["ok"]}
     form = InputRequest(
         "form", "Sure?", {"message": "Sure?", "requestedSchema": schema}
@@ -231,6 +232,7 @@ def test_what_is_optional_is_left_out() -> None:
         {"id": "a", "kind": "string"},
         {"id": "b", "kind": "string", "required": False},
     ]
+
     ask = recognise({"inputRequests": items, "requestState": "s"})
 
     assert ask is not None
@@ -283,6 +285,7 @@ def test_kinds_are_those_of_the_sources() -> None:
         file(rule=[{"kind": "url", **NO}]),
         file(rule=[{"kind": "roots", "result": {}}]),
     )
+
     given = GivenAnswers(read_pairs(["a=1"], "answer"))
 
     assert (
@@ -290,6 +293,7 @@ def test_kinds_are_those_of_the_sources() -> None:
         == AnswerSources(has_person=True, file=url).kinds
         == everything
     )
+
     assert AnswerSources(file=url).kinds == {"url"}
     assert AnswerSources(given, roots).kinds == {"form", "url", "roots"}
 

@@ -199,6 +199,7 @@ def answer_of(text: str, request: InputRequest = DEPLOY, **of: str) -> Any:
     ask = asked(request, **of)
     (question,) = ask.questions()
     rule = read_answers(text.encode(), "answers.toml").rule_for(ask, question)
+
     return None if rule is None else rule[1].answer()
 
 
@@ -380,6 +381,7 @@ def test_rules_from_a_recording_give_its_answers() -> None:
         "f": True,
         "é": 1,
     }
+
     written = answers_text(recorded(accepted(**content, x=None)), "f.json")
 
     answer = answer_of(written, InputRequest("form", MESSAGE), key="a")
@@ -420,6 +422,7 @@ def test_array_and_pushed_questions_have_rules() -> None:
         (CALL, array_asks("city", state="s")),
         (retry(CALL, [{"id": "city", "value": "Rome"}], state="s"), text("done")),
     )
+
     pushed = asked_once(elicit(), {"action": "decline"}, CALL, text("done"))
 
     (rule,) = tomllib.loads(answers_text(loaded(array), "f.json"))["rule"]

@@ -118,6 +118,7 @@ def test_recorders_and_their_exchanges_come_back() -> None:
         replace(each, exchanges=(replace(each.exchanges[0], recorded_by=owner),))
         for each, owner in zip(cassette.interactions, owners, strict=True)
     )
+
     recorders = RecorderFacts("A", 7.4), RecorderFacts("B", 8.6, 1.2)
     data = dump(replace(cassette, interactions=interactions, recorders=recorders))
     first, second = json.loads(data)["recording"]["exchanges"]
@@ -206,6 +207,7 @@ def test_file_is_indented_and_has_one_exchange_a_line() -> None:
         "request_state",
         "interactions",
     ]
+
     assert list(tree["interactions"][1]) == ["branch", "request", "elicitation_turns"]
     assert tree["interactions"][3]["request"]["http"]["headers"] == {
         "Accept": ["a", "b"]
@@ -214,6 +216,7 @@ def test_file_is_indented_and_has_one_exchange_a_line() -> None:
         orjson.dumps(head, option=orjson.OPT_INDENT_2).removesuffix(b"\n}") + b",\n"
         == before
     )
+
     lines = [line for line in block.split(b"\n") if line.startswith(b"      {")]
 
     assert [json.loads(line.rstrip(b",")) for line in lines] == tree["recording"][
@@ -331,6 +334,7 @@ def test_digests_are_those_that_the_description_of_the_format_gives() -> None:
             response.get("end", "").encode(),
             body(response),
         ]
+
         digest = hashlib.sha256(b"".join(map(netstring, fields))).hexdigest()
 
         assert each["sha256"] == digest
@@ -671,11 +675,13 @@ def test_file_of_pipes_has_no_http() -> None:
         "elicitation_turns": [],
         "response": {"end": "open", "lines": lines},
     }
+
     assert second["request"] == {"body": json.loads(ADD)}
     assert [line["data"]["jsonrpc"] for line in second["response"]["lines"]] == [
         "2.0",
         "2.0",
     ]
+
     assert third["request"]["session"] == "mrtr-session:1"
     assert fourth == {"request": {"text": "no json"}, "elicitation_turns": []}
     assert fifth["response"] == {"end": "broken"}

@@ -178,6 +178,7 @@ def test_lines_that_continue_an_exchange_are_joined_to_it() -> None:
             [(slice(1), End.OPEN), (slice(1, 3), End.OPEN), (slice(0), End.COMPLETE)]
         )
     ]
+
     first, *further = [
         encode_line(each, continues=at > 0) for at, each in enumerate(parts)
     ]

@@ -47,6 +47,7 @@ def test_retry_is_told_apart_by_its_answers_and_its_state() -> None:
         retry(CALL, {"a": YES}, state=f"{STATE}-2"),
         retry(CALL, state=STATE),
     ]
+
     keys = [key_of(request) for request in requests]
 
     assert {key.call for key in keys} == {key_of(CALL).call}

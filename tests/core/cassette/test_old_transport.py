@@ -55,6 +55,7 @@ def session() -> Cassette:
     say(AGAIN)
     talk.event(stream, answer(AGAIN, text("3")))
     talk.end(stream, End.OPEN)
+
     return loaded(talk.cassette())
 
 
@@ -76,6 +77,7 @@ def test_each_call_has_what_the_stream_says_of_it() -> None:
         TWO: progress("two") + b"\n" + answer(TWO, text("2")) + b"\n",
         AGAIN: answer(AGAIN, text("3")) + b"\n",
     }
+
     skipped = [each.skipped for each in planned(cassette, is_on_pipes=True)]
 
     assert [reason for reason in skipped if reason] == [

@@ -40,6 +40,7 @@ def test_places_count_the_turns_of_both_kinds() -> None:
         (3, 1, 0),
         (4, 1, 1),
     ]
+
     assert [
         (each.number, place.turn, place.answer) for each, place in branch.placed
     ] == [
@@ -76,6 +77,7 @@ def test_pushed_requests_are_read_as_those_of_an_ask() -> None:
         "sampling-1": InputRequest("sampling", ""),
         "roots-1": InputRequest("roots", ""),
     }
+
     assert [each.message.raw for each in turn.asked] == pushes
     assert turn.given is None
 
@@ -112,6 +114,7 @@ def test_pushed_asks_are_told_by_the_response_that_they_stand_in() -> None:
         session.turn({"elicitation-1": (call, 0), "roots-1": (stream, 0)}),
         session.turn({"elicitation-1": (call, 0)}),
     ]
+
     interactions = cassette_with(([listening], ()), ([calling], turns)).interactions
     branch = replace(interactions[1], number=3, branch=Branch(2, 3))
 
@@ -140,6 +143,7 @@ def test_session_is_opened_by_a_header_or_by_the_url_to_post_to() -> None:
         opened_session(response_of(Answer((ENDPOINT,), STREAM_HEADERS)))
         == "mrtr-session:7"
     )
+
     assert opened_session(response_of(Answer((b": hello\n\n",), STREAM_HEADERS))) == ""
     assert opened_session(response_of(Answer((b"{}",)))) == ""
     assert opened_session(None) == ""

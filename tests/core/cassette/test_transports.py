@@ -172,6 +172,7 @@ def test_header_that_decides_nothing_is_no_matter() -> None:
         answer(ADD, {"content": [1]}),
         post(ADD, ("Mcp-Param-Tenant", "a")),
     )
+
     newer = tool("add", a=1).replace(
         b'"params":{',
         b'"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"x"},',

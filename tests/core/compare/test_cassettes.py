@@ -142,6 +142,7 @@ def test_branches_are_aligned_by_their_answers() -> None:
         ("answer", "~"),
         ("result", "~"),
     ]
+
     assert [change[:2] for change in found.interactions[0].stages[1].changes] == [
         ("text-changed", "/inputResponses/a/action"),
         ("shape-changed", "/inputResponses/a/content"),
@@ -223,6 +224,7 @@ def stages_of(
         replace(loaded(cassette_of()), interactions=() if each is None else (each,))
         for each in (old, new)
     ]
+
     (found,) = compared(*cassettes, lambda _: ignored).interactions
     return found.stages
 

@@ -75,6 +75,7 @@ def test_a_null_member_beside_the_outcome_says_nothing(said: Json, null: str) ->
         == response_changes(seen(two), seen(one))
         == []
     )
+
     finals = [
         details_of(loaded(cassette_of((CALL, each)))).interactions[0]
         for each in (one, two)
@@ -282,6 +283,7 @@ def test_what_is_no_message_is_compared_as_it_is() -> None:
         html,
         Answer((), (), 0),
     )
+
     one, other, page, none = (converse((asked, each))[0] for each in answers)
 
     assert response_changes(one, other) == [
@@ -291,6 +293,7 @@ def test_what_is_no_message_is_compared_as_it_is() -> None:
         ("shape-changed", "/#body"),
         ("text-changed", "/#headers/content-type"),
     ]
+
     (change,) = response_changes(page, none)
 
     assert change[:2] == ("shape-changed", "/#status")
@@ -542,6 +545,7 @@ def test_an_error_that_asks_for_urls_has_other_ids_each_time() -> None:
             "url": f"https://{host}/?e={identity}",
             "elicitationId": identity,
         }
+
         error = {
             "code": -32042,
             "message": "Required",
@@ -626,6 +630,7 @@ def test_a_second_tool_under_a_recorded_name_is_a_difference() -> None:
         "description": "Books any seat",
         "inputSchema": {"type": "object"},
     }
+
     changes = surface_changes(TOOLS, edited(TOOLS, "tools", adding(twin)))
 
     assert heaviest(changes) == "surface-changed"
@@ -711,6 +716,7 @@ def test_what_names_no_call_of_a_pipe_belongs_to_none() -> None:
         lines = (*said, answer(CALL, text("done")))
         pieces = tuple(Piece(line + b"\n", 0.0, 1) for line in lines)
         response = Response(NO_STATUS, (), pieces, End.COMPLETE)
+
         return replace(
             seen(text("done")), request=line_request(CALL), response=response
         )
@@ -725,6 +731,7 @@ def test_what_names_no_call_of_a_pipe_belongs_to_none() -> None:
         ((own,), (), False),
         ((own,), (logs[0], more), False),
     ]
+
     for recorded, live, is_same in rows:
         for old, new in ((recorded, live), (live, recorded)):
             assert (response_changes(on_pipe(*old), on_pipe(*new)) == []) is is_same

@@ -74,8 +74,10 @@ def proposed(cassette: Cassette, number: int, *responses: Json) -> list[Proposal
         cassette,
         token_of=lambda _, secret: sha256_of(secret)[:24],
     )
+
     running = verifier.begin(planned(cassette)[number - 1])
     follow(running.conversation, *responses)
+
     return proposals(cassette, [verifier.ended(running)])
 
 
@@ -247,6 +249,7 @@ def test_ids_that_are_made_up_for_questions_are_the_recorded_ones() -> None:
             "url": f"https://x/?e={identity}",
             "elicitationId": identity,
         }
+
         asked = {"method": "elicitation/create", "params": {**params, "message": words}}
         return {**asks("a", state=STATE), "inputRequests": {"a": asked}}
 

@@ -101,6 +101,7 @@ def test_answers_go_with_the_live_state_of_the_ask() -> None:
         [{"a": 100.0}, first],
         [None, second],
     ]
+
     assert len({body["id"] for body in bodies}) == 3
     assert isinstance(conversation.standing, Finished)
     assert conversation.standing.turn == 3
@@ -261,6 +262,7 @@ def listed(*pages: Json) -> tuple[ToolList, list[Request]]:
         call, ("Mcp-Method", "tools/call"), ("Mcp-Name", "a"), ("Mcp-Param-Env", "b")
     )
     tools = ToolList(request_beside(request, "tools/list"), session(SESSION[1]))
+
     return tools, follow(tools, *pages)
 
 
@@ -271,6 +273,7 @@ def test_tools_are_listed_page_after_page_as_the_client_would() -> None:
         "tools": [{"name": "a", "annotations": {"destructiveHint": True}}],
         "nextCursor": "2",
     }
+
     second = {"tools": [{"name": "b", "annotations": both}, {"name": "c"}, 5]}
     tools, sent = listed(first, second)
 
@@ -280,6 +283,7 @@ def test_tools_are_listed_page_after_page_as_the_client_would() -> None:
         {},
         {},
     ]
+
     bodies = [json.loads(request.body) for request in sent]
 
     assert [body["method"] for body in bodies] == ["tools/list"] * 2
@@ -394,6 +398,7 @@ def test_earlier_server_is_opened(discovered: Any) -> None:
         "capabilities": {"roots": {}},
         "clientInfo": {"name": "mrtr-cassette", "version": "1.2.3"},
     }
+
     initialized = own.initialized(responded(opening, {"protocolVersion": "2025-06-18"}))
 
     assert initialized is not None
@@ -401,6 +406,7 @@ def test_earlier_server_is_opened(discovered: Any) -> None:
         "jsonrpc": "2.0",
         "method": "notifications/initialized",
     }
+
     listening, leaving = own.listening(), own.leaving()
 
     assert (listening.method, leaving.method) == ("GET", "DELETE")
@@ -432,6 +438,7 @@ def test_arguments_stand_in_the_headers_that_the_tool_wants() -> None:
         "plain": {"type": "string"},
         "odd": True,
     }
+
     arguments = {"region": "eu", "count": 5, "city": "Zürich", "plain": "a"}
     params = {"name": "=?x", "arguments": arguments}
     request = client().call("tools/call", params, {"properties": fields})
@@ -454,6 +461,7 @@ def test_another_client_is_spoken_for() -> None:
             "x": {},
         },
     }
+
     theirs = post(
         compact(message("tools/call", {"name": "a", "_meta": meta}, id="theirs"))
     )

@@ -113,6 +113,7 @@ def test_call_has_what_it_needs_and_no_more() -> None:
         "server/discover",
         'tools/call "get"',
     ]
+
     assert calls_of(cut_out(whole, [found], alone=True)) == [
         "tools/list",
         "server/discover",

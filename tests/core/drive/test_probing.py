@@ -120,6 +120,7 @@ def test_a_form_is_answered_in_each_way_that_its_schema_tells() -> None:
         "answer-extra-key": {"action": "accept"},
         "answer-missing-key": None,
     }
+
     names = {probe.name for probe in probes_of(ask, is_slow=True)}
 
     assert PROBES[0] in names
@@ -220,6 +221,7 @@ def test_the_question_of_a_task_that_is_probed_gets_the_answer() -> None:
         (update(recorded, both), {}),
         (get(recorded), last),
     )
+
     (key,) = [key for key, asked in ask.requests.items() if asked.message == "x?"]
     probe = Probe("declined", key, b'{"action":"decline"}')
     conversation, _ = apart(verifier, ask, probe)
@@ -432,6 +434,7 @@ def test_a_finding_is_told_once_with_all_its_calls() -> None:
         (3, ()),
         (4, ()),
     ]
+
     assert "3 findings in 5 probes" in probing.text
     (data,) = probings_data([probing])["cassettes"]
 

@@ -60,6 +60,7 @@ def recorded_asks(*script: Any, **options: bool) -> tuple[RecordedAsks, list[str
     turns = cassette.interactions[0].elicitation_turns
     recording = loaded(cassette, "c.json")
     new_recorder = partial(Recorder, redactor=redactor_of(recording))
+
     return RecordedAsks(Player(recording), new_recorder), [
         turn.ask.body["result"].get("requestState") for turn in turns
     ]
@@ -95,11 +96,13 @@ def test_conversation_is_repeated_up_to_the_ask() -> None:
         {"a": YES},
         LIVE,
     )
+
     assert len({json.loads(request.body)["id"] for request in (one, two)} | {7}) == 3
     assert [one.header(name) for name in ("content-length", "accept-encoding")] == [
         "",
         "identity",
     ]
+
     retried = replay.retry()
 
     assert retried.body == mine.replace(STATE_TOO.encode(), LIVE_TOO.encode())
@@ -130,6 +133,7 @@ def test_the_same_ask_may_come_in_other_forms() -> None:
             array_asks("b", state=SECOND),
         ),
     )
+
     mine = retry(CALL, [{"id": "b", "value": 2}], state=recorded_asks(*script)[1][1])
     replay = replay_for(mine, *script)
     respond(replay, lambda body: stream(answer(body, array_asks("a", state=LIVE))))
@@ -274,6 +278,7 @@ def opened_sessions() -> Sessions:
     )
     sessions.played(post(INITIALIZE), "initialize", response)
     sessions.played(in_session(INITIALIZED).request, "notifications/initialized", None)
+
     return sessions
 
 

@@ -79,11 +79,13 @@ def session(run: str, *, number: int = 1, report: Json = "as ever") -> list[Step
         with_token(with_id(tool("deploy"), number + 2), run),
         f"state-of-{run}" * 3,
     )
+
     again = retry(call, {"a": YES}, state=state, number=number + 3)
     asking = stream(progress(run), answer(call, asks("a", state=state)))
     ids = tuple(
         b"id: %b-%d\n%b" % (run.encode(), at, it) for at, it in enumerate(asking.chunks)
     )
+
     return [
         (INITIALIZE, opened(own)),
         (within(own, listing), {"tools": [], "nextCursor": f"{run}:2"}),
@@ -130,6 +132,7 @@ def test_changed_interaction_shares_no_secret_by_chance() -> None:
         (tool("use", key=SECRET), text("used otherwise")),
         redacts=True,
     )
+
     whole, marks = over(old, new)
 
     assert marks == "~=~"
@@ -174,6 +177,7 @@ def test_equal_call_has_a_state_of_its_own() -> None:
         (call, asks("a", state=states[0])),
         (retry(call, {"a": YES}, state=states[0]), text("a")),
     ]
+
     branch = (retry(call, {"a": 1}, state=states[1]), text("b"))
     whole, marks = over(
         recorded(*kept), recorded((call, asks("b", state=states[1])), branch, *kept)
@@ -248,6 +252,7 @@ def test_a_changed_result_is_a_diff_of_its_lines() -> None:
         (retry(tool("c"), {"a": YES}, state=asked["requestState"]), text("c")),
         (tool("d"), text("d")),
     ]
+
     old = replace(recorded(*script), upstream="http://127.0.0.1:1234/mcp")
     talk = Conversation()
     for request, response in [
@@ -294,6 +299,7 @@ def listening(words: str, *, more: str = "", first: int = 1) -> Cassette:
     pushing.end(asking, answer(call, text("done")))
     pushing.post(other, text(f"other{more}"))
     pushing.end(stream)
+
     return loaded(pushing.talk.cassette())
 
 
@@ -384,8 +390,10 @@ def test_pace_of_polls_changes_nothing() -> None:
             get(task),
             state(task, "completed", at=f"{len(polled)}", result=text("booked")),
         )
+
         answered = (update(task, {key: YES}), {})
         other = tool("note"), text(note)
+
         return recorded(
             other, (call, created(task)), *polls, asked, answered, *polls, end
         )
@@ -423,6 +431,7 @@ def test_stream_that_tells_of_a_task_is_as_it_was() -> None:
         talk.event(listening, notification("notifications/tasks", **asked))
         talk.response(talk.request(update(task, {key: YES})), {})
         talk.end(listening)
+
         return loaded(talk.cassette())
 
     old = run("id-of-the-first-task-a1b2c", "id-of-the-first-task-a1b2c:9e")

@@ -56,6 +56,7 @@ def verified(
     verifier: Any = verifier_for(cassette, "/live")
     running = verifier.begin(plan)
     sent = follow(running.conversation, *responses)
+
     return verifier.ended(running), sent
 
 
@@ -70,8 +71,10 @@ def conversing(*replies: Any) -> tuple[Conversation, FixedScript]:
         ("Mcp-Name", "build"),
         ("Mcp-Param-Env", "p"),
     )
+
     answers = FixedScript(Answered(None), *replies)
     own = ServerSession(Recorder(seals=True))
+
     return Conversation(call, answers, own, follows_task=True), answers
 
 
@@ -101,6 +104,7 @@ def test_task_is_polled_at_the_servers_pace_and_answered_under_its_key() -> None
         "taskId": LIVE,
         "inputResponses": {key: YES},
     }
+
     headers = ("mcp-method", "mcp-name", "mcp-param-env")
     named = [[each.header(name) for name in headers] for each in sent[2:4]]
 
@@ -179,6 +183,7 @@ def test_questions_may_come_together_or_one_by_one() -> None:
         (update(TASK, {both[0]: YES, both[1]: NO}), {}),
         (get(TASK), state(TASK, "completed", result=DONE)),
     ]
+
     together = [one_by_one[0], *one_by_one[2:]]
     live = [f"{LIVE}:x1", f"{LIVE}:y2"]
     once = (state(LIVE, "input_required", *live), {})
@@ -198,6 +203,7 @@ def test_questions_may_come_together_or_one_by_one() -> None:
                 for each in sent
                 if b"update" in each.body
             ]
+
             given = {
                 key: it
                 for each in updates
@@ -213,6 +219,7 @@ def test_ask_before_the_task_is_answered_as_any_other() -> None:
         (CALL, asks("a", state="s" * 30)),
         (retry(CALL, {"a": YES}, state="s" * 30), created(TASK)),
     ]
+
     found, sent = verified(
         [*asked, *task_steps(TASK)[1:]],
         asks("a", state="t" * 30),

@@ -75,6 +75,7 @@ def verifier_of(cassette: Cassette, **options: Any) -> tuple[Verifier, list[Plan
     is_on_pipes = options.pop("is_on_pipes", False)
     plan = planned(cassette, options.pop("only", ()), is_on_pipes=is_on_pipes)
     ignored = options.pop("ignored", ())
+
     return verifier_for(cassette, "/live?x=1", ignored, **options), plan
 
 
@@ -316,6 +317,7 @@ def test_what_the_live_server_issued_is_sent_back_to_it(
         (rpc("tools/list"), issued("old")),
         (rpc("tasks/get", {**sent_back("old"), "note": "old"}, 2), {}),
     )
+
     repeated(verifier, one, issued('new "one"'))
     _, (sent,) = repeated(verifier, two, {})
 
@@ -628,6 +630,7 @@ def test_what_was_pushed_while_several_calls_were_pending_is_answered_in_one() -
         talk.post(posted(elicit(number, number), {"n": number}))
         for number in ("p1", "p2")
     ]
+
     for number, call in enumerate(calls, start=1):
         talk.end(call, answer(changed(CALL, "id", to=number), text("done")))
 
@@ -636,10 +639,12 @@ def test_what_was_pushed_while_several_calls_were_pending_is_answered_in_one() -
         {"elicitation-1": (listening, 0), "elicitation-2": (listening, 1)},
         {"elicitation-1": answers[0], "elicitation-2": answers[1]},
     )
+
     cassette = cassette_with(
         ([talk.exchange(listening)], [turn]),
         *(([talk.exchange(call)], []) for call in calls),
     )
+
     verifier, (first, *plans) = verifier_of(cassette)
 
     assert begun(verifier, first).conversation.next() is not None
@@ -665,6 +670,7 @@ def told_roots(*, during_call: bool) -> Cassette:
     talk.end(stream_)
     turns = [talk.turn({"roots-1": (stream_, 0)}, {"roots-1": answered})]
     owned = (turns, []) if not during_call else ([], turns)
+
     return cassette_with(
         ([talk.exchange(stream_)], owned[0]), ([talk.exchange(call)], owned[1])
     )
@@ -742,6 +748,7 @@ def test_places_are_written_and_read_again() -> None:
         IgnoredPlaces("tools/list", ("/tools/0/title",)),
         IgnoredPlaces("tools/call clock", ("/content/0/text", '/a"b')),
     ]
+
     assert ignored_in(rules, CLOCK) == ("/content/0/text", '/a"b')
     assert ignored_in(rules, LIST) == ("/tools/0/title",)
     assert write_ignored("x = 1", "a", ["/b"]).startswith("x = 1\n\n[[")
@@ -786,6 +793,7 @@ def run(*results: Json) -> VerifiedInteraction:
     cassette = Cassette(
         "c.json", "http://h/mcp", "sealed", None, False, "now", "tool", (interaction,)
     )
+
     return VerifiedInteraction(
         planned(cassette)[0],
         "same",

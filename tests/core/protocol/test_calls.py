@@ -48,6 +48,7 @@ def test_key_names_the_call() -> None:
         "deploy",
         '{"arguments":{"env":"prod","replicas":3}}',
     )
+
     assert str(key(DEPLOY)) == 'tools/call "deploy"'
     assert str(key(rpc("tools/list"))) == "tools/list"
     assert str(key(get("/mcp?x=1"))) == "GET /mcp?x=1"
@@ -324,6 +325,7 @@ def test_initialize_has_its_client_as_traits() -> None:
         "{}",
         '"2025-11-25" ',
     )
+
     assert other.traits().protocol_version == '"2024-11-05" '
     assert call.caller == ' {"clientInfo":{"name":"c"}}' != other.caller
 

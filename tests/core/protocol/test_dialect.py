@@ -299,6 +299,7 @@ def test_requests_for_input_are_spelled_as_they_came() -> None:
         "b": {"method": "roots/list", "params": {}},
         "c": {"method": "tasks/ask", "params": {}},
     }
+
     ask = recognise({"resultType": "input_required", "inputRequests": asked})
 
     assert ask is not None

@@ -269,6 +269,7 @@ def test_echoes_are_those_that_stand_at_their_paths(
         if is_response
         else {("params", "progressToken"): asked.progress_token}
     )
+
     expected = {
         span
         for path, spans in find_spans(sent, wanted.keys()).items()
@@ -390,6 +391,7 @@ def test_ask_is_a_response_to_a_request() -> None:
         )
         is None
     )
+
     assert ask_in(None, response_of(ASK)) is None
     assert ask_in(message(notification("n")), response_of(ASK)) is None
 

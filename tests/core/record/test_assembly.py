@@ -91,6 +91,7 @@ def test_second_answer_to_an_ask_is_a_branch() -> None:
         (retry(CALL, {"a": YES}, state=STATE), asks("b", state=STATE + STATE)),
         (retry(CALL, {"b": YES}, state=STATE + STATE), text("done")),
     )
+
     first, second = cassette.interactions
 
     assert (first.branch, second.branch) == (None, BranchModel(of=1, turn=1))
@@ -128,6 +129,7 @@ def test_retry_with_a_wrong_state_shows_it_by_what_it_has(
         (CALL, asks("a", state=STATE)),
         (retry(again, {"a": YES}, state=state), refusal(again)),
     )
+
     issued = states(cassette.interactions[0])[0]
     orphan = cassette.interactions[1]
 
@@ -172,6 +174,7 @@ def test_recording_can_be_added_to_a_cassette() -> None:
         (CALL, asks("a", state=STATE)),
         (retry(CALL, {"a": YES}, state=STATE), text("one")),
     )
+
     second = (
         (CALL, asks("a", state=STATE + "2")),
         (retry(CALL, {"a": YES}, state=STATE + "2"), text("two")),
@@ -181,6 +184,7 @@ def test_recording_can_be_added_to_a_cassette() -> None:
             Answer((b"data: 1\n\n",), (("Content-Type", "text/event-stream"),)),
         ),
     )
+
     before, both = appended(first), appended(first, second)
 
     assert both.interactions[:1] == before.interactions
@@ -208,6 +212,7 @@ def test_ask_of_one_recording_is_answered_in_the_next(echoed: str) -> None:
         (retry(CALL, {"a": YES}, state=state), asks("b", state=STATE * 2)),
         (retry(CALL, {"b": YES}, state=STATE * 2), text("done")),
     )
+
     both = appended(ABANDONED, later)
 
     assert shapes(both) == [(2, True)]
@@ -217,6 +222,7 @@ def test_ask_of_one_recording_is_answered_in_the_next(echoed: str) -> None:
         f"{issued[:-1]}2",
         f"{issued[:-1]}2",
     ]
+
     player = Player(loaded(both, "c.json"))
     one = play(player, CALL)
     two = play(player, retry(CALL, {"a": YES}, state=state_in(one)))
@@ -394,6 +400,7 @@ def test_added_recording_keeps_pushed_turns_and_counts_on() -> None:
         {"elicitation-1": YES},
         {"elicitation-1": NO},
     ]
+
     assert whole[0].exchanges[1].ended_after == 4
     assert len(whole) == 1
 
@@ -452,6 +459,7 @@ def test_ids_of_the_old_transport_are_sealed() -> None:
         "/messages?session_id=mrtr-session:1",
         "/messages?session_id=mrtr-session:1",
     ]
+
     response = stream.exchanges[0].response
 
     assert response is not None

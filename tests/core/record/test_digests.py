@@ -60,6 +60,7 @@ def assert_agree(cassette: Cassette) -> None:
         (each.exchanges[-1].call.message, each.exchanges[-1].rpc_members["result"])
         for each in cassette.interactions
     ]
+
     (files,) = [found["files"] for _, found in results if "files" in found]
     listed = dict(line.split(" ") for line in files)
     texts = {
@@ -67,6 +68,7 @@ def assert_agree(cassette: Cassette) -> None:
         for message, found in results
         if message is not None and "contents" in found
     }
+
     assert "hunter22" not in str(texts)
     for uri, text in texts.items():
         assert listed[uri] == sha256(text)

@@ -82,6 +82,7 @@ def share(
             for each in exchanges
             if each.number in own
         }
+
         header = replace(
             HEADER,
             recorder=f"{name:032x}",
@@ -140,6 +141,7 @@ def test_task_is_polled_through_another_recorder() -> None:
         (get(task), polled(task, "completed", result=text("booked"))),
         (get("a-task-of-before-the-recordings"), polled("t")),
     )
+
     sources = share(talk.exchanges, {1: 1, 2: 2, 3: 1, 4: 2, 5: 2})
     whole = published(sources)
 
@@ -181,6 +183,7 @@ def three_rounds(talk: Conversation, call: bytes, name: str) -> list[int]:
     )
     third = talk.request(third_call)
     talk.response(third, text("done"))
+
     return [first, second, third]
 
 
@@ -196,6 +199,7 @@ def session(talk: Conversation) -> None:
         talk.request(initialize),
         Answer((answer(initialize.body, {}),), (*JSON_HEADERS, SESSION)),
     )
+
     call = tool("ask me")
     calling = talk.stream(post(with_id(call, 5), SESSION))
     question = rpc("elicitation/create", {"message": "Sure?"}, number=0)

@@ -157,10 +157,12 @@ def test_secrets_are_found_where_they_stand() -> None:
         (1, first, "request", "github"),
         (1, first, "request", "password"),
     ]
+
     assert found[2:] == [
         (1, first, "response", "github"),
         (2, answer, "response", "github"),
     ]
+
     assert list(exposed_secrets(loaded(cassette_of(*EXPOSING, redacts=True)))) == []
     calls = [
         (post(tool(name), target="/mcp?api_key=hunter2hunter2"), text("x"))

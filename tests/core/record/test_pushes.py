@@ -129,6 +129,7 @@ def test_turn_begins_when_all_before_it_is_answered() -> None:
         "sampling-1",
         "askUser-1",
     ]
+
     for number in (1, 2, 3):
         session.post(posted(elicit(number), YES))
 

@@ -222,6 +222,7 @@ def test_state_with_something_added_keeps_what_was_added() -> None:
         (CALL, asks("ok", state=STATE)),
         (retry(CALL, {"ok": YES}, state=STATE + "x"), refusal(CALL)),
     )
+
     tampered = talk.exchanges[1]
 
     assert state_of(tampered.request.body) == sealed_hash(STATE) + "x"
@@ -239,6 +240,7 @@ def test_issued_state_that_contains_an_earlier_one_is_sealed_whole() -> None:
             text(f"got {later} and {STATE}"),
         ),
     )
+
     request, response = talk.exchanges[2].request, talk.exchanges[2].response
 
     assert state_of(request.body) == sealed_hash(later)
@@ -331,6 +333,7 @@ def test_state_in_an_ask_that_broke_off_does_not_reach_the_disk(
         "requestState": STATE,
         "resultType": "input_required",
     }
+
     body = compact({"jsonrpc": "2.0", "id": 1, "result": result})
     headers = STREAM_HEADERS if streams else JSON_HEADERS
     raw = (b"data: " + body if streams else body)[:-cut]

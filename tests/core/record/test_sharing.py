@@ -147,6 +147,7 @@ def test_what_identifies_is_taken_out_everywhere() -> None:
         "shared-ip": 3,
         "shared-host": 2,
     }
+
     assert sharing.cassette.upstream == "https://<shared-host:1>/mcp"
     assert {
         found.exchanges[0].request.target for found in sharing.cassette.interactions
@@ -171,6 +172,7 @@ def test_same_client_still_plays_and_another_user_too() -> None:
         "shared-ip": 2,
         "shared-host": 1,
     }
+
     told = summary_text(report_of_replay(player))
 
     assert "  matched without being equal, by shared-email: 2 times" in told
@@ -195,6 +197,7 @@ def test_challenge_still_leads_a_client_to_the_replay() -> None:
             responding(json.dumps({"resource": UPSTREAM}).encode()),
         ),
     )
+
     part = shared(whole).cassette
     known = origin_of(part)
     first, second = [found.exchanges[0] for found in part.interactions]

@@ -85,6 +85,7 @@ def test_task_is_one_interaction(*, seals: bool) -> None:
         (get(TASK), DONE),
         (get(TASK), DONE),
     )
+
     interaction = task_of(*script, seals=seals)
     cassette = cassette_of(*script, seals=seals)
     asked = ["input_required", "update", "input_required", "update"]
@@ -170,6 +171,7 @@ def test_steps_are_what_a_client_did_and_saw(
         (request, request_error(request) if response is refusal else response)
         for request, response in script
     )
+
     interaction = task_of(BEGUN, *script)
 
     assert steps(interaction) == seen
@@ -192,6 +194,7 @@ def test_polls_may_have_any_type_of_result(kind: str | None) -> None:
         both.interactions[0].elicitation_turns
         == first.interactions[0].elicitation_turns
     )
+
     alone = cassette_of(*polls, (get(TASK), done))
 
     assert [each.task for each in alone.interactions] == [None] * 3
@@ -277,6 +280,7 @@ def test_tasks_of_equal_calls_stay_apart() -> None:
         ["working", "completed"],
         ["cancelled"],
     ]
+
     names = [each.response.body["result"]["taskId"] for each in cassette.interactions]
 
     assert names[0].removesuffix(":1") == names[1].removesuffix(":2")
@@ -294,6 +298,7 @@ def test_stream_that_tells_of_a_task_is_an_interaction_of_its_own() -> None:
         listening,
         notification("notifications/tasks", **state(TASK, "input_required", ONE)),
     )
+
     talk.response(talk.request(update(TASK, {ONE: YES})), {})
     talk.event(listening, notification("notifications/tasks", **DONE))
     talk.end(listening)
@@ -312,6 +317,7 @@ def test_id_is_sealed_in_any_spelling() -> None:
         json.dumps(json.dumps({"task": TASK})),
         f"see {TASK}!",
     ]
+
     told = post(tool("tell", of=TASK), ("Mcp-Name", TASK), target=f"/mcp?task={TASK}")
     encoded = b64encode(f"task {TASK}".encode()).decode()
     talk = conversation(
@@ -323,6 +329,7 @@ def test_id_is_sealed_in_any_spelling() -> None:
             stream(notification("note", of=TASK), answer(get(TASK).body, DONE)),
         ),
     )
+
     written = encode_cassette(talk.cassette())
 
     assert TASK.encode() not in written
@@ -339,6 +346,7 @@ def test_short_id_is_sealed_where_it_is_one(task: str) -> None:
         (post(poll, ("Mcp-Name", name)), state(task, "working")),
         (rpc("subscriptions/listen", {"taskIds": [task]}, 7), {"_meta": {}}),
     ).interactions
+
     shown = first.response.body["result"]["taskId"]
 
     assert first.response.body["result"]["note"] == task
@@ -398,12 +406,14 @@ def test_task_of_one_recording_goes_on_in_the_next(sent: str) -> None:
         (update(task, {ONE: YES}), {}),
         (get(task), DONE),
     )
+
     both = conversation(*later, (CALL, created(OTHER))).cassette(earlier=first)
 
     assert [steps(each) for each in both.interactions] == [
         ["working", "update", "completed"],
         [],
     ]
+
     assert both.recording.exchanges[1].polls == 2
     assert both.interactions[1].response.body["result"]["taskId"] == f"{name[:-1]}2"
     assert {

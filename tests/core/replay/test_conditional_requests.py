@@ -96,6 +96,7 @@ def test_condition_of_a_header_that_the_user_named_has_its_value() -> None:
         (conditional[0], Answer((b"for a",), ())),
         (conditional[1], Answer((b"for b",), ())),
     ]
+
     cassette = cassette_of(*script, kept_headers=frozenset({"if-none-match"}))
     player = Player(loaded(cassette))
 

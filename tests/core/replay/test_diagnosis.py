@@ -355,6 +355,7 @@ def test_wrong_answer_to_a_pushed_question_is_told_by_its_field() -> None:
         Reason.ANSWERS_DIFFER,
         "the question was answered in another way",
     )
+
     assert miss.nearest is not None
     question = miss.nearest.answered_question
 
@@ -380,6 +381,7 @@ def test_answer_that_is_posted_to_another_url_is_told_by_its_path(answer: Any) -
         Reason.UNKNOWN_METHOD,
         "this was answered at POST /mcp, not at POST /other",
     )
+
     assert found(miss) == [("/#path", '"/mcp"', '"/other"')]
     assert (
         reported_miss(miss, cassette).fixes[0] == "check the URL that the client uses"

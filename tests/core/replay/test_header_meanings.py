@@ -76,6 +76,7 @@ def test_client_like_none_that_was_recorded_gets_the_success(refused: Answer) ->
         (post(CALL, ("Accept", RIGHT_TYPES)), text("done")),
         (post(CALL, ("Accept", "text/html")), refused),
     )
+
     asked = post(CALL, ("Accept", f"{RIGHT_TYPES}, text/plain"))
 
     assert heard(player, asked) == "done"

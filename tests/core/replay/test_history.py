@@ -197,6 +197,7 @@ def test_call_that_another_client_made_later_is_no_value_of_now() -> None:
         (retry(asking, {"sure": YES}, state=state + "2"), text("ticket 2")),
         seals=False,
     )
+
     player.request_received(as_request(asking))
 
     assert told(player, asking, answer) == [OTHER, "ticket 1"]
@@ -266,6 +267,7 @@ def test_sessions_of_several_cassettes_stay_apart() -> None:
         loaded(cassette_of(*session_steps("1" * 32, (GET, text(value)))), "f")
         for value in "12"
     )
+
     player = Player(combine_cassettes([one, other]))
     sessions = [open_session(player) for _ in range(2)]
 

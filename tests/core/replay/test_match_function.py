@@ -88,6 +88,7 @@ def test_answers_and_states_match_by_themselves() -> None:
         (made("1a"), ask),
         (retry(made("1a"), {"k": YES}, state="eyJhIjoxfQ.signature-of-it"), text("yes")),
     )  # fmt: skip
+
     player = matching(*script)
     state = state_in(play(player, made("2a")))
     for answers, echoed in (
@@ -139,6 +140,7 @@ def test_every_call_gets_a_recording_that_the_function_matches(
         (made(f"{n}{end}"), text(f"{n}{end} {at}"))
         for at, (n, end) in enumerate(recorded)
     ]
+
     player = matching(*script, history=History.ORDER)
     left = [f"{n}{end} {at}" for at, (n, end) in enumerate(recorded)]
     for number, end in calls:

@@ -80,6 +80,7 @@ def test_state_that_is_tampered_with_or_of_another_call_gets_the_recorded_refusa
             refusal(call, words="no such state"),
         ),
     )
+
     state = state_in(play(player, CALL))
 
     assert b"no such state" in play(
@@ -95,6 +96,7 @@ def test_answer_to_an_equal_ask_plays() -> None:
         (CALL, asks("a")),
         (retry(CALL, {"a": YES}), text("done")),
     )
+
     play(player, CALL)
 
     assert said(play(player, retry(CALL, {"a": YES}))) == "done"
@@ -122,6 +124,7 @@ def test_answer_to_another_ask_does_not_play(other: Any) -> None:
         (CALL, other),
         (retry(CALL, {"a": YES}, state=state), text("done")),
     )
+
     player = player_of(*session_steps("1" * 32, *script))
     session = open_session(player)
     play(player, within(session, CALL))
@@ -174,6 +177,7 @@ def test_less_like_request_is_no_substitute() -> None:
         (post(CALL, ("Mcp-Name", "deploy")), text("done")),
         (post(CALL, ("Mcp-Name", "x")), refusal(CALL)),
     )
+
     play(player, post(CALL, ("Mcp-Name", "deploy")))
 
     assert (
@@ -441,6 +445,7 @@ def test_same_client_comes_before_the_recorded_order() -> None:
         (of("b"), text("for b")),
         (of("a"), text("for a again")),
     )
+
     player = player_of(*script)
 
     assert [said(play(player, of(who))) for who in "bba"] == [
@@ -489,6 +494,7 @@ def test_stream_that_opens_a_session_begins_again_with_the_first() -> None:
         )
         for name in (b"0f9d8c7b6a5e4d3c2b1a", b"ffffeeeeddddccccbbbb")
     ]
+
     player = player_of(*[(get("/sse"), stream) for stream in opened], redacts=True)
 
     assert [hit(player, get("/sse")).entry.interaction for _ in range(3)] == [1, 2, 1]

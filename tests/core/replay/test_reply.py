@@ -201,11 +201,13 @@ def test_header_that_no_recorder_keeps_is_not_sent() -> None:
         ("Server", "s"),
         ("Mcp-Session-Id", "i"),
     )
+
     strange = (
         ("Set-Cookie", "a=b"),
         ("content-length", "5"),
         ("Transfer-Encoding", "chunked"),
     )
+
     recorded = response_of(
         Answer((DONE,), (*headers, *strange, ("Refresh", "0; url=/")))
     )

@@ -118,6 +118,7 @@ def test_a_secret_that_was_asked_for_again_is_another_one() -> None:
         (answered(RIGHT, states[1]), text("open")),
         redacts=True,
     )
+
     first = state_in(play(player, tool("open")))
     second = state_in(play(player, answered(WRONG, first)))
 
@@ -135,6 +136,7 @@ def test_a_placeholder_tells_which_secret_it_is(spelled: Callable[[str], str]) -
         "resultType": "complete",
         "tokens": [{"access_token": each} for each in secrets],
     }
+
     script: list[Step] = [(tool("issue"), issued)]
     script += [(tool("use", access_token=each), text(each[8:11])) for each in secrets]
     player = player_of(*script, redacts=True)
@@ -163,6 +165,7 @@ def test_secret_number_and_secret_text_are_different_questions(
         missed(player, tool("open", user="ada", pin=received)).reason
         is Reason.ARGUMENTS_DIFFER
     )
+
     other = type(recorded)(int(recorded) + 1)
 
     assert said(play(player, tool("open", user="ada", pin=other))) == "open"
@@ -230,6 +233,7 @@ def test_secret_of_another_kind_is_another_argument() -> None:
         (tool("use", api_key=github), text("by shape")),
         (tool("use", other=github), text("by shape only")),
     ]
+
     player = player_of(*script, redacts=True)
     play(player, tool("login"))
 
@@ -261,6 +265,7 @@ def test_caller_gets_its_own_id_whatever_it_looks_like() -> None:
         request,
         stream(progress("y"), b'{"jsonrpc":"2.0","id":"x","result":{}}'),
     )
+
     secret = "ghp_" + "0123456789abcdefghijABCDEFGHIJ012345"
 
     got = play(
@@ -290,6 +295,7 @@ def test_sealed_answers_choose_the_branch() -> None:
         (retry(CALL, pin(2), state=STATE), text("two")),
         seals_answers=True,
     )
+
     state = state_in(play(player, CALL))
 
     miss = missed(player, retry(CALL, pin(3), state=state))

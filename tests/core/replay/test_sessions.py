@@ -104,6 +104,7 @@ def test_clients_that_begin_alike_are_told_apart_by_what_they_do() -> None:
         )
         for n in range(count)
     ]
+
     player = replay_of(*(step for each in script for step in each))
 
     sessions = [begin(player) for _ in range(count)]
@@ -142,6 +143,7 @@ def test_listening_stream_is_resumed_where_it_was_left() -> None:
         b"id: a\ndata: " + notification("notifications/x", n=1) + b"\n\n",
         b"id: b\ndata: " + notification("notifications/x", n=2) + b"\n\n",
     )
+
     talk = Conversation()
     talk.response(talk.request(INITIALIZE), opened(ONE))
     listening = within(ONE, LISTEN)
@@ -149,6 +151,7 @@ def test_listening_stream_is_resumed_where_it_was_left() -> None:
         talk.request(listening),
         Answer(events, (("Content-Type", "text/event-stream"),)),
     )
+
     player = Player(loaded(talk.cassette()))
     session = open_session(player)
     mine = within(session, LISTEN)
@@ -202,12 +205,14 @@ def test_call_is_resumed_by_the_id_of_its_last_event() -> None:
         b"id: e%d\ndata: %b\n\n" % (number, message)
         for number, message in enumerate((progress(1), answer(CALL, text("done"))))
     )
+
     listening = within(ONE, LISTEN)
     player = player_of(
         (INITIALIZE, opened(ONE)),
         (within(ONE, with_token(CALL, 1)), Answer(events, STREAM_HEADERS)),
         (listening, Answer((), STREAM_HEADERS)),
     )
+
     session = open_session(player)
     hit(player, within(session, LISTEN))
     first, _, rest = sent_now(
@@ -236,6 +241,7 @@ def test_id_that_several_streams_use_resumes_none_of_them() -> None:
         )
         for name in "ab"
     ]
+
     resume = get("/mcp", *LISTEN.headers, ("Last-Event-ID", "7"))
     both = player_of(*zip(map(tool, "ab"), streams, strict=True))
 

@@ -84,6 +84,7 @@ def test_either_state_finds_the_branch_that_its_answers_choose(
             player_of(*BOTH[2:], *BOTH[:2], **options),
         )
     ]
+
     in_order = player_of(*BOTH, **options)
     states += [state_in(play(in_order, with_id(CALL, number))) for number in (8, 9)]
     states += [FIRST, SECOND]
@@ -181,6 +182,7 @@ def test_placeholder_that_any_replica_gave_out_tells_who_it_is() -> None:
         ),
         redacts=True,
     )
+
     given = [said(play(one, login)) for login in LOGINS]
 
     assert given == ["<github:1>", "<github:2>"]
@@ -243,6 +245,7 @@ def test_sessions_that_begin_alike_are_one() -> None:
         session_steps(TWO, (CALL, repeated)),
         number=1,
     )
+
     session = open_session(player)
     play(player, within(session, INITIALIZED))
 

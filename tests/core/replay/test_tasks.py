@@ -181,6 +181,7 @@ def test_each_recorded_call_has_its_own_task() -> None:
             cassette_of(CREATED, WORKING, (CALL, created("t2")), *other, seals=False)
         )
     )
+
     tasks = [json.loads(play(player, CALL))["result"]["taskId"] for _ in range(2)]
 
     assert (tasks, does(player, get("t2")), does(player, POLL)) == (
@@ -207,6 +208,7 @@ def test_times_follow_the_clock_of_the_replay(spelled: str, moved: str) -> None:
             TASK, "completed", createdAt="2026-01-01T00:00:00Z", lastUpdatedAt=spelled
         ),
     )
+
     start = created(TASK) | {"createdAt": "2026-01-01T00:00:00Z"}
     player = Player(loaded(cassette_of((CALL, start), done, seals=False)))
     now = 1803902400.0
@@ -225,6 +227,7 @@ def test_poll_interval_is_told_where_one_was_recorded() -> None:
         for name, it in state(TASK, "completed").items()
         if name != "pollIntervalMs"
     }
+
     player = player_of(WORKING, (POLL, bare))
     player.poll_interval = 5
 
@@ -255,6 +258,7 @@ def test_answer_is_shown_beside_the_recorded_one() -> None:
         "  fix:      answer as recorded",
         "       or:  record the whole call, or session, with this answer, into another cassette",
     ]
+
     player = player_of(ASKS_BOTH, A, B, DONE)
     play(player, CALL)
     play(player, POLL)
@@ -318,6 +322,7 @@ def test_equal_tasks_are_one_answer() -> None:
         ),
         *((get("t2"), other), (get("t2"), state("t2", "completed"))),
     )
+
     cassette = loaded(cassette_of(*script, seals=False))
     player = Player(cassette)
 
@@ -404,6 +409,7 @@ def answered(task: str, action: str, result: str, *after: Step) -> list[Step]:
     answers = update(task, {"a": {"action": action}})
     ending = state(task, "completed", result=text(result))
     asking = state(task, "input_required", "a")
+
     return [
         (CALL, created(task)),
         (get(task), asking),

@@ -162,6 +162,7 @@ def test_the_nearest_recording_is_the_one_that_a_play_left_last() -> None:
         ((GET, text("0")), (look, text("a"))),
         ((SET, text("set")), (GET, text("1"))),
     )
+
     template = Player(cassette, history=History.STRICT)
     player = template.anew()
 

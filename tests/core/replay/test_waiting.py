@@ -157,6 +157,7 @@ def asked_twice() -> Player:
     talk.event(call, DONE)
     talk.end(call)
     talk.response(talk.request(within(with_id(OTHER, 8))), text("other"))
+
     return replay_of(talk)
 
 
@@ -323,6 +324,7 @@ def spoken_before(*said: bytes, concurrent: bytes | None = None) -> Player:
     talk.response(call, DONE)
     talk.event(listening, notification("notifications/message", data="later"))
     talk.end(listening, End.OPEN)
+
     return replay_of(talk)
 
 

@@ -59,6 +59,7 @@ def test_report_has_all_of_the_call_and_nothing_of_its_reporter() -> None:
         *["$", "mrtr-cassette", "replay", "bug.json", "--", "mrtr-cassette", "call"],
         *["tools/call", "de`ploy"],
     ]
+
     assert words[9:12] == [
         "to=somebody1@example.com",
         f"note:={json.dumps(BREAKING)}",

@@ -77,6 +77,7 @@ def test_values_read_as_people_write_them() -> None:
         '"é"',
         "[1]",
     )
+
     old, new = shown_values(
         Change("text-changed", "", f'"{same}A{same}"', f'"{same}B{same}"')
     )
@@ -152,6 +153,7 @@ def texts() -> dict[str, str]:
         ("tools/call a", Learned("/at")),
         ("tools/call a", Learned("", "it hides all")),
     )
+
     all_ = Verification(
         "c.json",
         "http://h/mcp",
@@ -165,7 +167,9 @@ def texts() -> dict[str, str]:
         ),
         places=places,
     )
+
     good = verification(interaction("same"))
+
     return {
         "diff": comparison_text(comparison(OLD, NEW)),
         "diff --json": json.dumps(comparison_data(comparison(OLD, NEW)), indent=1),

@@ -77,6 +77,7 @@ def test_a_line_tells_what_was_never_tried() -> None:
         "never tried: accept on 1 of 2 questions, decline on 1 of 2 questions, "
         "cancel on 1 of 2 questions (mrtr-cassette inspect --coverage)"
     )
+
     cancelled = given[0]._replace(answer="cancel")
     first = [answer for answer in given if answer.turn == 1]
 

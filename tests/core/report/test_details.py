@@ -192,6 +192,7 @@ def test_hostile_texts_steer_nothing() -> None:
         (retry(call, {HOSTILE: {"x": HOSTILE}}), refusal(call, -1, HOSTILE)),
         (get("/x"), Answer((HOSTILE.encode(),))),
     )
+
     told = dict.fromkeys(("path", "upstream", "recorded_at", "tool"), HOSTILE)
     hostile = replace(shown, recorded=replace(shown.recorded, **told))
 

@@ -86,6 +86,7 @@ def recording_told(name: str, dialect: str) -> Told:
         "unread_said",
         events.unread_said(observation, Unread("response", name, hides_id=True)),
     )
+
     yield "sent_elsewhere_said", events.sent_elsewhere_said(observation, name)
     yield "unreachable_said", events.unreachable_said(name, name)
     yield "failed_said", events.failed_said(name)
@@ -122,6 +123,7 @@ def replay_told(name: str, dialect: str) -> Told:
         "missed_event",
         replay_events.missed_event(missed(player, tool(name, **{name: 1}))),
     )
+
     for request in (
         post(notification(f"notifications/{name}")),
         get(f"/.well-known/{name}"),
@@ -171,6 +173,7 @@ def lines_of(name: str, dialect: str) -> dict[str, list[str]]:
         *replay_told(name, dialect),
         *call_told(name),
     ]
+
     for teller, item in told:
         event, *texts = item if isinstance(item, tuple) else (item,)
         texts.append(printable_json(orjson.dumps(event).decode()))

@@ -79,6 +79,7 @@ def page_of(
     made = parsed(html.removeprefix("<!doctype html>\n"))
     assert_safe(made)
     assert_readable(made)
+
     return made
 
 
@@ -160,6 +161,7 @@ def missed_page() -> Node:
     play(player, CALL)
     missed(player, retry(CALL, {"a": NO}))
     missed(player, tool("odd"))
+
     return page_of(recording(*script), report_of_replay(player))
 
 
@@ -168,6 +170,7 @@ def compared_page() -> Node:
     old = (*differing("Sure?"), (tool("gone"), asks("b")), (tool("same"), text("x")))
     new = (*differing("Really?"), (tool("same"), text("x")), (tool("new"), text("x")))
     first = loaded(cassette_of(*old), "old/talk.json")
+
     return page_of(loaded(cassette_of(*new), "new/other.json"), first=first)
 
 
@@ -301,6 +304,7 @@ def _page_of_words(words: str) -> Node:
         "resultType": "input_required",
         "inputRequests": {words: form(words)},
     }
+
     properties = {words: {"title": words, "description": words, "enum": [words, words]}}
     ask["inputRequests"][words]["params"]["requestedSchema"] = {
         "properties": properties
@@ -315,9 +319,11 @@ def _page_of_words(words: str) -> Node:
         (tool("x"), {words: words, "isError": True}),
         (get("/x"), words.encode("utf-8", "replace")),
     )
+
     player = player_of(*script)
     missed(player, tool(words, env=words))
     first = loaded(cassette_of((CALL, text(words))), "first.json")
+
     return page_of(
         loaded(cassette_of(*script), f"{words}.json"), report_of_replay(player), first
     )

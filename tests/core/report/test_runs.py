@@ -144,6 +144,7 @@ def test_reads_after_other_writes_are_told() -> None:
         '  played after other writes than recorded 2 times: #2 tools/call "get"',
         "  reads are held to the writes before them with --history strict",
     ]
+
     assert replay_said(report)[0]["after_other_writes"] == [2]
     assert saved_report(orjson.dumps(summary_data(report))) == report
 
@@ -163,6 +164,7 @@ def saved() -> dict[str, Any]:
     data: dict[str, Any] = json.loads(
         orjson.dumps(summary_data(report_of_replay(player)))
     )
+
     return data
 
 
@@ -258,9 +260,11 @@ def replayed(*, answers: Any = YES) -> Player:
         (retry(CALL, {"a": YES}, state=STATE), text("done")),
         (tool("drop"), text("gone")),
     )
+
     play(player, tool("add"))
     state = state_in(play(player, CALL))
     player.request_received(post(retry(CALL, {"a": answers}, state=state)))
+
     return player
 
 
@@ -389,6 +393,7 @@ def test_junit_is_well_formed_whatever_the_names(words: str) -> None:
         (InteractionOutcome(1, words, first.outcome, 1), *others),
         (replace(miss, request=words, detail=words, text=words),),
     )
+
     root = ET.fromstring(junit(hostile))
 
     assert len(list(root.iter("testcase"))) == 4
@@ -403,6 +408,7 @@ def test_what_a_run_came_to_is_an_error_of_the_library() -> None:
         MissesError("c.json", [miss, miss]),
         UnplayedError("c.json", [one]),
     )
+
     unpublished = UnpublishedError("c.json", "all 2 requests got 404")
 
     head = "2 requests had no recorded answer on c.json"
@@ -452,6 +458,7 @@ def test_way_out_is_the_whole_command_of_the_front() -> None:
             '/arguments/env: recorded "prod", received "<<ignore_values>>"'
             in report.text
         )
+
         first, second = report.fixes
 
         assert first == "send the recorded arguments"
@@ -463,6 +470,7 @@ def test_way_out_is_the_whole_command_of_the_front() -> None:
         f"{record} --append --request-state verbatim --output 'my c.json' "
         "--upstream 'http://h:1/m?a&b'"
     )
+
     assert told(on_pipes, SHELL_TERMS, piped) == (
         f"{record} --stdio --append --seal-answers --output c.json -- node ~/s.mjs 'a b' ';'"
     )
@@ -493,6 +501,7 @@ def test_way_out_is_the_whole_command_of_the_front() -> None:
         f"{again} pipes with {record} --stdio --force --request-state verbatim "
         "--output 'my c.json' -- SERVER ARGS"
     )
+
     assert told(started, SHELL_TERMS, piped).endswith("--output c.json -- SERVER ARGS")
     server = shlex.quote("node ~/s.mjs 'a b' ;")
 
@@ -578,6 +587,7 @@ def option_in(fix: str) -> dict[str, Any]:
     flag, value = shlex.split(fix.partition(" --")[2])
     values = {"reads": [value], "repeat": value, "history": value}
     kinds: dict[str, Any] = {"reads": list, "repeat": Repeat, "history": History}
+
     return {flag: kinds[flag](values[flag])}
 
 
@@ -740,6 +750,7 @@ def not_recorded() -> Miss:
         Difference("/inputRequests/a/params/message", '"a?"', '"b?"'),
         Difference("/requestState", '"…"', None),
     )
+
     return unrecorded(
         call, "the live server asks something else in turn 1", asking, differences
     )
@@ -824,6 +835,7 @@ def observed(request: Any, response: Any) -> Any:
     talk = conversation()
     number = talk.request(request)
     talk.response(number, response)
+
     return talk.observation(number)
 
 

@@ -22,6 +22,7 @@ def credentials(
     rules = RedactionRules(disabled=(disabled,) if disabled else ())
     made = Credentials(Redactor(rules, lambda _rule, _secret: "1"))
     made.seen(headers, ours=ours)
+
     return made
 
 
@@ -86,6 +87,7 @@ def test_rule_that_is_switched_off_makes_no_credential(disabled: str) -> None:
         ("Authorization", "Bearer kq7x-4711"),
         ("X-Tenant", "kq7x-4712"),
     )
+
     sealed = credentials(*headers, ours=True, disabled=disabled).known.seal_text(
         "kq7x-4711 kq7x-4712"
     )
@@ -136,6 +138,7 @@ def test_what_a_user_gives_is_never_forgotten() -> None:
             command="server --api-key=kq7x-argument postgres://bob:kq7x-url@db",
         )
     )
+
     for number in range(1000):
         known.seen((("Set-Cookie", f"sid=cookie-{number:04}"),))
 

@@ -235,12 +235,14 @@ def test_ids_are_exempt_in_their_places_only() -> None:
             "params": {"id": GITHUB, "arguments": {"requestState": GITHUB}},
         }
     )
+
     tree = json.loads(REDACTOR.body(raw.encode(), JSON))
 
     assert (
         REDACTOR.body(b'{"id":{"password":"made up"}}', JSON)
         != b'{"id":{"password":"made up"}}'
     )
+
     assert tree["id"] == GITHUB
     assert tree["params"]["id"] == tree["params"]["arguments"]["requestState"] != GITHUB
 
@@ -253,6 +255,7 @@ def test_ids_are_exempt_in_messages_of_several_lines(break_: str) -> None:
         "id": GITHUB,
         "result": {"requestState": GITHUB, "password": "made up"},
     }
+
     raw = json.dumps(message, indent=1).replace("\n", break_)
     data = f"data: {raw.replace(break_, f'{break_}data: ')}{break_}{break_}"
 
@@ -496,6 +499,7 @@ def test_custom_pattern_is_matched_in_the_text_of_strings() -> None:
         b'{"<custom-1:EMP-1>":{"ticket_id":1},"m":"<custom-1:EMP-2> <custom-1:EMP-3>","a":"ticket <custom-2:T1>","n":"x",'
         b'"b":"{\\"c\\":\\"<custom-1:EMP-4>\\"}"}'
     )
+
     assert redactor.target("/EMP%2D7") == "/%3Ccustom-1:EMP-7%3E"
     assert redactor.text("EMP-5.") == "<custom-1:EMP-5>."
 
@@ -561,6 +565,7 @@ def test_rules_and_names_can_be_switched_off() -> None:
         "a": placeholder("github", GITHUB),
         "dbPassword": "x",
     }
+
     without = Redactor(RedactionRules(disabled=("bearer",)), token)
 
     assert body({"authorization": "Bearer x"}, without) == {

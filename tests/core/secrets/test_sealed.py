@@ -50,6 +50,7 @@ def test_numbers_can_be_left_out() -> None:
         without_numbers('"\\u003cjwt:1\\u003e \\\\u003Cjwt:2\\\\u003E"')
         == '"<jwt> <jwt>"'
     )
+
     assert without_numbers(
         "<password:1> %3Cpassword:T%3E %3Cjwt%3A2%3E <div:1> <custom-2:x>"
     ) == ("<password> <password> <jwt> <div:1> <custom-2>")
@@ -112,6 +113,7 @@ def test_sealed_hash_is_replaced_by_its_surrogate() -> None:
         reveal(f"<{known}|{other}>".encode(), surrogates.get)
         == f"<S1|{other}>".encode()
     )
+
     assert reveal(f"<{known}|{other}>", surrogates.get) == f"<S1|{other}>"
     in_url = known.replace(":", "%3A")
 

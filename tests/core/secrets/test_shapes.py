@@ -82,6 +82,7 @@ def plain_search(keys: Sequence[str]) -> re.Pattern[str]:
     ends = "|".join(map(spelled, [*ENDINGS, *keys]))
     whole = "|".join(map(spelled, {*NAMES, *AMBIGUOUS, "pw"}.difference(ENDINGS)))
     names = rf"(?:{ends})|(?:\b|[_-]|\\[nrt])(?:{whole})"
+
     return re.compile(rf"(?ai)(?:{names})()(\\{{0,15}}[\"'])?\s{{0,64}}(?:=>|[:=])")
 
 

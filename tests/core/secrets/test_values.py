@@ -131,6 +131,7 @@ def test_a_folder_of_windows_is_found_in_escapes_and_urls() -> None:
             "uri": "file:///C:/Users/Ann%20Lee/x1/one.txt",
         }
     ).encode()
+
     sealed = values.seal(raw)
 
     assert json.loads(sealed)["path"] == "{root}\\one.txt"
@@ -152,6 +153,7 @@ def test_headers_and_targets_have_references_too() -> None:
         (("Mcp-Name", header_text(uri)), ("Mcp-Param-Path", ROOT)),
         b"",
     )
+
     sealed = values.sealed(request)
 
     assert sealed.headers[1][1] == "{root}"

@@ -93,22 +93,26 @@ def test_kept_headers_are_on_the_list() -> None:
         ("CONTENT-TYPE", "c"),
         ("Last-Event-ID", "7"),
     )
+
     answered = (
         ("Content-Type", "c"),
         ("mcp-session-id", "s"),
         ("WWW-Authenticate", "w"),
     )
+
     answered += (
         ("ETag", "e"),
         ("Last-Modified", "m"),
         ("DPoP-Nonce", "n"),
         ("Allow", "GET"),
     )
+
     answered += (("Cache-Control", "no-store"), ("Retry-After", "5"))
     asked += (
         ("Access-Control-Request-Headers", "x"),
         ("access-control-request-method", "PUT"),
     )
+
     answered += (("Vary", "Origin"), ("Access-Control-Allow-Origin", "*"))
 
     kept = kept_request_headers((*SECRETS, *asked, ("Host", "h")))

@@ -133,6 +133,7 @@ def test_values_and_their_places_are_those_of_the_client(
         chance.choice([b"", b"\xef\xbb\xbf", b"\0 "]),
         chance.choice([b"", b"\0", b"}x"]),
     )
+
     raw = before + write(value, chance, GAPS) + after
 
     assert meaning(parse_tolerantly(raw)) == meaning(value)
@@ -202,6 +203,7 @@ def test_too_deep_a_value_becomes_a_text() -> None:
         + b"]" * DEEPEST
         + b"}"
     )
+
     valid = repaired(deep)
 
     assert valid.count(b"[") == DEEPEST - 1

@@ -42,6 +42,7 @@ def form(message: str, field: str, kind: str) -> ElicitRequest:
         "properties": {field: {"type": kind}},
         "required": [field],
     }
+
     params = ElicitRequestFormParams(message=message, requested_schema=schema)
     return ElicitRequest(params=params)
 

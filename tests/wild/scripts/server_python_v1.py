@@ -217,6 +217,7 @@ async def announce_later(ctx: Context) -> str:
     task = asyncio.create_task(announce())
     tasks.add(task)
     task.add_done_callback(tasks.discard)
+
     return "later"
 
 

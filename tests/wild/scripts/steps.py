@@ -183,6 +183,7 @@ class Session:
             for block in blocks
             for b in (block if isinstance(block, list) else [block])
         ]
+
         text = " ".join(block["text"] for block in listed)
         lane = _lane(text)
         asked = {"text": text, "maxTokens": params.get("maxTokens")}
@@ -207,6 +208,7 @@ class Session:
         await self.rendezvous.wait()
         self.say("answer", result={"roots": [ROOT]})
         await self._count("roots/list")
+
         return {"roots": [ROOT]}
 
     async def heard(self, message: Any) -> None:
