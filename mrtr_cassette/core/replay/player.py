@@ -95,7 +95,7 @@ _LONGER_S: Final = 10.0
 """Seconds that a client may wait longer than the recorded one for a response."""
 
 
-_Alike = tuple[bytes, str, str, Traits]
+_Likeness = tuple[bytes, str, str, Traits]
 """The digest of a body without the caller's values, and what else of a request counts."""
 
 
@@ -300,7 +300,7 @@ class Player:
     def anew(self) -> Player:
         """Return a player of the same cassette that has played nothing, and has no settings."""
         # It is found out once for all.
-        _ = (self._alike, self._elsewhere, self.origin)
+        _ = (self._by_likeness, self._elsewhere, self.origin)
         player = copy(self)
         player.begin()
 
@@ -312,13 +312,13 @@ class Player:
         return list(chain.from_iterable(self.interactions))
 
     @cached_property
-    def _alike(self) -> dict[_Alike, ReplayEntry]:
+    def _by_likeness(self) -> dict[_Likeness, ReplayEntry]:
         """The first recorded exchange of requests that differ in caller's values only."""
-        found: dict[_Alike, ReplayEntry] = {}
+        found: dict[_Likeness, ReplayEntry] = {}
         for entry in self._by_arrival:
             digest = entry.matched.digest
             if digest is not None:
-                found.setdefault(_alike(entry.matched.request, digest), entry)
+                found.setdefault(_likeness_of(entry.matched.request, digest), entry)
 
         return found
 
@@ -476,7 +476,7 @@ class Player:
             return None
 
         digest, values = cut
-        entry = self._alike.get(_alike(request, digest))
+        entry = self._by_likeness.get(_likeness_of(request, digest))
         if entry is None:
             return None
 
@@ -1029,7 +1029,7 @@ class Player:
         return not (is_repeat and self._histories.repeats_with_time(entry))
 
 
-def _alike(request: Request, digest: bytes) -> _Alike:
+def _likeness_of(request: Request, digest: bytes) -> _Likeness:
     """Return what requests share that differ in caller's values only."""
     return digest, request.method, request.target, traits_of_headers(request.headers)
 
