@@ -756,13 +756,14 @@ def test_what_a_probe_played_counts_for_the_start_after_it(tmp_path: Path) -> No
     assert b'never played: #2 tools/call "t"' in spoken(replayer, probe + b"\n").stderr
     (note,) = tmp_path.glob("mrtr-cassette-probed-*")
     stays_recent(note)
+    of_another = spoken([*ANOTHER, *replayer], work)
+
+    assert b"never played: #1 server/discover" in of_another.stderr
     after_a_probe = spoken(replayer, work)
 
     assert b"played 2 of 2 interactions, no misses" in after_a_probe.stderr
     assert [alone.returncode, after_a_probe.returncode] == [1, 0]
-    of_another = spoken([*ANOTHER, *replayer], work)
-
-    assert b"never played: #1 server/discover" in of_another.stderr
+    assert not note.exists()
 
 
 def test_nothing_but_messages_is_written(tmp_path: Path) -> None:

@@ -53,9 +53,13 @@ class StartingClient:
         """Leave a note about a cassette for the next start."""
         self._file(note, cassette).touch()
 
-    def has_noted(self, note: Note, cassette: Location) -> bool:
-        """Tell whether the last start has left a note."""
-        return self._is_recent(self._file(note, cassette))
+    def take_note(self, note: Note, cassette: Location) -> bool:
+        """Tell whether the last start has left a note, which is then gone."""
+        file = self._file(note, cassette)
+        is_recent = self._is_recent(file)
+        file.unlink(missing_ok=True)
+
+        return is_recent
 
     def _file(self, note: Note, cassette: Location) -> Path:
         """Return the file whose existence is a note about a cassette."""
@@ -72,7 +76,7 @@ class StartingClient:
 
     def continues(self, cassette: Location) -> bool:
         """Tell whether this start belongs to a cassette that the last one recorded."""
-        if self.has_noted("kept", cassette):
+        if self.take_note("kept", cassette):
             return True
 
         recorded = load_if_readable(cassette)
@@ -202,7 +206,7 @@ async def replay_pipe(
     cassette, server = load_server(path, over_pipes, options, announcer)
     player = server.player
     player.add_settings(given_to(server_command))
-    player.was_probed = client is not None and client.has_noted("probed", path)
+    player.was_probed = client is not None and client.take_note("probed", path)
     session = ReplaySession("", "", path, cassette, player, options.terms)
     began(session)
     async with told_to_end() as told:
