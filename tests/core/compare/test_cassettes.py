@@ -47,10 +47,14 @@ def comparison(old: Any, new: Any, *ignored: str) -> CassetteComparison:
 
 def outline(compared: CassetteComparison) -> list[str]:
     """Return each interaction in a few words."""
-    return [
-        f"{each.mark} {each.recorded or '.'} {each.received or '.'}{' moved' * each.is_moved}"
-        for each in compared.interactions
-    ]
+    lines = []
+    for interaction in compared.interactions:
+        recorded = interaction.recorded or "."
+        received = interaction.received or "."
+        moved = " moved" if interaction.is_moved else ""
+        lines.append(f"{interaction.mark} {recorded} {received}{moved}")
+
+    return lines
 
 
 def calls(names: str) -> Any:
@@ -89,8 +93,9 @@ def test_call_with_other_arguments_is_held_to_one_by_its_name() -> None:
     found = comparison(old, new, "/arguments/at")
 
     assert outline(found) == ["- 1 .", "- 2 .", "+ . 1", "+ . 2"]
-    assert [each.request for each in found.interactions] == [
-        *((), ()),
+    assert [interaction.request for interaction in found.interactions] == [
+        (),
+        (),
         (Difference("/arguments/b", "2", "3"),),
         (),
     ]
@@ -102,19 +107,21 @@ def test_another_path_of_the_server_is_the_same_call() -> None:
     new = [(post(tool("a"), target="/api"), text("a")), (get("/y"), b"{}")]
 
     assert outline(comparison(old, new)) == ["= 1 1", "- 2 .", "= 3 2"]
-    two = [(post(tool("a"), target=path), text(path)) for path in ("/x", "/y")]
 
-    assert outline(comparison(two, two[::-1])) == ["= 2 1", "= 1 2 moved"]
+    call_of_x = (post(tool("a"), target="/x"), text("/x"))
+    call_of_y = (post(tool("a"), target="/y"), text("/y"))
+    found = comparison([call_of_x, call_of_y], [call_of_y, call_of_x])
+
+    assert outline(found) == ["= 2 1", "= 1 2 moved"]
 
 
 def test_placeholders_in_arguments_are_the_same_call() -> None:
     """Which number a secret has depends on what else was recorded."""
     secret = tool("a", key="ghp_" + "c" * 36)
-    other = (tool("b", key="ghp_" + "d" * 36), text("b"))
-    old, new = (
-        loaded(cassette_of(*script, redacts=True))
-        for script in ([(secret, text("a"))], [other, (secret, text("a"))])
-    )
+    another = (tool("b", key="ghp_" + "d" * 36), text("b"))
+    with_secret = (secret, text("a"))
+    old = loaded(cassette_of(with_secret, redacts=True))
+    new = loaded(cassette_of(another, with_secret, redacts=True))
 
     assert outline(compared(old, new)) == ["+ . 1", "= 1 2"]
 
@@ -130,10 +137,14 @@ def asked(answer: Any, words: str) -> Any:
 
 def test_branches_are_aligned_by_their_answers() -> None:
     """The decline is compared with the decline, wherever it stands."""
-    yes, no = asked(YES, "done"), asked(NO, "left")
-    branched, other = [*yes, no[1]], [*no, yes[1]]
+    yes = asked(YES, "done")
+    no = asked(NO, "left")
+    accepted_first = [*yes, no[1]]
+    declined_first = [*no, yes[1]]
+    found = comparison(accepted_first, declined_first)
 
-    assert outline(comparison(branched, other)) == ["= 2 1", "= 1 2 moved"]
+    assert outline(found) == ["= 2 1", "= 1 2 moved"]
+
     found = comparison(yes, no)
 
     assert outline(found) == ["~ 1 1"]
@@ -154,30 +165,52 @@ def test_branches_are_aligned_by_their_answers() -> None:
 def test_every_interaction_stands_once(old: str, new: str) -> None:
     """All of both are there, those of the second in order, and equal ones have partners."""
     found = comparison(calls(old), calls(new)).interactions
-    received = [each.received for each in found if each.received is not None]
-    recorded = [each.recorded for each in found if each.recorded is not None]
+    received = [
+        interaction.received
+        for interaction in found
+        if interaction.received is not None
+    ]
+    recorded = [
+        interaction.recorded
+        for interaction in found
+        if interaction.recorded is not None
+    ]
 
     assert received == list(range(1, len(new) + 1))
     assert sorted(recorded) == list(range(1, len(old) + 1))
-    both = [each for each in found if each.recorded and each.received]
 
-    assert len(both) == sum(min(old.count(name), new.count(name)) for name in "abcd")
-    assert all(each.mark == "=" for each in both)
+    marks = [
+        interaction.mark
+        for interaction in found
+        if interaction.recorded and interaction.received
+    ]
+    common = sum(min(old.count(name), new.count(name)) for name in "abcd")
+
+    assert len(marks) == common
+    assert set(marks) <= {"="}
 
 
 def pages(run: str, *names: str) -> Any:
     """Return a script that lists one tool a page, under cursors of its run."""
-    cursors = [f"{run}-{number}" for number in range(1, len(names))]
-    return [
-        (rpc("tools/list", {"cursor": before} if before else {}),
-         {"tools": [{"name": name}], **({"nextCursor": after} if after else {})})
-        for name, before, after in zip(names, [None, *cursors], [*cursors, None], strict=True)
-    ]  # fmt: skip
+    script = []
+    params = {}
+    for number, name in enumerate(names, start=1):
+        request = rpc("tools/list", params)
+        page: Json = {"tools": [{"name": name}]}
+        if number < len(names):
+            cursor = f"{run}-{number}"
+            page["nextCursor"] = cursor
+            params = {"cursor": cursor}
+
+        script.append((request, page))
+
+    return script
 
 
 def test_pages_are_aligned_by_which_response_issued_their_cursor() -> None:
     """Cursors that are new on every run are no difference; what stands on a page is one."""
-    old, new = pages("old", "a", "b", "c"), pages("new", "a", "b", "c")
+    old = pages("old", "a", "b", "c")
+    new = pages("new", "a", "b", "c")
     found = comparison([*old, *old], [*new, *new])
 
     assert found.is_same
@@ -220,12 +253,11 @@ def stages_of(
     old: RecordedInteraction | None, new: RecordedInteraction | None, *ignored: str
 ) -> tuple[Stage, ...]:
     """Compare two interactions, of which one may be missing."""
-    cassettes = [
-        replace(loaded(cassette_of()), interactions=() if each is None else (each,))
-        for each in (old, new)
-    ]
+    empty = loaded(cassette_of())
+    before = replace(empty, interactions=() if old is None else (old,))
+    after = replace(empty, interactions=() if new is None else (new,))
+    (found,) = compared(before, after, lambda _: ignored).interactions
 
-    (found,) = compared(*cassettes, lambda _: ignored).interactions
     return found.stages
 
 
@@ -274,10 +306,8 @@ def test_turns_are_compared_one_by_one(old: Any, new: Any, stages: str) -> None:
 
 def test_null_in_an_answer_is_as_good_as_nothing() -> None:
     """Some clients write members that have no value, others leave them out."""
-    plain, spelled = (
-        asking("a"),
-        asking("a", answers={**YES, "_meta": None, "list": [None]}),
-    )
+    plain = asking("a")
+    spelled = asking("a", answers={**YES, "_meta": None, "list": [None]})
 
     assert "~ answer1" in transcript(plain, spelled)
     assert "= answer1" in transcript(plain, spelled, "/inputResponses/a/list")
@@ -286,16 +316,19 @@ def test_null_in_an_answer_is_as_good_as_nothing() -> None:
 def test_pushed_turns_are_compared_like_others() -> None:
     """A question that was pushed is compared by what it asks; its id is another one."""
     interactions = branched().interactions
-    for each in interactions:
-        assert "~" not in transcript(each, each)
+    for interaction in interactions:
+        assert "~" not in transcript(interaction, interaction)
 
-    turned = next(each for each in interactions if each.pushed_turns)
+    turned = next(
+        interaction for interaction in interactions if interaction.pushed_turns
+    )
     without = replace(turned, pushed_turns=())
 
     assert "- ask1 rounds  - answer1 rounds" in transcript(turned, without)
 
 
-READS, WRITES = tool("get"), tool("set", to="1")
+READS = tool("get")
+WRITES = tool("set", to="1")
 HISTORY = [(READS, text("0")), (WRITES, text("done")), (READS, text("1"))]
 
 
@@ -315,40 +348,39 @@ def test_calls_that_were_made_again_are_held_to_the_recorded_ones(
     made: Any, *, is_part: bool, found: list[str]
 ) -> None:
     """A read after other writes differs; one more of the same doesn't; a part lacks nothing."""
-    cassettes = loaded(cassette_of(*HISTORY), "a"), loaded(cassette_of(*made), "b")
-    comparison = held_to(*cassettes, lambda _: (), is_part=is_part)
+    recorded = loaded(cassette_of(*HISTORY), "a")
+    received = loaded(cassette_of(*made), "b")
+    comparison = held_to(recorded, received, lambda _: (), is_part=is_part)
 
     assert sorted(outline(comparison)) == sorted(found)
 
 
 def test_what_is_ignored_in_calls_and_answers_does_not_keep_them_apart() -> None:
     """Calls whose arguments or answers differ there alone are the same."""
-    old, new = (
-        [
-            (tool("say", at=at), asks("ok", state=STATE)),
-            (
-                retry(
-                    tool("say", at=at),
-                    {"ok": {"action": "accept", "content": {"n": at}}},
-                    state=STATE,
-                ),
-                text("x"),
-            ),
+
+    def said_at(time: str) -> Any:
+        call = tool("say", at=time)
+        answers = {"ok": {"action": "accept", "content": {"n": time}}}
+        return [
+            (call, asks("ok", state=STATE)),
+            (retry(call, answers, state=STATE), text("x")),
         ]
-        for at in ("1", "2")
-    )
+
+    old = said_at("1")
+    new = said_at("2")
 
     assert outline(comparison(old, new)) == ["- 1 .", "+ . 1"]
     assert outline(comparison(old, new, "/arguments/at")) == ["~ 1 1"]
+
     ignored = "/arguments/at", "/inputResponses/ok/content/n"
 
     assert outline(comparison(old, new, *ignored)) == ["= 1 1"]
 
 
-LISTED, CALLED = rpc("tools/list"), tool("a")
-STARTED, LOADED = (
-    notification("notifications/message", data=data) for data in ("up", "loaded")
-)
+LISTED = rpc("tools/list")
+CALLED = tool("a")
+STARTED = notification("notifications/message", data="up")
+LOADED = notification("notifications/message", data="loaded")
 
 
 def logging(channel: list[bytes], opened: list[bytes], listed: list[bytes]) -> Cassette:
@@ -387,5 +419,5 @@ def test_logs_of_start_up_over_a_pipe_belong_to_no_call(
     """Before which response they come, and whether before any, is chance."""
     found = compared(old, new)
 
-    assert [each for each in outline(found) if not each.startswith("=")] == []
+    assert [line for line in outline(found) if not line.startswith("=")] == []
     assert held_to(old, new, lambda _: (), is_part=False).is_same
