@@ -16,8 +16,8 @@ from mrtr_cassette.errors import UsageError
 from mrtr_cassette.terms import LIBRARY_TERMS, SHELL_TERMS, Terms
 
 if TYPE_CHECKING:
+    from mrtr_cassette.core.cassette.matchers import Matchers
     from mrtr_cassette.core.protocol.hooks import ClientRequest, MatchHook, RecordHook
-    from mrtr_cassette.core.replay.matchers import Matchers
     from mrtr_cassette.core.secrets.rules import RedactionRules
     from mrtr_cassette.core.wire.http import Headers
     from mrtr_cassette.core.wire.jsonbytes import MemberPath
@@ -207,7 +207,7 @@ def checked_match(value: Any) -> Any:
     Raises:
         UsageError: it is neither a function nor a mapping of JSON Pointers to kinds.
     """
-    from mrtr_cassette.core.replay.matchers import read_matchers
+    from mrtr_cassette.core.cassette.matchers import read_matchers
 
     if callable(value):
         return value
@@ -587,8 +587,8 @@ class ProxyOptions(ListeningOptions, SecretOptions):
     @cached_property
     def matchers(self) -> Matchers | MatchHook | None:
         """The kinds of values that match, or the function that tells it; None without any."""
+        from mrtr_cassette.core.cassette.matchers import Matchers, read_matchers
         from mrtr_cassette.core.protocol.hooks import MatchHook
-        from mrtr_cassette.core.replay.matchers import Matchers, read_matchers
 
         if not self.match:
             return None

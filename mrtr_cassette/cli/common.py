@@ -347,7 +347,7 @@ def _value_of(option: Option, given: Any) -> Any:
         return [value_of(text) for text in given]
 
     if option.kind == "match":
-        from mrtr_cassette.core.replay.matchers import matchers_in
+        from mrtr_cassette.core.cassette.matchers import matchers_in
 
         return matchers_in(given) or None
 

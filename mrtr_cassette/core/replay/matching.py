@@ -9,12 +9,12 @@ from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.cassette.entries import RECEIVED, MatchedRequest, ReplayEntry
 from mrtr_cassette.core.cassette.lookup import LookupKey, digest_of, lookup_key
+from mrtr_cassette.core.cassette.matchers import Matchers
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.texts import request_with
 from mrtr_cassette.core.protocol.calls import Call, CallKey, read_call
 from mrtr_cassette.core.protocol.hooks import MatchHook
 from mrtr_cassette.core.protocol.jsonrpc import Located
-from mrtr_cassette.core.replay.matchers import Matchers
 from mrtr_cassette.core.secrets.credentials import (
     Credentials,
     RepeatedSecrets,
