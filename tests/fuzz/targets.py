@@ -38,12 +38,12 @@ from messages import array_asks, asks, text
 
 from mrtr_cassette.core.cassette.model import CassetteModel
 from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.protocol.any_server import Harmless
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.order import Repeat
 from mrtr_cassette.core.replay.player import Player
-from mrtr_cassette.core.replay.unrecorded import Harmless
 from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.report.replay_events import (
     harmless_event,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Literal, NamedTuple
 
+from mrtr_cassette.core.cassette.effects import CallEffects
 from mrtr_cassette.core.cassette.entries import (
     Entries,
     Lifetime,
@@ -26,15 +27,8 @@ from mrtr_cassette.core.cassette.entries import (
 from mrtr_cassette.core.cassette.recorded import RecorderFacts, runs_of
 from mrtr_cassette.core.protocol.calls import CallKey, Traits
 from mrtr_cassette.core.protocol.jsonrpc import Kind
-from mrtr_cassette.core.protocol.methods import (
-    CALL_TOOL,
-    INITIALIZE,
-    LIST_TOOLS,
-    method_of,
-)
-from mrtr_cassette.core.replay.unrecorded import UnknownTools, listed_tools
+from mrtr_cassette.core.protocol.methods import INITIALIZE, method_of
 from mrtr_cassette.core.secrets.names import with_refs
-from mrtr_cassette.core.wire.http import REFUSED
 
 _NEVER: Final = (float("inf"), float("inf"))
 
@@ -264,10 +258,7 @@ class EqualCalls:
 class WriteHistories:
     """The histories of a recording, and which of its calls are held to them.
 
-    All but `reads` is found out when the first call comes that may be held.
-
-    Attributes:
-        unknown_tools: answers calls of tools that the server doesn't have, if all calls are held.
+    All of this is found out when the first call comes that may be held.
     """
 
     def __init__(
@@ -275,7 +266,7 @@ class WriteHistories:
         entries: Entries,
         recorders: Sequence[RecorderFacts],
         mode: Literal["auto", "strict", "order"],
-        reads: Collection[str],
+        effects: CallEffects,
         lifetime_of: Callable[[ReplayEntry], Lifetime],
         answers_during: Callable[[ReplayEntry], Sequence[ReplayEntry]],
     ) -> None:
@@ -283,7 +274,7 @@ class WriteHistories:
 
         Args:
             mode: holds calls to histories that were recorded with several answers, all or none.
-            reads: what changes nothing, whatever the recording says of it.
+            effects: tells which calls write.
             answers_during: gives what was posted while a call was in flight.
         """
         # A task goes on by itself, whatever is written.
@@ -296,81 +287,11 @@ class WriteHistories:
         self._recorders = recorders
         self._lifetime_of = lifetime_of
         self._answers_during = answers_during
-        self._reads = frozenset(reads)
-        self._went_live: set[str] = set()
-        """What a live server was called for: names of tools, and methods."""
+        self._effects = effects
         self._mode = mode
-        self._repeating: dict[ReplayEntry, bool] = {}
-        """Whether requests are repeated as time goes by, of those that were asked for."""
         paths = Counter([entry.numbers.path for entry in self._by_arrival])
         self._repeated = {path for path, count in paths.items() if count > 1}
         self._holds_any = mode == "strict" or (mode == "auto" and bool(self._repeated))
-        self.unknown_tools: UnknownTools | None = None
-        if mode == "strict":
-            self.unknown_tools = UnknownTools(entries.by_arrival)
-
-    # Reads and writes
-
-    def only_reads(self, key: CallKey) -> bool:
-        """Tell whether a call is known to change nothing."""
-        if key.called in self._reads:
-            return True
-        if key.method == CALL_TOOL:
-            return self._hints.get(key.name, False)
-        return method_of(key.method).reads
-
-    def unused_reads(self) -> list[str]:
-        """Return the names said to only read that neither a call nor a list of tools has."""
-        if not self._reads:
-            return []
-
-        known = self._went_live | self._hints.keys()
-        for entry in self._by_arrival:
-            known.add(entry.key.called)
-
-        return sorted(self._reads - known)
-
-    @cached_property
-    def _hints(self) -> dict[str, bool]:
-        """Whether every recorded list that has a tool says that it only reads."""
-        says: dict[str, bool] = {}
-        for entry in self._by_arrival:
-            if entry.key.method != LIST_TOOLS:
-                continue
-
-            for name, is_hinted in listed_tools(entry):
-                says[name] = says.get(name, True) and is_hinted
-
-        return says
-
-    def repeats_with_time(self, entry: ReplayEntry) -> bool:
-        """Tell whether clients repeat a request as time goes by: a poll, or what a cache held."""
-        if entry not in self._repeating:
-            self._repeating[entry] = self._is_repeating(entry)
-
-        return self._repeating[entry]
-
-    def _is_repeating(self, entry: ReplayEntry) -> bool:
-        """Find out whether clients repeat a request as time goes by."""
-        if entry.kind is not Kind.REQUEST or not self.only_reads(entry.key):
-            return False
-
-        response = entry.exchange.response
-        is_cached = response is not None and b'"ttlMs"' in response.body
-        return is_cached or method_of(entry.key.method).repeats
-
-    def is_write(self, entry: ReplayEntry) -> bool:
-        """Tell whether the response to a request ends a call that may have changed something."""
-        if entry.kind is not Kind.REQUEST or entry.created_by is not None:
-            return False
-        if entry.asks or entry.is_listening or self.only_reads(entry.key):
-            return False
-
-        unknown = self.unknown_tools
-        if unknown is not None and entry.key.name in unknown.refusals:
-            return False
-
-        return not _came_to_nothing(entry)
 
     def _write_key(self, entry: ReplayEntry) -> WriteKey:
         """Return what an entry shares with equal writes, in whichever history."""
@@ -439,7 +360,7 @@ class WriteHistories:
             families[entry] = family
             history = self._history_of(entry)
             write = None
-            if self.is_write(entry):
+            if self._effects.is_write(entry):
                 write = self._write_key(entry)
 
             lifetime = lifetimes[entry.interaction, history]
@@ -487,18 +408,10 @@ class WriteHistories:
 
         return played.living
 
-    def went_live(self, key: CallKey, played: PlayedWrites) -> bool:
-        """Take note of a call that a live server answers; tell whether it writes.
-
-        No history has a write that was not recorded.
-        """
-        self._went_live.add(key.called)
-        if self.only_reads(key):
-            return False
-
+    def went_live(self, key: CallKey, played: PlayedWrites) -> None:
+        """Take note of a write that a live server got; no history has it."""
         played.made.append(MadeWrite(live=key))
         played.living = {}
-        return True
 
     def played(self, entry: ReplayEntry, played: PlayedWrites) -> bool:
         """Take note that a call begins or ends; histories end that don't have its write next.
@@ -519,7 +432,7 @@ class WriteHistories:
 
             return False
 
-        if self.is_write(entry):
+        if self._effects.is_write(entry):
             beside = played.beside(entry, family)
             self._make(entry, played, beside)
             played.in_flight[family] = beside + (entry in self._steps)
@@ -768,11 +681,11 @@ class WriteHistories:
         """Whether reads that the default history lets through are told: there are also writes."""
         if self._mode != "auto" or not any(map(self._is_watched, self._by_arrival)):
             return False
-        return any(map(self.is_write, self._by_arrival))
+        return any(map(self._effects.is_write, self._by_arrival))
 
     def _is_watched(self, entry: ReplayEntry) -> bool:
         """Tell whether a call is known to read what writes may change."""
-        if _is_free(entry) or not self.only_reads(entry.key):
+        if _is_free(entry) or not self._effects.only_reads(entry.key):
             return False
 
         method = method_of(entry.key.method)
@@ -871,16 +784,3 @@ def _is_free(entry: ReplayEntry) -> bool:
     if entry.kind is not Kind.REQUEST or entry.is_listening:
         return True
     return entry.opens_session or entry.key.method == INITIALIZE
-
-
-def _came_to_nothing(entry: ReplayEntry) -> bool:
-    """Tell whether a server refused a request, so that nothing came of it."""
-    response = entry.exchange.response
-    if response is None:
-        return False
-    if response.status >= REFUSED:
-        return True
-    if b'"error"' not in response.body:
-        return False
-
-    return entry.exchange.rpc_members.get("error") is not None

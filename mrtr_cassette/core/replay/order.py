@@ -13,6 +13,7 @@ from enum import Enum
 from operator import eq
 from typing import Final, NamedTuple
 
+from mrtr_cassette.core.cassette.effects import CallEffects
 from mrtr_cassette.core.cassette.entries import (
     Entries,
     MatchedRequest,
@@ -344,6 +345,7 @@ class PlayOrder:
     Attributes:
         timelines: what the clients of each recorded session sent.
         tasks: the tasks that recorded calls created.
+        effects: tells which calls write.
         poll_interval: the milliseconds between polls of a task, for clients; None as recorded.
         stand_ins: the equal exchanges that are played in the place of others.
         hook: a user's function that tells whether two requests match, or None.
@@ -376,11 +378,17 @@ class PlayOrder:
 
         self.timelines = Timelines(entries.by_arrival)
         self.tasks = RecordedTasks(entries)
+        self.effects = CallEffects(
+            entries.by_arrival,
+            reads,
+            refuses_unknown_tools=history is History.STRICT,
+        )
+
         self.histories = WriteHistories(
             entries,
             cassette.recorders,
             history.value,
-            reads,
+            self.effects,
             self.timelines.lifetime_of,
             self.timelines.answers_during,
         )
@@ -911,7 +919,7 @@ class PlayOrder:
             return False
         if entry.kind is None or entry.kind is Kind.RESPONSE:
             return entry.matched.request.method in _SAFE_HTTP
-        return entry.kind is Kind.NOTIFICATION or self.histories.only_reads(entry.key)
+        return entry.kind is Kind.NOTIFICATION or self.effects.only_reads(entry.key)
 
     def _most_alike(
         self, entries: Sequence[ReplayEntry], traits: Traits

@@ -34,6 +34,11 @@ from mrtr_cassette.core.cassette.sessions import (
     redirected_elsewhere,
 )
 from mrtr_cassette.core.cassette.transports import origin_of
+from mrtr_cassette.core.protocol.any_server import (
+    Harmless,
+    answer_of_any_server,
+    only_status,
+)
 from mrtr_cassette.core.protocol.calls import (
     Call,
     CallKey,
@@ -78,11 +83,6 @@ from mrtr_cassette.core.replay.order import (
     Repeat,
 )
 from mrtr_cassette.core.replay.reply import Deliveries, Delivery
-from mrtr_cassette.core.replay.unrecorded import (
-    Harmless,
-    answer_of_any_server,
-    only_status,
-)
 from mrtr_cassette.core.secrets.rules import SHARED_NAMES
 from mrtr_cassette.core.secrets.values import Values
 from mrtr_cassette.core.wire.codings import readable
@@ -250,6 +250,7 @@ class Player:
 
         self._order = PlayOrder(cassette, found, repeat, history, reads, issued)
         self._histories = self._order.histories
+        self._effects = self._order.effects
         self._timelines = self._order.timelines
         self._deliveries = Deliveries(
             found.by_arrival,
@@ -285,7 +286,7 @@ class Player:
         self._unseen = list(self._ignored)
         self.divergences = Divergences(self._histories.recordings_held)
         self.times = self._order.plays
-        self.is_write = self._histories.is_write
+        self.is_write = self._effects.is_write
         self.add_settings = self._form.add_settings
         self.redacted = self._form.shown
 
@@ -748,7 +749,7 @@ class Player:
         """Answer a call of a tool that the server doesn't have, or what any server answers."""
         session = session_of(call.request)
         lacks_session = self._order.opened.is_outside(session, call.endpoint)
-        tools = self._histories.unknown_tools
+        tools = self._effects.unknown_tools
         if tools is not None and not lacks_session:
             answer = tools.answer(call)
             if answer is not None:
@@ -919,7 +920,10 @@ class Player:
 
         session = self._order.session_of(request)
         self._order.enter(session)
-        if self._histories.went_live(self.key_of(call), session.writes):
+        key = self.key_of(call)
+        self._effects.went_live(key)
+        if not self._effects.only_reads(key):
+            self._histories.went_live(key, session.writes)
             self._order.has_written_elsewhere = True
 
     # Afterwards
@@ -943,7 +947,7 @@ class Player:
             for entry in self._by_arrival:
                 self._see(read_call(entry.matched.request))
 
-        unused = [("reads", name) for name in self._histories.unused_reads()]
+        unused = [("reads", name) for name in self._effects.unused_reads()]
         unused += [("ignore", pointer_to(path)) for path in self._unseen]
         if self._form.matchers is not None:
             unused += [("match", name) for name in self._form.matchers.unused()]
@@ -1019,14 +1023,14 @@ class Player:
         if self.was_probed and entry.key.method == DISCOVER:
             return False
 
-        if entry.created_by is not None and self._histories.only_reads(entry.key):
+        if entry.created_by is not None and self._effects.only_reads(entry.key):
             # How often a task is polled before it ends depends on the pace.
             is_end = entry.state is not None and entry.state.is_over
             return is_end and entry.created_by not in self._order.stand_ins
 
         # A faster replay repeats these less often.
         is_repeat = entry.numbers.lookup in played
-        return not (is_repeat and self._histories.repeats_with_time(entry))
+        return not (is_repeat and self._effects.repeats_with_time(entry))
 
 
 def _likeness_of(request: Request, digest: bytes) -> _Likeness:

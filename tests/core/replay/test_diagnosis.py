@@ -30,9 +30,9 @@ from pushing import asked_once, cassette_with, elicit, in_sealed_session, posted
 from verifying import reported_miss
 
 from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.protocol.any_server import Harmless
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.player import Player
-from mrtr_cassette.core.replay.unrecorded import Harmless
 from mrtr_cassette.core.wire.http import EVENT_STREAM, NO_METHOD, NO_STATUS, Request
 
 CALL = tool("deploy", env="prod", replicas=3)

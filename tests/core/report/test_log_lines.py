@@ -29,10 +29,10 @@ from pushing import PushingSession, asked_once, elicit, posted
 
 from mrtr_cassette.core.answers.forms import CallTurn
 from mrtr_cassette.core.cassette.recorded import pushed_asks
+from mrtr_cassette.core.protocol.any_server import Harmless
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.record.recorder import Unread
-from mrtr_cassette.core.replay.unrecorded import Harmless
 from mrtr_cassette.core.report import events, replay_events
 from mrtr_cassette.core.report.replay_events import Event, Said
 from mrtr_cassette.core.report.runs import CallResult, RecordingReport, report_of_replay

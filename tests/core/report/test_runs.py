@@ -49,13 +49,13 @@ from verifying import reported_miss
 from mrtr_cassette.core.answers.forms import Asked, CallTurn, Unanswered
 from mrtr_cassette.core.cassette.recorded import Cassette, pushed_asks
 from mrtr_cassette.core.drive.appending import unrecorded
+from mrtr_cassette.core.protocol.any_server import Harmless
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.record.recorder import Recorder, Unread
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.order import History, Repeat
 from mrtr_cassette.core.replay.player import Player
-from mrtr_cassette.core.replay.unrecorded import Harmless
 from mrtr_cassette.core.report.ci import annotation, junit
 from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.report.events import (

@@ -1,6 +1,6 @@
-"""Answers to requests that were not recorded: of any server, and to calls of unknown tools.
+"""What the calls of a recorded server do: which only read, which write, and which it refuses.
 
-docs/agents.md, "Trials", says when tools are unknown.
+docs/agents.md, "Trials", says when tools are unknown to it.
 """
 
 from __future__ import annotations
@@ -9,126 +9,130 @@ import json
 import re
 from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from mrtr_cassette.core.cassette.entries import ReplayEntry
-from mrtr_cassette.core.protocol.calls import Call, resumed_event
-from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message
-from mrtr_cassette.core.protocol.methods import (
-    CALL_TOOL,
-    DISCOVER,
-    INITIALIZE,
-    LIST_TOOLS,
-    PING,
-)
-from mrtr_cassette.core.wire.http import (
-    ACCEPTED,
-    EVENT_STREAM,
-    JSON_HEADERS,
-    SESSION_HEADER,
-    Headers,
-)
-
-_NO_METHOD: Final = b'"error":{"code":-32601,"message":"Method not found"}'
-"""A refusal of `server/discover` that clients take for a server of the 2025 era."""
+from mrtr_cassette.core.protocol.any_server import Harmless, json_answer
+from mrtr_cassette.core.protocol.calls import Call, CallKey
+from mrtr_cassette.core.protocol.jsonrpc import Kind
+from mrtr_cassette.core.protocol.methods import CALL_TOOL, LIST_TOOLS, method_of
+from mrtr_cassette.core.wire.http import REFUSED
 
 _CODES: Final = (-32601, -32602)
 """The codes with which servers refuse a tool that they don't have."""
 
 
-class Harmless(NamedTuple):
-    """A request that was not recorded, and the HTTP answer of any server, also in a few words."""
+class CallEffects:
+    """Which calls only read, and which may have changed something.
 
-    call: Call
-    status: int
-    headers: Headers
-    body: bytes
-    answer: str
+    All but `reads` is found out when it is asked for.
 
-
-def only_status(call: Call, status: int, headers: Headers = ()) -> Harmless:
-    """Return an answer without a body."""
-    return Harmless(call, status, headers, b"", str(status))
-
-
-def _json_answer(call: Call, outcome: bytes, answer: str) -> Harmless:
-    """Return a JSON-RPC response with the id of a request."""
-    identity = b"null"
-    if call.message is not None:
-        identity = call.message.spelled(ID_PATH) or identity
-
-    body = b'{"jsonrpc":"2.0","id":%b,%b}' % (identity, outcome)
-    return Harmless(call, 200, JSON_HEADERS, body, answer)
-
-
-def answer_of_any_server(
-    call: Call, recorded: Collection[tuple[str, str]], *, lacks_session: bool
-) -> Harmless | None:
-    """Return what every server answers to a request that was not recorded, or None.
-
-    To one that lacks the session which the server wants, most of this is no answer.
-
-    Args:
-        recorded: the endpoints and the methods of the calls that were recorded.
+    Attributes:
+        unknown_tools: answers calls of tools that the server doesn't have; None if nothing does.
     """
-    message = call.message
-    endpoints = {endpoint for endpoint, _ in recorded}
-    if message is None:
-        path = call.endpoint.partition(" ")[2].partition("?")[0]
-        if call.request.method == "GET" and "/.well-known/" in path:
-            return only_status(call, 404)
-        if lacks_session:
-            return None
-        return _answer_to_no_message(call, endpoints)
 
-    if call.endpoint not in endpoints:
-        return None
-    if lacks_session and message.method != DISCOVER:
-        return None
+    def __init__(
+        self,
+        by_arrival: Sequence[ReplayEntry],
+        reads: Collection[str],
+        *,
+        refuses_unknown_tools: bool,
+    ) -> None:
+        """Read a recording; `reads` change nothing, whatever the recording says of them."""
+        self._by_arrival = by_arrival
+        self._reads = frozenset(reads)
+        self._went_live: set[str] = set()
+        """What a live server was called for: names of tools, and methods."""
+        self._repeating: dict[ReplayEntry, bool] = {}
+        """Whether requests are repeated as time goes by, of those that were asked for."""
+        self.unknown_tools: UnknownTools | None = None
+        if refuses_unknown_tools:
+            self.unknown_tools = UnknownTools(by_arrival)
 
-    initializes = (call.endpoint, INITIALIZE) in recorded
-    return _answer_to_message(call, message, initializes=initializes)
+    def only_reads(self, key: CallKey) -> bool:
+        """Tell whether a call is known to change nothing."""
+        if key.called in self._reads:
+            return True
+        if key.method == CALL_TOOL:
+            return self._hints.get(key.name, False)
+        return method_of(key.method).reads
+
+    def went_live(self, key: CallKey) -> None:
+        """Take note that a live server got a call."""
+        self._went_live.add(key.called)
+
+    def unused_reads(self) -> list[str]:
+        """Return the names said to only read that neither a call nor a list of tools has."""
+        if not self._reads:
+            return []
+
+        known = self._went_live | self._hints.keys()
+        for entry in self._by_arrival:
+            if entry.created_by is None:
+                known.add(entry.key.called)
+
+        return sorted(self._reads - known)
+
+    @cached_property
+    def _hints(self) -> dict[str, bool]:
+        """Whether every recorded list that has a tool says that it only reads."""
+        says: dict[str, bool] = {}
+        for entry in self._by_arrival:
+            if entry.key.method != LIST_TOOLS:
+                continue
+
+            for name, is_hinted in _listed_tools(entry):
+                says[name] = says.get(name, True) and is_hinted
+
+        return says
+
+    def repeats_with_time(self, entry: ReplayEntry) -> bool:
+        """Tell whether clients repeat a request as time goes by: a poll, or what a cache held."""
+        if entry not in self._repeating:
+            self._repeating[entry] = self._is_repeating(entry)
+
+        return self._repeating[entry]
+
+    def _is_repeating(self, entry: ReplayEntry) -> bool:
+        """Find out whether clients repeat a request as time goes by."""
+        if entry.kind is not Kind.REQUEST or not self.only_reads(entry.key):
+            return False
+
+        response = entry.exchange.response
+        is_cached = response is not None and b'"ttlMs"' in response.body
+        return is_cached or method_of(entry.key.method).repeats
+
+    def is_write(self, entry: ReplayEntry) -> bool:
+        """Tell whether the response to a request ends a call that may have changed something."""
+        if entry.kind is not Kind.REQUEST or entry.created_by is not None:
+            return False
+        if entry.asks or entry.is_listening or self.only_reads(entry.key):
+            return False
+
+        unknown = self.unknown_tools
+        if unknown is not None and entry.key.name in unknown.refusals:
+            return False
+
+        return not _came_to_nothing(entry)
 
 
-def _answer_to_no_message(call: Call, endpoints: Collection[str]) -> Harmless | None:
-    """Return what every server answers to a request of HTTP itself, such as an end of a session."""
-    http_method, _, path = call.endpoint.partition(" ")
-    if f"POST {path}" not in endpoints:
-        return None
-    if http_method == "DELETE" and call.request.header(SESSION_HEADER):
-        return only_status(call, 204)
+def _came_to_nothing(entry: ReplayEntry) -> bool:
+    """Tell whether a server refused a request, so that nothing came of it."""
+    response = entry.exchange.response
+    if response is None:
+        return False
+    if response.status >= REFUSED:
+        return True
+    if b'"error"' not in response.body:
+        return False
 
-    wants_stream = EVENT_STREAM in call.request.header("accept")
-    is_new = call.endpoint not in endpoints and not resumed_event(call.request)
-    if http_method == "GET" and wants_stream and is_new:
-        return only_status(call, 405, (("Allow", "POST, DELETE"),))
-
-    return None
-
-
-def _answer_to_message(
-    call: Call, message: Message, *, initializes: bool
-) -> Harmless | None:
-    """Return what every server answers to a message; `initializes` is one of the 2025 era."""
-    if message.kind is Kind.NOTIFICATION:
-        if message.method.startswith("notifications/"):
-            return only_status(call, ACCEPTED)
-        return None
-
-    if message.kind is not Kind.REQUEST:
-        return None
-    if message.method == PING:
-        return _json_answer(call, b'"result":{}', "{}")
-    if message.method == DISCOVER and initializes:
-        return _json_answer(call, _NO_METHOD, "Method not found")
-
-    return None
+    return entry.exchange.rpc_members.get("error") is not None
 
 
 # Tools that the server doesn't have
 
 
-def listed_tools(entry: ReplayEntry) -> Iterator[tuple[str, bool]]:
+def _listed_tools(entry: ReplayEntry) -> Iterator[tuple[str, bool]]:
     """Yield the tools in a list, and whether it says that they only read."""
     result = entry.exchange.rpc_members.get("result")
     if not isinstance(result, dict) or not isinstance(result.get("tools"), list):
@@ -168,7 +172,7 @@ class UnknownTools:
             if entry.is_refused:
                 continue
 
-            names.update(name for name, _ in listed_tools(entry))
+            names.update(name for name, _ in _listed_tools(entry))
             cursor = entry.exchange.call.arguments
             if isinstance(cursor, dict) and "cursor" in cursor:
                 asked.add(str(cursor["cursor"]))
@@ -221,7 +225,7 @@ class UnknownTools:
         if name in self._listed or name in self._accepted:
             return None
 
-        return _json_answer(call, self._outcome(name), "unknown tool")
+        return json_answer(call, self._outcome(name), "unknown tool")
 
     def _outcome(self, name: str) -> bytes:
         """Return the error, or the result, as the server spelled it for another such tool."""
