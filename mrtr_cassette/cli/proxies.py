@@ -433,7 +433,7 @@ async def _replay(
 
         fails = _conclude_replay(session, options, log, reports)
         player = session.player
-        is_met = any(fault.came for fault in player.fault_outcomes)
+        is_met = any(fault.came for fault in session.fault_outcomes)
         is_used = player.plays or player.misses or is_met
         has_no_client = not is_used and _tell_of_no_client(command, end, log)
 
@@ -467,7 +467,9 @@ def _conclude_replay(
 
     player = session.player
     elsewhere = tuple(session.elsewhere)
-    summary = replace(report_of_replay(player, options.terms), elsewhere=elsewhere)
+    summary = report_of_replay(player, options.terms)
+    faults = session.fault_outcomes
+    summary = replace(summary, elsewhere=elsewhere, faults=faults)
     event, line = replay_said(summary, options.terms)
     log.tell(line, event)
     if summary.misses or reports:

@@ -23,8 +23,7 @@ LIST = message("tools/list")
 
 def counts(session: ReplaySession) -> list[tuple[int, int]]:
     """Return how many requests came at the place of each fault, and how many met it."""
-    assert session.player.faults is not None
-    return [(fault.came, fault.times) for fault in session.player.faults.outcomes]
+    return [(fault.came, fault.times) for fault in session.fault_outcomes]
 
 
 async def listed(path: Path) -> Path:

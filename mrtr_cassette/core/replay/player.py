@@ -68,7 +68,6 @@ from mrtr_cassette.core.replay.diagnosis import (
     other_id,
     unlearned,
 )
-from mrtr_cassette.core.replay.faults import Fault, FaultOutcome, Faults
 from mrtr_cassette.core.replay.matching import (
     MatchedForm,
     Matching,
@@ -191,7 +190,6 @@ class Player:
         redacted: gives a text for the terminal, without known secrets.
         was_probed: an earlier process of the client has played `server/discover`.
         before_record: a user's function that changes requests before they are matched, or None.
-        faults: what goes wrong in this replay, or None.
         stops: after a miss, requests get the same miss; `stopped` is how many did.
         unknown_tools: how often each tool was called that the recorded server doesn't have.
         divergences: where the play left each recording.
@@ -200,7 +198,6 @@ class Player:
 
     was_probed = False
     before_record: RecordHook | None = None
-    faults: Faults | None = None
     stops = False
 
     def __init__(
@@ -491,16 +488,7 @@ class Player:
 
         return Reading(matched, values_in(call))
 
-    # Faults
-
-    def fault_of(self, choice: Choice) -> Fault | None:
-        """Return the fault that a request meets, and count it."""
-        if self.faults is None:
-            return None
-
-        lookup = choice.reading.matched.lookup
-        session = session_of(choice.request)
-        return self.faults.meet(lookup, choice.entry, session)
+    # What is not played
 
     def unplayed_response(self, choice: Choice) -> Delivery | None:
         """Return the response to a request that is not played; None where none was recorded."""
@@ -996,11 +984,6 @@ class Player:
         """Whether a client has asked for nothing but `server/discover`."""
         methods = {entry.key.method for entry in self._order.entries_played}
         return methods == {DISCOVER} and not self.misses
-
-    @property
-    def fault_outcomes(self) -> tuple[FaultOutcome, ...]:
-        """How often each fault was met so far."""
-        return () if self.faults is None else self.faults.outcomes
 
     @property
     def unplayed(self) -> list[int]:

@@ -379,7 +379,6 @@ def report_of_replay(player: Player, terms: Terms = LIBRARY_TERMS) -> ReplayRepo
         tuple(answered),
         without_response=tuple(player.without_response),
         after_other_writes=tuple(strayed),
-        faults=player.fault_outcomes,
         by_kind=tuple([KindMatch(*found) for found in player.by_kind.items()]),
         learned=dict(player.learned),
     )

@@ -208,6 +208,7 @@ async def replay_pipe(
     player.add_settings(given_to(server_command))
     player.was_probed = client is not None and client.take_note("probed", path)
     session = ReplaySession("", "", path, cassette, player, options.terms)
+    session.faults = server.faults
     began(session)
     async with told_to_end() as told:
         await answer_pipe(PipedClient(server.handle, options.max_body), cassette, told)

@@ -24,7 +24,7 @@ from mrtr_cassette.core.cassette.recorded import (
 from mrtr_cassette.core.cassette.texts import combine_cassettes
 from mrtr_cassette.core.cassette.transports import over_http
 from mrtr_cassette.core.protocol.any_server import Harmless
-from mrtr_cassette.core.protocol.calls import Call, read_call
+from mrtr_cassette.core.protocol.calls import Call, read_call, session_of
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.faults import EXPIRED_STATE, Fault, Faults, read_faults
 from mrtr_cassette.core.replay.order import History, Refusal, Repeat
@@ -91,6 +91,7 @@ def replaying(
     # A loop that many runs share is not held up: it comes later.
     cassette, server = load_server(path, over_http, options, announcer, clock, loaded)
     session = ReplaySession("", "", path, cassette, server.player, options.terms)
+    session.faults = server.faults
 
     return _replaying(session, server, site)
 
@@ -145,11 +146,11 @@ def load_server(
     else:
         cassette, player = loaded.get(path, over, options)
 
+    server = ReplayServer(player, announcer, options.pace == "recorded", clock)
     if options.faults:
         is_piped = over is not over_http
-        player.faults = Faults(read_faults(options.faults, is_piped=is_piped))
+        server.faults = Faults(read_faults(options.faults, is_piped=is_piped))
 
-    server = ReplayServer(player, announcer, options.pace == "recorded", clock)
     if announcer.listeners:
         server.pushed_asks = pushed_asks(cassette.interactions)
 
@@ -271,6 +272,7 @@ class ReplayServer:
         paced: event streams keep the recorded rhythm.
         pushed_asks: what was pushed, by the exchange in whose response it is; empty if nobody wants
             to be told.
+        faults: what goes wrong in this replay, or None.
         arrival: set when the next request has got its reply; None while nobody waits for one.
         silence_s: seconds without a request after which a notification or a read is waited for no
             more.
@@ -283,6 +285,7 @@ class ReplayServer:
     pushed_asks: Mapping[RecordedExchange, Sequence[PushedAsk]] = field(
         default_factory=dict
     )
+    faults: Faults | None = None
     arrival: asyncio.Event | None = None
     silence_s: float = 10.0
     _reported: tuple[Miss, MissReport] | None = None
@@ -298,9 +301,10 @@ class ReplayServer:
             await self._respond(request, body, downstream)
             return
 
-        if self.player.faults is not None:
+        if self.faults is not None:
             choice = self.player.choose(request, self.clock.wall())
-            fault = self.player.fault_of(choice)
+            lookup = choice.reading.matched.lookup
+            fault = self.faults.meet(lookup, choice.entry, session_of(request))
             if fault is not None:
                 await self._meet(fault, choice, downstream)
                 return

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.replay.faults import FaultOutcome
+from mrtr_cassette.core.replay.faults import FaultOutcome, Faults
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.shell.files.stores import Location
@@ -144,7 +144,6 @@ class Session:
             harmless=len(player.harmless),
             unplayed=player.unplayed,
             after_other_writes=[*player.after_other_writes],
-            faults=player.fault_outcomes,
             unknown_tools=dict(player.unknown_tools),
             stopped=player.stopped,
             divergences=reports_of_divergences(player, misses),
@@ -177,6 +176,9 @@ class ReplaySession(Session):
 
     base: Cassette
     player: Player
+    faults: Faults | None = None
+    """What goes wrong in it."""
+
     _told: tuple[object, RunOutcome] | None = None
     """What it came to when somebody asked last, and after what."""
 
@@ -186,8 +188,14 @@ class ReplaySession(Session):
         player = self.player
         counts = (player.plays, len(player.misses), len(player.harmless))
         told = (counts, player.unknown_tools.total(), player.stopped)
-        after = (told, player.fault_outcomes, self.problem)
+        faults = self.fault_outcomes
+        after = (told, faults, self.problem)
         if self._told is None or self._told[0] != after:
-            self._told = (after, self._outcome())
+            self._told = (after, replace(self._outcome(), faults=faults))
 
         return self._told[1]
+
+    @property
+    def fault_outcomes(self) -> tuple[FaultOutcome, ...]:
+        """How often each fault was met so far."""
+        return () if self.faults is None else self.faults.outcomes
