@@ -40,12 +40,11 @@ from mrtr_cassette.core.drive.verification import VerifiedInteraction
 from mrtr_cassette.core.secrets.names import sha256_of
 
 CALL = with_token(tool("deploy", env="prod"), 1)
-STATE, LIVE = "the-recorded-state-0123456789abc", "the-live-state-0123456789-abcdefg"
+STATE = "the-recorded-state-0123456789abc"
+LIVE = "the-live-state-0123456789-abcdefg"
 OTHER = (tool("other"), text("as it was"))
-YES_RETRY, NO_RETRY = (
-    retry(CALL, {"a": YES}, state=STATE),
-    retry(CALL, {"a": NO}, state=STATE),
-)
+YES_RETRY = retry(CALL, {"a": YES}, state=STATE)
+NO_RETRY = retry(CALL, {"a": NO}, state=STATE)
 
 
 def question(words: str, state: str | None, *keys: str) -> Json:
@@ -84,7 +83,7 @@ def proposed(cassette: Cassette, number: int, *responses: Json) -> list[Proposal
 def with_live(file: tuple[bytes, Cassette], number: int, *responses: Json) -> bytes:
     """Return a file with what a live server responds in it, which nothing speaks against."""
     found = proposed(file[1], number, *responses)
-    assert [each.problem for each in found] == [None]
+    assert [proposal.problem for proposal in found] == [None]
     return accepted(*file, found)
 
 
@@ -102,18 +101,20 @@ def test_a_result_takes_the_place_of_the_recorded_one() -> None:
     new = with_live((data, cassette), 2, AGAIN, text("Deployed by mrtr-cassette-demo"))
 
     assert lines_changed(data, new) == ['"text": "Deployed by mrtr-cassette-demo"']
+
     (repeating,) = proposed(cassette, 2, AGAIN, text("Deployed by 2042100099"))
 
     assert (repeating.problem or "").startswith("it repeats the id")
-    old_recording, recording = (json.loads(raw)["recording"] for raw in (data, new))
-    differing = [
-        {name for name in one if one[name] != other[name]}
-        for one, other in zip(
-            old_recording["exchanges"], recording["exchanges"], strict=True
-        )
-    ]
+
+    before = json.loads(data)["recording"]["exchanges"]
+    after = json.loads(new)["recording"]["exchanges"]
+    differing = []
+    for old_facts, new_facts in zip(before, after, strict=True):
+        names = {name for name in old_facts if old_facts[name] != new_facts[name]}
+        differing.append(names)
 
     assert differing == [set(), set(), {"sha256"}, set()]
+
     (change,) = compared(cassette, load(new, "f")).changes
 
     assert change[:2] == ("text-changed", "/content/0/text")
@@ -126,6 +127,7 @@ def test_a_question_keeps_the_recorded_state() -> None:
     (line,) = lines_changed(file[0], new)
 
     assert line.startswith('"message": "Now? mrtr-state:')
+
     first, second = load(new, "f").interactions[1].exchanges
 
     assert first.ask is not None
@@ -138,9 +140,11 @@ def test_both_copies_of_a_shared_question_change() -> None:
     data, cassette = file_of(*ASKED[:3], (NO_RETRY, text("left")))
 
     assert cassette.interactions[2].branch is not None
+
     new = with_live((data, cassette), 2, question("Now?", LIVE))
 
     assert lines_changed(data, new) == ['"message": "Now?"'] * 2
+
     shared = load(new, "f").interactions
 
     assert shared[1].exchanges[0] is shared[2].exchanges[0]
@@ -168,9 +172,11 @@ def test_a_stream_has_the_recorded_tokens_and_as_many_times_as_events() -> None:
         )
 
         assert b"mrtr-cassette-1" not in new
+
         (facts,) = json.loads(new)["recording"]["exchanges"]
 
         assert len(facts["pieces"]) == count + 1
+
         response = load(new, "f").interactions[0].exchanges[0].response
 
         assert response is not None
@@ -179,6 +185,7 @@ def test_a_stream_has_the_recorded_tokens_and_as_many_times_as_events() -> None:
     new = with_live(file, 1, text("plain"))
 
     assert "pieces" not in json.loads(new)["recording"]["exchanges"][0]
+
     back = with_live(
         (new, load(new, "f")), 1, lambda body: stream(answer(body, text("done")))
     )
@@ -218,7 +225,7 @@ def test_a_page_that_is_taken_issues_the_recorded_cursor() -> None:
         ([question("Deploy?", LIVE, "a", "b")], "no answer is recorded for b"),
         ([array_asks("a", state=LIVE)], "the server asks in the dialect array"),
         (
-            [AGAIN, lambda it: stream(rpc("roots/list"), answer(it, text("x")))],
+            [AGAIN, lambda body: stream(rpc("roots/list"), answer(body, text("x")))],
             "the server pushed",
         ),
     ],
@@ -227,17 +234,18 @@ def test_what_needs_another_answer_is_not_taken(
     responses: list[Json], reason: str
 ) -> None:
     """The client's own words are never made up."""
-    (each,) = proposed(file_of(*ASKED)[1], 2, *responses)
+    _, cassette = file_of(*ASKED)
+    (proposal,) = proposed(cassette, 2, *responses)
 
-    assert (each.problem or "").startswith(reason)
+    assert (proposal.problem or "").startswith(reason)
 
 
 def test_a_question_that_branches_answer_is_not_taken_away() -> None:
     """Without it the branches would be the same call twice."""
     _, cassette = file_of(*ASKED[:3], (NO_RETRY, text("left")))
-    (each,) = proposed(cassette, 2, text("done"))
+    (proposal,) = proposed(cassette, 2, text("done"))
 
-    assert each.problem == "other branches answer a question of it: record it again"
+    assert proposal.problem == "other branches answer a question of it: record it again"
 
 
 def test_ids_that_are_made_up_for_questions_are_the_recorded_ones() -> None:
@@ -285,12 +293,13 @@ def test_each_response_that_differs_is_proposed() -> None:
     (ask,) = proposed(cassette, 2, question("Now?", LIVE))
 
     assert (ask.number, ask.turn, ask.problem, ask.course) == (2, 1, None, None)
+
     (final,) = proposed(cassette, 2, AGAIN, text("b"))
 
     assert (final.turn, final.changes, final.course) == (0, final.counting, None)
 
     cassette = branched()
-    plan = next(each for each in planned(cassette) if each.interaction.pushed_turns)
+    plan = next(plan for plan in planned(cassette) if plan.interaction.pushed_turns)
     verified = VerifiedInteraction(plan, "text-changed", (TurnChange(1, QUESTION),))
     (pushed,) = proposals(cassette, [verified])
 
@@ -301,10 +310,11 @@ def test_what_was_not_compared_proposes_nothing() -> None:
     """Neither a server that was away nor a value that differs by itself is taken."""
     _, cassette = file_of(*ASKED)
     for verdict in ("skipped", "not-reached", "unstable"):
-        each: Any = VerifiedInteraction(
+        verified: Any = VerifiedInteraction(
             planned(cassette)[1], verdict, (TurnChange(0, TEXT),)
         )
-        assert proposals(cassette, [each]) == []
+
+        assert proposals(cassette, [verified]) == []
 
 
 def test_verdicts_accept_what_has_no_others() -> None:
@@ -313,8 +323,10 @@ def test_verdicts_accept_what_has_no_others() -> None:
     def proposal(*changes: Change, problem: str | None = None) -> Proposal:
         return Proposal(1, "call", (0,), changes, problem)
 
-    both, alone = proposal(TEXT, NOTE), proposal(NOTE)
-    mixed, broken = proposal(TEXT, ERROR), proposal(TEXT, problem="pushed")
+    both = proposal(TEXT, NOTE)
+    alone = proposal(NOTE)
+    mixed = proposal(TEXT, ERROR)
+    broken = proposal(TEXT, problem="pushed")
     every = [both, alone, mixed, broken]
 
     assert accepted_by_verdict(every, ["text-changed"]) == [both]

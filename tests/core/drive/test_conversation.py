@@ -86,7 +86,8 @@ def talk(
 
 def test_answers_go_with_the_live_state_of_the_ask() -> None:
     """Each retry has the answers to the last ask, its state byte for byte, and an id of its own."""
-    first, second = 'live "state" {1}', "another live state"
+    first = 'live "state" {1}'
+    second = "another live state"
     conversation, _ = talk(
         Answered(b'{"a":1E2}'), Answered(None), request=post(retry(CALL, {"x": YES}))
     )
@@ -143,6 +144,7 @@ def test_refused_push_cancels_its_call() -> None:
 
     assert conversation.session.pushed(push) is None
     assert conversation.is_over
+
     cancelled = conversation.next()
 
     assert cancelled is not None
@@ -150,6 +152,7 @@ def test_refused_push_cancels_its_call() -> None:
         "requestId": 2042100001
     }
     assert conversation.next() is None
+
     finish(conversation, observation)
 
     assert isinstance(conversation.standing, AskedOtherwise)
@@ -163,6 +166,7 @@ def test_answer_may_come_from_elsewhere_and_later() -> None:
     assert conversation.session.pushed(push) is None
     assert conversation.answer(Answered(b"{}")) is not None
     assert conversation.answer(Answered(b"{}")) is None
+
     finish(conversation, observation)
 
     assert isinstance(conversation.standing, Finished)
@@ -177,6 +181,7 @@ def test_answer_may_come_from_elsewhere_and_later() -> None:
     respond(conversation, asks("a"))
 
     assert conversation.answer(Answered(b'{"a":1}')) is None
+
     (retried,) = follow(conversation, text("done"))
 
     assert json.loads(retried.body)["params"]["inputResponses"] == {"a": 1}
@@ -193,19 +198,20 @@ def owner() -> tuple[Any, list[OpenPush]]:
 
 def test_each_call_has_an_id_of_its_own_in_the_session_that_was_opened() -> None:
     """Everything else of a request stays; notifications and bodies that are no messages too."""
-    own, whose = session(), owner()[0]
-    first = own.request(post(rpc("initialize")), whose)
+    live = session()
+    whose, _ = owner()
+    first = live.request(post(rpc("initialize")), whose)
     first.response_started(200, (SESSION,))
-    own.responded(first)
-    second = own.request(post(tool("a"), ("Accept-Encoding", "br")), whose)
+    live.responded(first)
+    second = live.request(post(tool("a"), ("Accept-Encoding", "br")), whose)
 
-    assert [json.loads(each.call.request.body)["id"] for each in (first, second)] == [
-        2042100001, 2042100002,
-    ]  # fmt: skip
+    assert body_of(first.call.request)["id"] == 2042100001
+    assert body_of(second.call.request)["id"] == 2042100002
     assert second.call.request.header("mcp-session-id") == SESSION[1]
     assert second.call.request.header("accept-encoding") == "identity"
+
     for request in (get("/mcp"), post(b"no JSON"), post(notification("a"))):
-        assert own.request(request, whose).call.request.body == request.body
+        assert live.request(request, whose).call.request.body == request.body
 
 
 def test_ids_are_integers_unless_the_server_wants_texts() -> None:
@@ -224,32 +230,33 @@ def test_ids_are_integers_unless_the_server_wants_texts() -> None:
         (invalid, 1, [int, str, str]),
         (refusal(CALL), 1, [int, int]),
     ):
-        own = session()
-        first = Conversation(post(with_id(CALL, number)), None, own)
+        live = session()
+        first = Conversation(post(with_id(CALL, number)), None, live)
         sent = [respond(first, reply)]
         if len(ids) > len(sent) + 1:
             sent.append(respond(first, text("done")))
 
         assert isinstance(first.standing, Finished)
-        sent += follow(Conversation(post(CALL), None, own), text("done"))
+
+        sent += follow(Conversation(post(CALL), None, live), text("done"))
 
         assert [type(json.loads(request.body)["id"]) for request in sent] == ids
 
 
 def test_session_is_the_one_that_initialize_opened() -> None:
     """An id that comes with an error, or with another result, names none that can be used."""
-    own = session()
+    live = session()
     for method, status, opened in (
         ("server/discover", 400, ""),
         ("initialize", 400, ""),
         ("tools/list", 200, ""),
         ("initialize", 200, SESSION[1]),
     ):
-        observation = own.request(post(rpc(method)), owner()[0])
+        observation = live.request(post(rpc(method)), owner()[0])
         observation.response_started(status, (SESSION,))
-        own.responded(observation)
+        live.responded(observation)
 
-        assert own.id == opened
+        assert live.id == opened
 
 
 # A server's tools
@@ -288,6 +295,7 @@ def test_tools_are_listed_page_after_page_as_the_client_would() -> None:
 
     assert [body["method"] for body in bodies] == ["tools/list"] * 2
     assert bodies[1]["params"] == {"_meta": CAPABLE, "cursor": "2"}
+
     names = ("mcp-method", "mcp-name", "mcp-param-env", "mcp-session-id")
     for request in sent:
         assert [request.header(name) for name in names] == [
@@ -331,9 +339,9 @@ MODERN = {"supportedVersions": ["2026-07-28"]}
 
 def client(*kinds: str, discovered: Any = MODERN) -> OwnClient:
     """Return a client that knows its server."""
-    own = OwnClient("/mcp", kinds, "1.2.3", ())
-    own.discovered(responded(own.discover(), discovered))
-    return own
+    own_client = OwnClient("/mcp", kinds, "1.2.3", ())
+    own_client.discovered(responded(own_client.discover(), discovered))
+    return own_client
 
 
 def responded(request: Request, value: Any) -> Any:
@@ -348,14 +356,18 @@ def body_of(request: Request) -> Any:
 
 def test_modern_server_is_called_at_once() -> None:
     """Each request says who calls, and what it can answer."""
-    own = client("form", "url", "sampling", "roots")
+    own_client = client("form", "url", "sampling", "roots")
 
-    assert own.era == "modern"
-    request = own.call("tools/call", {"name": "deploy", "arguments": {"env": "prod"}})
+    assert own_client.era == "modern"
+
+    request = own_client.call(
+        "tools/call", {"name": "deploy", "arguments": {"env": "prod"}}
+    )
 
     assert request.header("mcp-method") == "tools/call"
     assert request.header("mcp-name") == "deploy"
     assert request.header("mcp-protocol-version") == "2026-07-28"
+
     params = body_of(request)["params"]
 
     assert params["arguments"] == {"env": "prod"}
@@ -380,18 +392,19 @@ def test_server_of_a_known_version_is_not_asked_for_it(
     version: str, era: str | None
 ) -> None:
     """A header of the user tells the version, in any spelling."""
-    own = OwnClient("/mcp", (), "1.2.3", (("mcp-Protocol-version", version),))
+    own_client = OwnClient("/mcp", (), "1.2.3", (("mcp-Protocol-version", version),))
 
-    assert own.era == era
+    assert own_client.era == era
 
 
 @pytest.mark.parametrize("discovered", [{"supportedVersions": ["2025-11-25"]}, [], {}])
 def test_earlier_server_is_opened(discovered: Any) -> None:
     """It is initialized, told so, and heard; the version is the server's."""
-    own = client("roots", discovered=discovered)
+    own_client = client("roots", discovered=discovered)
 
-    assert own.era == "legacy"
-    opening = own.initialize()
+    assert own_client.era == "legacy"
+
+    opening = own_client.initialize()
 
     assert body_of(opening)["params"] == {
         "protocolVersion": "2025-11-25",
@@ -399,7 +412,9 @@ def test_earlier_server_is_opened(discovered: Any) -> None:
         "clientInfo": {"name": "mrtr-cassette", "version": "1.2.3"},
     }
 
-    initialized = own.initialized(responded(opening, {"protocolVersion": "2025-06-18"}))
+    initialized = own_client.initialized(
+        responded(opening, {"protocolVersion": "2025-06-18"})
+    )
 
     assert initialized is not None
     assert body_of(initialized) == {
@@ -407,25 +422,28 @@ def test_earlier_server_is_opened(discovered: Any) -> None:
         "method": "notifications/initialized",
     }
 
-    listening, leaving = own.listening(), own.leaving()
+    listening = own_client.listening()
+    leaving = own_client.leaving()
 
     assert (listening.method, leaving.method) == ("GET", "DELETE")
-    call = own.call("tools/call", {"name": "add"})
+
+    call = own_client.call("tools/call", {"name": "add"})
 
     assert "_meta" not in body_of(call)["params"]
     assert call.header("mcp-method") == ""
+
     for request in (initialized, listening, leaving, call):
         assert request.header("mcp-protocol-version") == "2025-06-18"
 
 
 def test_refused_session_is_no_session() -> None:
     """What is no result opens nothing."""
-    own = client(discovered={})
+    own_client = client(discovered={})
     refusal = compact(
         {"jsonrpc": "2.0", "id": 0, "error": {"code": 1, "message": "no"}}
     )
 
-    assert own.initialized(exchange(own.initialize(), refusal)) is None
+    assert own_client.initialized(exchange(own_client.initialize(), refusal)) is None
 
 
 def test_arguments_stand_in_the_headers_that_the_tool_wants() -> None:
@@ -447,6 +465,7 @@ def test_arguments_stand_in_the_headers_that_the_tool_wants() -> None:
     assert request.header("mcp-param-count") == "5"
     assert request.header("mcp-param-city") == "=?base64?WsO8cmljaA==?="
     assert request.header("mcp-name") == "=?base64?PT94?="
+
     names = {name for name, _ in request.headers}
 
     assert not names & {"Mcp-Param-Gone", "Mcp-Param-Plain"}
@@ -469,6 +488,7 @@ def test_another_client_is_spoken_for() -> None:
 
     assert is_modern(call)
     assert not is_modern(read_call(post(tool("a"))))
+
     declared = body_of(declaring(theirs, {"form", "roots"}))["params"]["_meta"]
 
     assert declared["io.modelcontextprotocol/clientCapabilities"] == {

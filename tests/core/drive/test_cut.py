@@ -75,6 +75,7 @@ def test_branch_and_pushed_questions_keep_what_asks_them() -> None:
         again = load(dump(part), "part.json")
 
         assert compared(again, part, ignores_nothing).is_same
+
         turns = [len(found.pushed_turns) for found in whole.interactions]
         kept = [len(found.pushed_turns) for found in again.interactions]
 
@@ -138,4 +139,5 @@ def test_call_of_a_session_has_its_opening_and_nothing_of_another() -> None:
     assert calls_of(part)[0] == "initialize"
     assert calls_of(part).count('tools/call "put"') == 1
     assert len(part.interactions) * 2 == len(whole.interactions)
+
     check_by_itself(part, whole)

@@ -46,7 +46,8 @@ from mrtr_cassette.core.report.probes import (
 )
 
 CALL = tool("deploy", env="prod")
-STATE, LIVE = "recorded-state-0123456789", "live-state-0123456789"
+STATE = "recorded-state-0123456789"
+LIVE = "live-state-0123456789"
 ACCEPT: Json = {
     "action": "accept",
     "content": {"ok": True, "count": 3, "env": "prod", "mail": "a@example.com"},
@@ -129,7 +130,8 @@ def test_a_form_is_answered_in_each_way_that_its_schema_tells() -> None:
 
 def test_a_number_is_sent_as_text_rather_than_a_text_as_a_list() -> None:
     """Servers convert that, whatever the order of the fields."""
-    kind, size = {"type": "string"}, {"type": "integer"}
+    kind = {"type": "string"}
+    size = {"type": "integer"}
     schema = {"properties": {"kind": kind, "size": size}, "required": ["kind", "size"]}
     accept = {"action": "accept", "content": {"kind": "small", "size": 3}}
     answer = (retry(CALL, {"a": accept}, state=STATE), text("done"))
@@ -146,7 +148,7 @@ def test_branches_of_one_ask_are_probed_once_from_the_accepted_one() -> None:
     _, (ask,) = probing_of(SCRIPT[0], declined, SCRIPT[1])
 
     assert ask.given == {"a": ACCEPT}
-    assert [each.number for each in ask.declining] == [1]
+    assert [exchange.number for exchange in ask.declining] == [1]
 
 
 @pytest.mark.parametrize(
@@ -246,6 +248,7 @@ def test_a_state_is_altered_in_what_it_encodes() -> None:
 
     assert base64.urlsafe_b64decode(padded) == b'{"step":3,"env":"prod"}'
     assert tail == "c2ln"
+
     version, payload, tail = altered_state(f"v1.{encoded}.c2ln").split(".")
 
     assert (version, payload, tail) == ("v1", head, "c2ln")
@@ -269,7 +272,8 @@ def ended(value: Json) -> Reaction:
     return Reaction(exchange(CALL, value))
 
 
-DONE, REFUSED = text("deployed 3 to prod"), text("not deployed")
+DONE = text("deployed 3 to prod")
+REFUSED = text("not deployed")
 FAILED = {"isError": True, **text("no")}
 SHARP = {"isError": True, **text("Boom\n   at Shop.Deploy() in /src/Shop.cs:line 12")}
 TRACED = {"isError": True, **text('Traceback (most recent call last):\n  File "x"')}
@@ -332,7 +336,8 @@ def test_a_trace_that_the_tool_shows_anyway_is_no_crash() -> None:
 
 def test_a_confirmation_is_denied_though_no_field_is_required() -> None:
     """A form of nothing but booleans is one; another form may have them for something else."""
-    flag, word = {"type": "boolean"}, {"type": "string"}
+    flag = {"type": "boolean"}
+    word = {"type": "string"}
     names = []
     for fields in ({"ok": flag}, {"ok": flag, "env": word}):
         accept = {"action": "accept", "content": {"ok": True}}
@@ -386,7 +391,8 @@ def test_a_server_that_repeats_the_answer_has_not_acted_on_a_visit(
 
 def test_words_in_which_two_accepts_differ_do_not_count() -> None:
     """A number that goes up with each call is no difference, and hides nothing else."""
-    first, second = ended(text("run 1 deployed")), ended(text("run 2 deployed"))
+    first = ended(text("run 1 deployed"))
+    second = ended(text("run 2 deployed"))
 
     assert varying_places(first, second) == ("/content/0/text#word/1",)
 
@@ -436,13 +442,16 @@ def test_a_finding_is_told_once_with_all_its_calls() -> None:
     ]
 
     assert "3 findings in 5 probes" in probing.text
+
     (data,) = probings_data([probing])["cassettes"]
 
     assert [len(data[name]) for name in ("findings", "probes")] == [3, 5]
     assert len(probing_annotations(probing)) == 3
+
     junit = probing_junit([probing]).decode()
 
     assert junit.count("<failure") == 3
+
     for shown in (probing.text, junit, probings_markdown([probing])):
         assert shown.count("acted: declined") == 2
         assert "also      #2, turn 1; #5, turn 1" in shown

@@ -57,41 +57,44 @@ def over(old: Cassette, new: Cassette) -> tuple[Cassette, str]:
     whole, count = recorded_over(old, new)
     written = load(dump(whole), "f")
     before = lines_of(old)
-    marks = "".join("=" if each in before else "~" for each in lines_of(written))
+    marks = ""
+    for lines in lines_of(written):
+        marks += "=" if lines in before else "~"
+
     assert marks.count("=") == count
     return written, marks
 
 
 def lines_of(cassette: Cassette) -> list[bytes]:
     """Return what a file has of each interaction."""
-    return [
-        dump(replace(cassette, interactions=(each,))).partition(b'\n  "recording"')[0]
-        for each in cassette.interactions
-    ]
+    found = []
+    for interaction in cassette.interactions:
+        alone = replace(cassette, interactions=(interaction,))
+        lines, _, _ = dump(alone).partition(b'\n  "recording"')
+        found.append(lines)
+
+    return found
 
 
 def session(run: str, *, number: int = 1, report: Json = "as ever") -> list[Step]:
     """Return a session in which all that nobody fixes is a run's own."""
-    own = f"session-of-{run}-0123456789"
+    session_id = f"session-of-{run}-0123456789"
     listing = with_meta(rpc("tools/list", {}, number), traceparent=f"00-{run}")
     page = with_id(changed(listing, "params", "cursor", to=f"{run}:2"), number + 1)
-    call, state = (
-        with_token(with_id(tool("deploy"), number + 2), run),
-        f"state-of-{run}" * 3,
-    )
-
+    call = with_token(with_id(tool("deploy"), number + 2), run)
+    state = f"state-of-{run}" * 3
     again = retry(call, {"a": YES}, state=state, number=number + 3)
     asking = stream(progress(run), answer(call, asks("a", state=state)))
-    ids = tuple(
-        b"id: %b-%d\n%b" % (run.encode(), at, it) for at, it in enumerate(asking.chunks)
-    )
+    events = []
+    for at, event in enumerate(asking.chunks):
+        events.append(b"id: %b-%d\n%b" % (run.encode(), at, event))
 
     return [
-        (INITIALIZE, opened(own)),
-        (within(own, listing), {"tools": [], "nextCursor": f"{run}:2"}),
-        (within(own, page), {"tools": [{"name": report}]}),
-        (within(own, call), asking._replace(chunks=ids)),
-        (within(own, again), text("done")),
+        (INITIALIZE, opened(session_id)),
+        (within(session_id, listing), {"tools": [], "nextCursor": f"{run}:2"}),
+        (within(session_id, page), {"tools": [{"name": report}]}),
+        (within(session_id, call), asking._replace(chunks=tuple(events))),
+        (within(session_id, again), text("done")),
     ]
 
 
@@ -109,11 +112,16 @@ def test_changed_interaction_repeats_what_was_kept() -> None:
     whole, marks = over(recorded(*session("one")), new)
 
     assert marks == "~==~="
-    requests = [each.request for one in whole.interactions for each in one.own]
-    names = [each.header("mcp-session-id") for each in requests]
+
+    requests = []
+    for interaction in whole.interactions:
+        requests += [exchange.request for exchange in interaction.own]
+
+    names = [request.header("mcp-session-id") for request in requests]
 
     assert names == ["mrtr-session:2", "", *["mrtr-session:1"] * 4]
-    cursors = [read_call(each).cursor for each in requests]
+
+    cursors = [read_call(request).cursor for request in requests]
 
     assert cursors[2:4] == [None, "one:2"]
 
@@ -136,10 +144,12 @@ def test_changed_interaction_shares_no_secret_by_chance() -> None:
     whole, marks = over(old, new)
 
     assert marks == "~=~"
-    keys = [
-        each.exchanges[0].call.message.params["arguments"]["key"]
-        for each in whole.interactions
-    ]  # type: ignore[union-attr]
+
+    keys = []
+    for interaction in whole.interactions:
+        message = interaction.exchanges[0].call.message
+        assert message is not None
+        keys.append(message.params["arguments"]["key"])
 
     assert keys == ["<github:2>", "<github:1>", "<github:1>"]
 
@@ -148,63 +158,81 @@ def test_changed_stream_has_no_event_of_a_kept_one() -> None:
     """In a session a client that resumes the one would get the rest of the other."""
 
     def of(*names: str) -> Cassette:
-        ids = enumerate(names)
-        streams = [
-            (tool(name), stream(answer(tool(name), text(name))), at) for at, name in ids
-        ]
-        return recorded(
-            *(
-                (
-                    within("1" * 32, call),
-                    it._replace(chunks=(b"id: %d\n%b" % (at, it.chunks[0]),)),
-                )
-                for call, it, at in streams
-            )
-        )
+        script: list[Step] = []
+        for at, name in enumerate(names):
+            call = tool(name)
+            response = stream(answer(call, text(name)))
+            event = b"id: %d\n%b" % (at, response.chunks[0])
+            numbered = response._replace(chunks=(event,))
+            script.append((within("1" * 32, call), numbered))
+
+        return recorded(*script)
 
     whole, marks = over(of("a", "b"), of("new", "a", "b"))
 
     assert marks == "~=="
-    ids = [event_id(each.exchanges[0].response.body) for each in whole.interactions]  # type: ignore[union-attr]
+
+    ids = [
+        event_id(interaction.exchanges[0].response.body)
+        for interaction in whole.interactions
+    ]  # type: ignore[union-attr]
 
     assert len({*ids}) == 3
 
 
 def test_equal_call_has_a_state_of_its_own() -> None:
     """A state that a new call was issued is none of those that stand already."""
-    call, states = tool("deploy"), ["s" * 30, "t" * 30]
+    call = tool("deploy")
+    kept_state = "s" * 30
+    new_state = "t" * 30
     kept = [
-        (call, asks("a", state=states[0])),
-        (retry(call, {"a": YES}, state=states[0]), text("a")),
+        (call, asks("a", state=kept_state)),
+        (retry(call, {"a": YES}, state=kept_state), text("a")),
     ]
 
-    branch = (retry(call, {"a": 1}, state=states[1]), text("b"))
-    whole, marks = over(
-        recorded(*kept), recorded((call, asks("b", state=states[1])), branch, *kept)
-    )
+    asking = (call, asks("b", state=new_state))
+    branch = (retry(call, {"a": 1}, state=new_state), text("b"))
+    whole, marks = over(recorded(*kept), recorded(asking, branch, *kept))
 
     assert marks == "~="
-    issued = [each.exchanges[0].ask.request_state for each in whole.interactions]  # type: ignore[union-attr]
+
+    issued = [
+        interaction.exchanges[0].ask.request_state for interaction in whole.interactions
+    ]  # type: ignore[union-attr]
 
     assert len({*issued}) == 2
+
     player = Player(whole)
     for answers, words in (({"a": 1}, "b"), ({"a": YES}, "a")):
         state = state_in(play(player, call))
-        assert said(play(player, retry(call, answers, state=state))) == words
+        played = play(player, retry(call, answers, state=state))
+
+        assert said(played) == words
 
 
 def names_of(cassette: Cassette) -> str:
     """Return the names of the calls of a file, in its order."""
-    return "".join(each.exchanges[0].call.name for each in cassette.interactions)
+    return "".join(
+        interaction.exchanges[0].call.name for interaction in cassette.interactions
+    )
 
 
 def test_order_is_that_of_the_new_conversation() -> None:
     """What moved is moved, kept or not, and what was not called again goes."""
-    a, b, c, d = ((tool(name), text(name)) for name in "abcd")
-    whole, marks = over(recorded(a, b, c), recorded(c, d, (tool("b"), text("B")), a))
+    a = (tool("a"), text("a"))
+    b = (tool("b"), text("b"))
+    other_b = (tool("b"), text("B"))
+    c = (tool("c"), text("c"))
+    d = (tool("d"), text("d"))
+    whole, marks = over(recorded(a, b, c), recorded(c, d, other_b, a))
 
     assert (names_of(whole), marks) == ("cdba", "=~~=")
-    assert [each.exchanges[0].number for each in whole.interactions] == [1, 2, 3, 4]
+    assert [interaction.exchanges[0].number for interaction in whole.interactions] == [
+        1,
+        2,
+        3,
+        4,
+    ]
 
 
 def test_calls_that_were_in_flight_together_stay_in_the_earlier_order() -> None:
@@ -227,16 +255,19 @@ def test_what_was_called_first_is_first_whatever_the_file_has() -> None:
     """An older file may have a read before the write that came before it."""
     whole = recorded((tool("put"), text("kept")), (tool("get"), text("[1]")))
     first, second = whole.interactions
-    moved = replace(
-        whole, interactions=(replace(second, number=1), replace(first, number=2))
-    )
-    older = load(dump(moved), "f")
+    moved = (replace(second, number=1), replace(first, number=2))
+    older = load(dump(replace(whole, interactions=moved)), "f")
 
     assert names_of(older) == "getput"
-    assert [each.call.name for each in planned(older)] == ["put", "get"]
-    assert [each.number for each in details_of(older).interactions] == [2, 1]
+    assert [plan.call.name for plan in planned(older)] == ["put", "get"]
+    assert [interaction.number for interaction in details_of(older).interactions] == [
+        2,
+        1,
+    ]
+
     pairs = [
-        (each.recorded, each.is_moved) for each in compared(older, whole).interactions
+        (interaction.recorded, interaction.is_moved)
+        for interaction in compared(older, whole).interactions
     ]
 
     assert pairs == [(2, False), (1, False)]
@@ -281,23 +312,24 @@ def test_a_changed_result_is_a_diff_of_its_lines() -> None:
     more = dump(whole).decode().splitlines()
 
     assert [line for line in after if line not in more] == [after[-4]]
-    last, added = (each.exchanges[-1] for each in whole.interactions[-2:])
 
-    assert added.started_ms > last.ended_ms
+    *_, last, added = whole.interactions
+
+    assert added.exchanges[-1].started_ms > last.exchanges[-1].ended_ms
 
 
 def listening(words: str, *, more: str = "", first: int = 1) -> Cassette:
     """Return a session in which a question comes on a stream that other calls share."""
     pushing = PushingSession()
     stream = pushing.listen()
-    call, other = (
-        with_id(tool(name), first + at) for at, name in enumerate(("ask", "other"))
-    )
-    asking, question = pushing.open(call), elicit(f"push-{first}", words)
+    call = with_id(tool("ask"), first)
+    other_call = with_id(tool("other"), first + 1)
+    asking = pushing.open(call)
+    question = elicit(f"push-{first}", words)
     pushing.say(stream, question)
     pushing.post(posted(question, YES))
     pushing.end(asking, answer(call, text("done")))
-    pushing.post(other, text(f"other{more}"))
+    pushing.post(other_call, text(f"other{more}"))
     pushing.end(stream)
 
     return loaded(pushing.talk.cassette())
@@ -325,17 +357,14 @@ def test_stream_is_kept_together_with_the_calls_of_which_it_tells(
 
 def test_branches_are_kept_together() -> None:
     """Where one answer has another result, its question is the new one in all branches."""
-    call, state = tool("deploy"), "s" * 30
 
     def branches(result: str, run: str) -> Cassette:
-        own = state + run
-        answers = [(1, "a"), (2, result)]
+        call = with_token(tool("deploy"), run)
+        state = "s" * 30 + run
         return recorded(
-            (with_token(call, run), asks("a", state=own)),
-            *(
-                (retry(with_token(call, run), {"a": it}, state=own), text(w))
-                for it, w in answers
-            ),
+            (call, asks("a", state=state)),
+            (retry(call, {"a": 1}, state=state), text("a")),
+            (retry(call, {"a": 2}, state=state), text(result)),
             (tool("x"), text("x")),
         )
 
@@ -363,10 +392,13 @@ def test_what_the_earlier_one_lacks_is_written() -> None:
 
     assert over(old, new)[1] == "~="
     assert recorded_over(new, old) == (new, 2)
-    lists = ([{"name": name} for name in names] for names in ("a", "ab"))
-    old, new = (recorded((rpc("tools/list"), {"tools": tools})) for tools in lists)
 
-    assert over(old, new)[1] == "~"
+    listing = rpc("tools/list")
+    tools = [{"name": "a"}, {"name": "b"}]
+    shorter = recorded((listing, {"tools": tools[:1]}))
+    longer = recorded((listing, {"tools": tools}))
+
+    assert over(shorter, longer)[1] == "~"
 
 
 def test_a_call_without_response_gets_none_of_the_earlier_recording() -> None:
@@ -383,40 +415,29 @@ def test_pace_of_polls_changes_nothing() -> None:
     """A task is as it was, whatever its id, and a changed call beside it is the only change."""
 
     def run(task: str, *polled: Json, note: str = "as ever") -> Cassette:
-        key, call = f"{task}:k", tool("book")
-        polls = [(get(task), each) for each in polled]
+        key = f"{task}:k"
+        noted = (tool("note"), text(note))
+        begun = (tool("book"), created(task))
+        polls = [(get(task), poll) for poll in polled]
         asked = (get(task), state(task, "input_required", key))
-        end = (
-            get(task),
-            state(task, "completed", at=f"{len(polled)}", result=text("booked")),
-        )
-
         answered = (update(task, {key: YES}), {})
-        other = tool("note"), text(note)
+        end = state(task, "completed", at=f"{len(polled)}", result=text("booked"))
 
-        return recorded(
-            other, (call, created(task)), *polls, asked, answered, *polls, end
-        )
+        return recorded(noted, begun, *polls, asked, answered, *polls, (get(task), end))
 
-    slow = run(
-        "id-of-the-first-task-a1b2c", state("id-of-the-first-task-a1b2c", words="soon")
-    )
+    first_task = "id-of-the-first-task-a1b2c"
+    third_task = "and-an-id-of-a-third-1a2b3c"
+    slow = run(first_task, state(first_task, words="soon"))
     fast = run("id-of-another-task-d3e4f5")
 
     assert recorded_over(slow, fast) == (slow, 2)
     assert recorded_over(fast, slow) == (fast, 2)
+
     for old in (slow, fast):
-        whole, marks = over(
-            old,
-            run(
-                "and-an-id-of-a-third-1a2b3c",
-                state("and-an-id-of-a-third-1a2b3c"),
-                note="new",
-            ),
-        )
+        whole, marks = over(old, run(third_task, state(third_task), note="new"))
 
         assert marks == "~="
-        assert [each.polls for each in whole.interactions[1].steps][-1] == 1
+        assert [step.polls for step in whole.interactions[1].steps][-1] == 1
 
 
 def test_stream_that_tells_of_a_task_is_as_it_was() -> None:
@@ -436,21 +457,18 @@ def test_stream_that_tells_of_a_task_is_as_it_was() -> None:
 
     old = run("id-of-the-first-task-a1b2c", "id-of-the-first-task-a1b2c:9e")
 
-    assert recorded_over(
-        old, run("id-of-another-task-d3e4f5", "id-of-another-task-d3e4f5:1a")
-    ) == (
-        old,
-        2,
-    )
+    new = run("id-of-another-task-d3e4f5", "id-of-another-task-d3e4f5:1a")
+
+    assert recorded_over(old, new) == (old, 2)
 
 
 def test_validators_and_nonces_of_a_run_change_nothing_once_they_are_recorded() -> None:
     """A cassette from before they were kept gets them; from then on, new values leave it alone."""
 
     def run(*headers: tuple[str, str]) -> Cassette:
-        return recorded(
-            (rpc("tools/list"), Answer((answer(rpc("tools/list"), {}),), headers))
-        )
+        listing = rpc("tools/list")
+        response = Answer((answer(listing, {}),), headers)
+        return recorded((listing, response))
 
     first = run(("ETag", "1"), ("Last-Modified", "then"), ("DPoP-Nonce", "one"))
     second = run(("ETag", "2"), ("Last-Modified", "now"), ("DPoP-Nonce", "two"))

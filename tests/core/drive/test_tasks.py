@@ -24,6 +24,7 @@ from verifying import verifier_for
 
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
+from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.compare.conversations import compared
 from mrtr_cassette.core.drive.conversation import (
     Answered,
@@ -38,7 +39,8 @@ from mrtr_cassette.core.drive.verification import VerifiedInteraction
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.wire.http import Request
 
-TASK, LIVE = "recorded-task-0123456789-abcdef", "live-task-9876543210-fedcba"
+TASK = "recorded-task-0123456789-abcdef"
+LIVE = "live-task-9876543210-fedcba"
 DONE = text("built")
 
 
@@ -73,9 +75,9 @@ def conversing(*replies: Any) -> tuple[Conversation, FixedScript]:
     )
 
     answers = FixedScript(Answered(None), *replies)
-    own = ServerSession(Recorder(seals=True))
+    session = ServerSession(Recorder(seals=True))
 
-    return Conversation(call, answers, own, follows_task=True), answers
+    return Conversation(call, answers, session, follows_task=True), answers
 
 
 def test_task_is_polled_at_the_servers_pace_and_answered_under_its_key() -> None:
@@ -85,18 +87,21 @@ def test_task_is_polled_at_the_servers_pace_and_answered_under_its_key() -> None
     sent = [respond(conversation, created(LIVE, pollIntervalMs=2000))]
 
     assert conversation.wait_s == 2.0
+
     sent.append(respond(conversation, state(LIVE, pollIntervalMs=None)))
 
     assert conversation.wait_s == 1.0
+
     sent.append(respond(conversation, state(LIVE, "input_required", key)))
 
     assert [[*ask.live_keys.values()] for ask in script.asks] == [[], [key]]
+
     conversation.answer(Answered(compact({key: YES})))
 
     assert conversation.wait_s == 0
-    sent += [
-        respond(conversation, each) for each in ({}, state(LIVE, "input_required", key))
-    ]
+
+    sent.append(respond(conversation, {}))
+    sent.append(respond(conversation, state(LIVE, "input_required", key)))
     sent += follow(conversation, state(LIVE, "completed", result=DONE))
 
     assert methods(sent) == ["call", "get", "get", "update", "get", "get"]
@@ -105,8 +110,10 @@ def test_task_is_polled_at_the_servers_pace_and_answered_under_its_key() -> None
         "inputResponses": {key: YES},
     }
 
-    headers = ("mcp-method", "mcp-name", "mcp-param-env")
-    named = [[each.header(name) for name in headers] for each in sent[2:4]]
+    named = []
+    for request in sent[2:4]:
+        headers = ("mcp-method", "mcp-name", "mcp-param-env")
+        named.append([request.header(name) for name in headers])
 
     assert named == [["tasks/get", LIVE, ""], ["tasks/update", LIVE, ""]]
     assert isinstance(conversation.standing, Finished)
@@ -118,6 +125,7 @@ def test_task_that_nobody_waits_for_is_cancelled_once() -> None:
     sent = follow(conversation, created(LIVE), state(LIVE, "input_required", "a"), {})
 
     assert methods(sent) == ["call", "get", "cancel"]
+
     conversation, _ = conversing()
     respond(conversation, created(LIVE))
     left = conversation.leave()
@@ -196,21 +204,13 @@ def test_questions_may_come_together_or_one_by_one() -> None:
     for steps in (one_by_one, together):
         for asked in (once, twice):
             found, sent = verified(steps, created(LIVE), *asked, ENDS)
+            given: dict[str, Json] = {}
+            for request in sent:
+                if b"update" in request.body:
+                    given |= json.loads(request.body)["params"]["inputResponses"]
 
             assert found.verdict == "same"
-            updates = [
-                json.loads(each.body)["params"]
-                for each in sent
-                if b"update" in each.body
-            ]
-
-            given = {
-                key: it
-                for each in updates
-                for key, it in each["inputResponses"].items()
-            }
-
-            assert given == dict(zip(live, (YES, NO), strict=True))
+            assert given == {live[0]: YES, live[1]: NO}
 
 
 def test_ask_before_the_task_is_answered_as_any_other() -> None:
@@ -248,6 +248,7 @@ def test_live_ending_and_question_are_taken_into_their_steps() -> None:
         (proposal,) = proposals(cassette, [found])
 
         assert proposal.problem is None
+
         new = accepted(data, cassette, [proposal])
 
         assert said in new.decode()
@@ -262,32 +263,28 @@ def test_diff_has_the_questions_and_the_ending_of_a_task() -> None:
     """Another id, other keys of it and other working states are no difference."""
 
     def changes(*steps: Step) -> list[tuple[str, str]]:
-        one, two = (
-            loaded(cassette_of(*each), "c.json") for each in (task_steps(TASK), steps)
-        )
-        (found,) = compared(one, two).interactions
-        return [
-            (stage.kind, each.verdict)
-            for stage in found.stages
-            for each in stage.changes
-        ]
+        recorded = loaded(cassette_of(*task_steps(TASK)), "c.json")
+        live = loaded(cassette_of(*steps), "c.json")
+        (found,) = compared(recorded, live).interactions
+        verdicts = []
+        for stage in found.stages:
+            verdicts += [(stage.kind, change.verdict) for change in stage.changes]
 
-    pair = [
-        loaded(
-            cassette_of(
-                (CALL, created(task)), (get(task), state(task, "input_required", *keys))
-            )
-        )
-        for task, keys in (
-            (TASK, [f"{TASK}:a1", f"{TASK}:b2"]),
-            (LIVE, [f"{LIVE}:c2", f"{LIVE}:d1"]),
-        )
-    ]
+        return verdicts
 
-    assert compared(*pair).is_same
+    def asking(task: str, *keys: str) -> Cassette:
+        asked = state(task, "input_required", *keys)
+        return loaded(cassette_of((CALL, created(task)), (get(task), asked)))
+
+    recorded = asking(TASK, f"{TASK}:a1", f"{TASK}:b2")
+    live = asking(LIVE, f"{LIVE}:c2", f"{LIVE}:d1")
+
+    assert compared(recorded, live).is_same
+
     same = task_steps(LIVE)
 
     assert changes(*same) == changes(same[0], *same[2:]) == []
+
     ends = ((get(LIVE), state(LIVE, "failed", error={"code": 1, "message": "no"})),)
     differs = [("answer", "text-changed"), ("answer", "shape-changed")]
 

@@ -56,7 +56,8 @@ from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.wire.http import NO_STATUS, End, Request, line_request
 
 CALL = tool("deploy", env="prod")
-STATE, LIVE = "recorded-state-0123456789", "live-state-0123456789"
+STATE = "recorded-state-0123456789"
+LIVE = "live-state-0123456789"
 SCRIPT = (
     (CALL, asks("a", state=STATE)),
     (retry(CALL, {"a": YES}, state=STATE), text("done")),
@@ -116,9 +117,10 @@ def test_requests_without_params_are_repeated(params: bytes, method: str) -> Non
     found, (sent,) = repeated(verifier, plan, {})
 
     assert found.verdict == "same"
-    assert read_call(sent).key() == read_call(post(call)).key()._replace(
-        endpoint="POST /live?x=1"
-    )
+
+    recorded_key = read_call(post(call)).key()
+
+    assert read_call(sent).key() == recorded_key._replace(endpoint="POST /live?x=1")
 
 
 # The plan
@@ -141,10 +143,15 @@ def test_each_kind_of_traffic_has_its_part() -> None:
         (get("/.well-known/x"), Answer((b"no",), (), 404)),
     )
 
-    assert [each.part for each in plan] == [
-        "opening", "opening", "listening", "call", "notice", "other",
-    ]  # fmt: skip
-    assert [each.skipped for each in plan] == [None] * 6
+    assert [planned.part for planned in plan] == [
+        "opening",
+        "opening",
+        "listening",
+        "call",
+        "notice",
+        "other",
+    ]
+    assert [planned.skipped for planned in plan] == [None] * 6
 
 
 @pytest.mark.parametrize(
@@ -226,7 +233,11 @@ def test_patterns_select_by_method_name_both_or_number(
         (CALL, text("x")), (rpc("tools/list"), {"tools": []}), only=(pattern,)
     )
 
-    assert [each.interaction.number for each in plan if each.is_compared] == wanted
+    assert [
+        planned_call.interaction.number
+        for planned_call in plan
+        if planned_call.is_compared
+    ] == wanted
 
 
 def test_beginning_of_a_pipe_means_nothing_over_http() -> None:
@@ -234,7 +245,8 @@ def test_beginning_of_a_pipe_means_nothing_over_http() -> None:
     cassette = loaded(cassette_of((CALL, asks("a", state=STATE))), "c.json")
 
     assert [
-        each.skipped for each in planned(over_pipes(cassette), is_on_pipes=True)
+        planned_call.skipped
+        for planned_call in planned(over_pipes(cassette), is_on_pipes=True)
     ] == [None]
     assert "beginning of a pipe" in str(planned(over_pipes(cassette))[0].skipped)
 
@@ -249,6 +261,7 @@ def test_recorded_answers_are_sent_with_live_states_to_where_the_server_is() -> 
 
     assert (verified.verdict, verified.changes) == ("same", ())
     assert [request.target for request in sent] == ["/live?x=1"] * 2
+
     params = json.loads(sent[1].body)["params"]
 
     assert (params["inputResponses"], params["requestState"]) == ({"a": YES}, LIVE)
@@ -279,16 +292,16 @@ def test_what_differs_has_its_turn_and_its_verdict(
 def test_each_branch_is_repeated_from_its_start() -> None:
     """A declined one too; one that its client abandoned ends with an ask that nobody answers."""
     branch = (retry(CALL, {"a": NO}, state=STATE), text("no"))
-    verifier, (one, two) = scripted(*SCRIPT, branch)
-    for plan, end in ((one, "done"), (two, "no")):
-        assert (
-            repeated(verifier, plan, asks("a", state=LIVE), text(end))[0].verdict
-            == "same"
-        )
+    verifier, (accepting, declining) = scripted(*SCRIPT, branch)
+    for plan, end in ((accepting, "done"), (declining, "no")):
+        verified, _ = repeated(verifier, plan, asks("a", state=LIVE), text(end))
+
+        assert verified.verdict == "same"
 
     verifier, (plan,) = scripted(SCRIPT[0])
+    verified, _ = repeated(verifier, plan, asks("a", state=LIVE))
 
-    assert repeated(verifier, plan, asks("a", state=LIVE))[0].verdict == "same"
+    assert verified.verdict == "same"
 
 
 RELATED = "io.modelcontextprotocol/related-task"
@@ -313,13 +326,13 @@ def test_what_the_live_server_issued_is_sent_back_to_it(
     issued: Any, sent_back: Any
 ) -> None:
     """In its place; the same text elsewhere stays."""
-    verifier, (one, two) = scripted(
+    verifier, (issuing, using) = scripted(
         (rpc("tools/list"), issued("old")),
         (rpc("tasks/get", {**sent_back("old"), "note": "old"}, 2), {}),
     )
 
-    repeated(verifier, one, issued('new "one"'))
-    _, (sent,) = repeated(verifier, two, {})
+    repeated(verifier, issuing, issued('new "one"'))
+    _, (sent,) = repeated(verifier, using, {})
 
     assert json.loads(sent.body)["params"] == {**sent_back('new "one"'), "note": "old"}
 
@@ -366,6 +379,7 @@ def test_calls_of_a_session_that_is_not_opened_are_not_reached() -> None:
 
     assert refused.verdict == "not-reached"
     assert "its session was not opened: HTTP 403" in str(begun(verifier, second).reason)
+
     verifier, (first, second) = scripted(*script)
     verifier.failed(first, "it is away")
 
@@ -429,6 +443,7 @@ def test_what_may_depend_on_a_call_that_is_not_sent_is_skipped_with_it(
             found[plan.interaction.number] = running
 
     assert [*found] == skipped
+
     for number in skipped[1:]:
         assert (
             found[number].reason
@@ -469,7 +484,9 @@ def all_repeated(
     return found
 
 
-READ, PUT, WIPE = tool("get"), tool("put"), tool("wipe")
+READ = tool("get")
+PUT = tool("put")
+WIPE = tool("wipe")
 
 
 @pytest.mark.parametrize(
@@ -505,6 +522,7 @@ def test_what_differs_after_a_write_that_was_not_selected_is_told_with_it() -> N
     assert (found[1].verdict, found[1].changes) == ("skipped", ())
     assert (found[2].verdict, found[2].after) == ("text-changed", 1)
     assert found[2].reason == "it may depend on #1, which did not end as recorded"
+
     (proposal,) = proposals(cassette, found.values())
 
     assert proposal.problem == found[2].reason
@@ -546,8 +564,8 @@ def pushed_to(running: Any, *pushed: bytes) -> list[Json]:
     observation = running.conversation.next()
     observation.response_started(200, STREAM_HEADERS)
     answers = []
-    for each in pushed:
-        sent = running.conversation.session.pushed(push_on(observation, each))
+    for question in pushed:
+        sent = running.conversation.session.pushed(push_on(observation, question))
         answers.append(None if sent is None else json.loads(sent.call.request.body))
 
     if not running.conversation.is_over:
@@ -578,10 +596,11 @@ def test_pushed_question_is_answered_if_it_is_the_recorded_one(
     running = begun(verifier, plan)
     answers = pushed_to(running, *pushed)
 
-    assert [None if each is None else each["result"] for each in answers] == answered
-    assert [each["id"] for each in answers if each] == ["x"] * len(
-        [a for a in answered if a]
-    )
+    results = [answer["result"] if answer else None for answer in answers]
+    ids = [answer["id"] for answer in answers if answer]
+
+    assert results == answered
+    assert ids == ["x"] * sum(result is not None for result in answered)
     assert running.verified().verdict == verdict
 
 
@@ -593,6 +612,7 @@ def test_what_was_answered_by_an_error_or_not_at_all_is_so_again() -> None:
     (posted_,) = pushed_to(begun(verifier, plan), elicit("x"))
 
     assert posted_["error"] == {"code": -1, "message": "no"}
+
     talk = PushingSession()
     call = talk.open(CALL)
     talk.say(call, elicit())
@@ -648,6 +668,7 @@ def test_what_was_pushed_while_several_calls_were_pending_is_answered_in_one() -
     verifier, (first, *plans) = verifier_of(cassette)
 
     assert begun(verifier, first).conversation.next() is not None
+
     for plan, words, result in zip(
         plans, ("p2", "other"), ({"n": "p2"}, None), strict=True
     ):
@@ -689,6 +710,7 @@ def test_what_a_server_asks_of_its_own_accord_may_come_at_another_time(
         observation = stream_.conversation.next()
 
         assert verifier.awaits(calling) is not during_call
+
         if is_early:
             push = push_on(observation, roots("early"))
 
@@ -742,6 +764,7 @@ def test_places_are_written_and_read_again() -> None:
     after = write_ignored(before, call_name(CLOCK), ["/content/0/text", '/a"b'])
 
     assert after.startswith(before)
+
     rules = read_ignored(after)
 
     assert rules == [
@@ -794,10 +817,9 @@ def run(*results: Json) -> VerifiedInteraction:
         "c.json", "http://h/mcp", "sealed", None, False, "now", "tool", (interaction,)
     )
 
+    pairs = [LivePair(exchange, exchange) for exchange in exchanges]
     return VerifiedInteraction(
-        planned(cassette)[0],
-        "same",
-        findings=Findings(complete=[LivePair(each, each) for each in exchanges]),
+        planned(cassette)[0], "same", findings=Findings(complete=pairs)
     )
 
 
@@ -826,6 +848,7 @@ def test_exact_places_are_learned_and_what_would_hide_more_is_refused(
     assert place.pointer == pointer
     assert place.reason is None if reason is None else reason in str(place.reason)
     assert learned(run(first), run(first)) == []
+
     (place,) = learned(run(first, second), run(first))
 
     assert "more questions" in str(place.reason)
@@ -843,6 +866,7 @@ def test_other_words_of_a_tool_that_was_called_once_are_no_proof() -> None:
 
     assert str(once.reason).startswith("it was called once, as it may change something")
     assert str(once.reason).endswith("else write this place into the file")
+
     (twice,) = learned(changed, today)
 
     assert str(twice.reason).startswith("both calls of today say the same")
@@ -850,14 +874,13 @@ def test_other_words_of_a_tool_that_was_called_once_are_no_proof() -> None:
 
 def test_what_is_left_out_already_is_not_learned() -> None:
     """Neither a place, nor what is below it, nor the order of a list in it."""
-    first, second = (
-        run({"a": {"b": "1 of x"}, "c": [1, 2]}),
-        run({"a": {"b": "2 of x"}, "c": [2, 1]}),
-    )
+    first = run({"a": {"b": "1 of x"}, "c": [1, 2]})
+    second = run({"a": {"b": "2 of x"}, "c": [2, 1]})
 
-    assert [each.pointer for each in learned(first, second)] == [
+    assert [place.pointer for place in learned(first, second)] == [
         "/a/b#word/0",
         "/c#order",
     ]
+
     for known in (["/a", "/c"], ["/a/b", "/c#order"], ["/a/b#word/0", "/*#order"]):
         assert learned(first, second, known) == []
