@@ -32,12 +32,9 @@ from mrtr_cassette.core.protocol.dialect import (
     RESULT_TYPE,
     InputRequest,
     answers_in,
-    input_request,
-    write_answers,
 )
-from mrtr_cassette.core.protocol.jsonrpc import Message
-from mrtr_cassette.core.protocol.methods import GET_TASK, LIST_ROOTS
-from mrtr_cassette.core.protocol.tasks import TaskState, key_names, polled_state
+from mrtr_cassette.core.protocol.methods import GET_TASK
+from mrtr_cassette.core.protocol.tasks import TaskState, polled_state
 from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.wire.jsonbytes import (
     MemberPath,
@@ -304,31 +301,30 @@ class Rounds:
         if self.overrun or self.unanswered is not None:
             return None
 
-        requests, names = _requests_of(ask)
-        if not requests:
+        asked = self._asked(ask)
+        if not asked.requests:
             yield PACE_S
 
-        outcome = yield from fulfilment(self._asked(ask, requests), self.sources)
+        outcome = yield from fulfilment(asked, self.sources)
         if isinstance(outcome, Unanswered):
-            self.turns.append(_turn_of(ask, requests, {}))
+            self.turns.append(_turn_of(ask, asked.requests, {}))
             return self._given_up(ask, outcome)
 
-        turn = _turn_of(ask, requests, outcome)
+        turn = _turn_of(ask, asked.requests, outcome)
         self.turns.append(turn)
-        return _spelled(ask, turn, names)
+        return ask.answered(turn.answers)
 
     def _given_up(self, ask: LiveAsk, unanswered: Unanswered) -> Answered | None:
         """End the call at an unanswered ask, or refuse a request for roots and go on."""
-        push = ask.push
-        asks_for_roots = push is not None and push.message.method == LIST_ROOTS
-        if push is not None and asks_for_roots and not unanswered.is_fault:
+        request = unanswered.asked.requests[unanswered.key]
+        if request.kind == "roots" and ask.refusal and not unanswered.is_fault:
             # It is about the client, whatever call is pending.
-            return refused(push.message)
+            return ask.refusal
 
         self.unanswered = unanswered
         return None
 
-    def _asked(self, ask: LiveAsk, requests: Mapping[str, InputRequest]) -> Asked:
+    def _asked(self, ask: LiveAsk) -> Asked:
         """Return the requests of an ask with their call, numbered after those of earlier turns."""
         call = ask.call or ask.exchange.call
         params = {} if call.message is None else call.message.params
@@ -341,7 +337,7 @@ class Rounds:
             call.name,
             params.get("arguments"),
             ask.turn,
-            requests,
+            ask.requests,
             first,
         )
 
@@ -361,53 +357,6 @@ def _turn_of(
         state_sha256 = sha256_of(ask.request_state)
 
     return CallTurn(ask.turn, ask.via, requests, values, sources, state_sha256)
-
-
-def _spelled(ask: LiveAsk, turn: CallTurn, names: Mapping[str, str]) -> Answered:
-    """Return the answers of a turn in the form in which the server takes them."""
-    answers = turn.answers
-    if ask.push is not None:
-        return Answered(to_json(answers[ask.push.key]).encode())
-
-    if ask.task is not None:
-        given = {}
-        for key, name in names.items():
-            if name in answers:
-                given[key] = answers[name]
-
-        if not given:
-            return Answered(None)
-        return Answered(write_answers(DIALECTS[0].name, given))
-
-    live = ask.exchange.ask
-    if live is None or not turn.requests:
-        return Answered(None)
-
-    return Answered(write_answers(live.dialect, answers))
-
-
-def _requests_of(ask: LiveAsk) -> tuple[Mapping[str, InputRequest], Mapping[str, str]]:
-    """Return the requests for input of an ask, by key, and for a task its own keys with these."""
-    if ask.push is not None:
-        message = ask.push.message
-        return {ask.push.key: input_request(message.method, message.params)}, {}
-
-    if ask.task is not None:
-        new = {key: ask.task.input_requests[key] for key in ask.live_keys.values()}
-        # A key may have the task's id, which is nobody's business.
-        names = key_names(new, ask.task.id)
-        return {name: new[key] for key, name in names.items()}, names
-
-    if ask.exchange.ask is None:
-        return {}, {}
-
-    return ask.exchange.ask.input_requests, {}
-
-
-def refused(push: Message) -> Answered:
-    """Return the answer to what is pushed, is not about the call, and nobody answers."""
-    error = {"code": -32601, "message": f"nobody answers {push.method}"}
-    return Answered(canonical(error).encode(), "error")
 
 
 def outcome_of(method: str, exchange: RecordedExchange) -> Mapping[str, Any]:

@@ -11,7 +11,12 @@ from typing import Any, Final, Literal, Protocol
 
 from mrtr_cassette.core.cassette.recorded import RecordedExchange, RecordedInteraction
 from mrtr_cassette.core.cassette.sessions import listens
-from mrtr_cassette.core.compare.responses import is_failure
+from mrtr_cassette.core.compare.responses import (
+    asked_question,
+    is_failure,
+    pushed_value,
+    task_question,
+)
 from mrtr_cassette.core.compare.values import Change
 from mrtr_cassette.core.drive.live_session import (
     ServerSession,
@@ -20,10 +25,14 @@ from mrtr_cassette.core.drive.live_session import (
 )
 from mrtr_cassette.core.protocol.calls import Call, read_call, session_of
 from mrtr_cassette.core.protocol.dialect import (
+    DIALECTS,
     INPUT_RESPONSES,
+    InputRequest,
     InputRequired,
+    input_request,
     with_answer_keys,
     with_params,
+    write_answers,
     write_retry,
 )
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message, Via, messages_in
@@ -39,12 +48,13 @@ from mrtr_cassette.core.protocol.tasks import (
     POLL_INTERVAL,
     TaskState,
     created_task,
+    key_names,
     polled_state,
 )
 from mrtr_cassette.core.record.pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation
 from mrtr_cassette.core.wire.http import End, Request, Response
-from mrtr_cassette.core.wire.jsonbytes import canonical
+from mrtr_cassette.core.wire.jsonbytes import canonical, replace_members, to_json
 from mrtr_cassette.core.wire.pointers import members_of
 from mrtr_cassette.errors import shorten
 
@@ -106,6 +116,21 @@ class PushedQuestion:
 
 
 @dataclass(frozen=True, slots=True)
+class Answered:
+    """An answer to an ask.
+
+    Attributes:
+        value: JSON text of `inputResponses`, which None leaves out; for a pushed request, JSON
+            text of the `member` of its response.
+        cancels: whether the task that asks is cancelled next.
+    """
+
+    value: bytes | None
+    member: Literal["result", "error"] = "result"
+    cancels: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class LiveAsk:
     """An ask of the live server: by a response to the call, a pushed request or a state of a task.
 
@@ -142,20 +167,83 @@ class LiveAsk:
         """Whether it only makes the call a task."""
         return self.task is not None and not self.live_keys
 
+    @property
+    def _asked_by_task(self) -> dict[str, InputRequest]:
+        """What the task asks for the first time, by its own keys."""
+        if self.task is None:
+            return {}
 
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """An answer to an ask.
+        requests = self.task.input_requests
+        return {key: requests[key] for key in self.live_keys.values()}
 
-    Attributes:
-        value: JSON text of `inputResponses`, which None leaves out; for a pushed request, JSON
-            text of the `member` of its response.
-        cancels: whether the task that asks is cancelled next.
-    """
+    @property
+    def _names_in_task(self) -> dict[str, str]:
+        """The keys of its requests by those of the task, which may have the task's id."""
+        task_id = "" if self.task is None else self.task.id
+        return key_names(self._asked_by_task, task_id)
 
-    value: bytes | None
-    member: Literal["result", "error"] = "result"
-    cancels: bool = False
+    @property
+    def requests(self) -> Mapping[str, InputRequest]:
+        """What it asks, by the keys under which it is answered."""
+        if self.push is not None:
+            message = self.push.message
+            return {self.push.key: input_request(message.method, message.params)}
+        if self.task is not None:
+            names = self._names_in_task
+            asked = self._asked_by_task.items()
+            return {names[key]: request for key, request in asked}
+        if self.exchange.ask is None:
+            return {}
+
+        return self.exchange.ask.input_requests
+
+    @property
+    def question(self) -> Any:
+        """What it asks, for `question_changes`."""
+        if self.push is not None:
+            return {"question": pushed_value(self.push.message.raw)}
+        if self.task is not None:
+            return task_question(self._asked_by_task, self.task.id)
+        return asked_question(self.exchange)
+
+    def answered(self, answers: Mapping[str, Any]) -> Answered:
+        """Return answers to its requests in the form in which the server takes them."""
+        if self.push is not None:
+            return Answered(to_json(answers[self.push.key]).encode())
+
+        asked = self.exchange.ask
+        if self.task is not None:
+            given = {}
+            for key, name in self._names_in_task.items():
+                if name in answers:
+                    given[key] = answers[name]
+
+            if given:
+                return Answered(write_answers(DIALECTS[0].name, given))
+        elif asked is not None and asked.input_requests:
+            return Answered(write_answers(asked.dialect, answers))
+
+        return Answered(None)
+
+    def with_answer(
+        self, answered: Answered, live_key: str, answer: bytes | None
+    ) -> Answered:
+        """Return answers with another one to a question, by its live key; None is no answer."""
+        if self.push is not None:
+            return Answered(answer)
+
+        value = answered.value or b"{}"
+        return Answered(replace_members(value, (), {live_key: answer}))
+
+    @property
+    def refusal(self) -> Answered | None:
+        """The answer to what nobody answers; None if only the call can be given up."""
+        if self.push is None:
+            return None
+
+        message = f"nobody answers {self.push.message.method}"
+        error = {"code": -32601, "message": message}
+        return Answered(canonical(error).encode(), "error")
 
 
 @dataclass(frozen=True, slots=True)

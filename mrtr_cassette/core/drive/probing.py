@@ -479,11 +479,7 @@ def answers_with(
     """
     if probe.is_of_state or live_key is None:
         return answered
-    if ask.push is not None:
-        return Answered(probe.answer)
-
-    value = answered.value or b"{}"
-    return Answered(replace_members(value, (), {live_key: probe.answer}))
+    return ask.with_answer(answered, live_key, probe.answer)
 
 
 @dataclass(slots=True, eq=False)

@@ -10,13 +10,10 @@ from typing import Any, Final, Literal, get_args
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.compare.responses import (
     OF_TASK,
-    asked_question,
     is_failure,
     outcome_value,
-    pushed_value,
     question_changes,
     response_changes,
-    task_question,
 )
 from mrtr_cassette.core.compare.values import Change, without_ignored, word_places
 from mrtr_cassette.core.drive.conversation import (
@@ -88,7 +85,7 @@ class Reaction:
     def value(self) -> Any:
         """What it said: the outcome of the call, or what it asks."""
         if self.ask is not None:
-            return {"inputRequests": _question(self.ask)}
+            return {"inputRequests": self.ask.question}
         return None if self.exchange is None else outcome_value(self.exchange)
 
 
@@ -103,20 +100,6 @@ def reaction_of(conversation: Conversation, after: LiveAsk | None) -> Reaction:
     return Reaction(problem="no response came")
 
 
-def _question(ask: LiveAsk) -> Any:
-    """Return what a live server asks, as a value of `inputRequests`."""
-    if ask.push is not None:
-        return {"question": pushed_value(ask.push.message.raw)}
-    if ask.task is None:
-        return asked_question(ask.exchange)
-
-    requests = ask.task.input_requests
-    keys = set(ask.live_keys.values())
-    new = {key: request for key, request in requests.items() if key in keys}
-
-    return task_question(new, ask.task.id)
-
-
 def reaction_changes(before: Reaction, after: Reaction) -> list[Change] | None:
     """Return the differences of two reactions that count.
 
@@ -128,7 +111,7 @@ def reaction_changes(before: Reaction, after: Reaction) -> list[Change] | None:
         return None
 
     if before.ask is not None and after.ask is not None:
-        changes = question_changes(_question(before.ask), _question(after.ask))
+        changes = question_changes(before.ask.question, after.ask.question)
         return [change for change in changes if change.verdict != "key-changed"]
 
     live = with_id_of(before.exchange.call, after.exchange)

@@ -22,7 +22,6 @@ from mrtr_cassette.core.answers.fulfilment import (
     Rounds,
     fault_of,
     outcome_of,
-    refused,
 )
 from mrtr_cassette.core.answers.written import (
     GivenAnswers,
@@ -400,10 +399,7 @@ class _Caller:
         """Return the answer to an ask outside the call; refuse a pushed question without any."""
         quiet = replace(self.answerers, announcer=Announcer())
         reply = await quiet.answer(Rounds(self.rounds.sources), ask)
-        if reply is None and ask.push is not None:
-            return refused(ask.push.message)
-
-        return reply
+        return ask.refusal if reply is None else reply
 
 
 def answered_call(
