@@ -355,7 +355,7 @@ class RepeatedPlay(Conversation):
     ) -> None:
         """Take the client's last request of the call, in the live session."""
         session = ServerSession(recorder, request.header(SESSION_HEADER))
-        super().__init__(request, script, session, follows_task=True)
+        super().__init__(request, script, session)
         self.entry = entry
         self._recorded = script
 

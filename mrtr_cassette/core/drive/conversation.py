@@ -288,7 +288,7 @@ class Script(Protocol):
 class Conversation:
     """One call on a live server, or other requests, each made of the response before it.
 
-    With `follows_task` it goes on with the task that the server makes of the call. Its script is
+    It goes on with the task that the server makes of the call, if it `follows_task`. Its script is
     told of the task when that is created, and of each state that asks something new. A task that
     has not ended when the conversation does is cancelled. Without a script nothing is answered.
     The recorded client may have left the call early: then `departure` says how. `first` is sent in
@@ -301,7 +301,7 @@ class Conversation:
         script: Script | None,
         session: ServerSession,
         *,
-        follows_task: bool = False,
+        follows_task: bool = True,
         departure: Departure | None = None,
         first: Request | None = None,
     ) -> None:
@@ -615,7 +615,7 @@ class ToolList(Conversation):
     def __init__(
         self, listing: Request, session: ServerSession, script: Script | None = None
     ) -> None:
-        super().__init__(listing, script, session)
+        super().__init__(listing, script, session, follows_task=False)
         self.tools: list[Any] = []
         self.is_whole = True
         self._pages = 0

@@ -386,7 +386,7 @@ class Verifier:
 
         request = self._sent(planned.call.request)
         conversation = Conversation(
-            request, script, session, follows_task=True, departure=planned.departure
+            request, script, session, departure=planned.departure
         )
         self._left[number] = conversation
         repeated = Repeated(planned, conversation, script)
@@ -413,7 +413,7 @@ class Verifier:
         request = self._sent(planned.call.request)
         session = self._session_of(planned)
 
-        return Conversation(request, script, session, follows_task=True)
+        return Conversation(request, script, session)
 
     def _script_of(self, planned: Planned) -> RecordedScript:
         """Return the questions and answers of an interaction that is repeated."""

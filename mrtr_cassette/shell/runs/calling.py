@@ -318,7 +318,7 @@ class _Caller:
     ) -> RecordedExchange | None:
         """Follow a request until its call is finished; return the last exchange, or else None."""
         script = LeavesToSources()
-        conversation = Conversation(request, script, self.session, follows_task=True)
+        conversation = Conversation(request, script, self.session)
         await self.server.follow(conversation, supply, self._tell)
         standing = conversation.standing
         if not isinstance(standing, Finished):

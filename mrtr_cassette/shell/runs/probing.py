@@ -744,7 +744,6 @@ class _Prober:
             conversation.request,
             script,
             conversation.session,
-            follows_task=True,
             first=first,
         )
         return await self._followed(retried, script)
@@ -777,7 +776,7 @@ class _Prober:
             return None
 
         altered = with_body(conversation.request, body)
-        calling = Conversation(altered, script, conversation.session, follows_task=True)
+        calling = Conversation(altered, script, conversation.session)
         return (await self._followed(calling, script)).ask
 
     def _others(self, ask: ProbedAsk, probe: Probe) -> Iterable[Sequence[ProbedAsk]]:

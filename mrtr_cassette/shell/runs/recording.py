@@ -643,7 +643,8 @@ class AutoAnswerHandler:
             return AnsweredPoll(request, session, task.call, task.answered, turns)
 
         if method_of(call.method).asks and call.answers is None:
-            return Conversation(request, LeavesToSources(), session)
+            script = LeavesToSources()
+            return Conversation(request, script, session, follows_task=False)
 
         return None
 

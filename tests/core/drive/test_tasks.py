@@ -77,7 +77,7 @@ def conversing(*replies: Any) -> tuple[Conversation, FixedScript]:
     answers = FixedScript(Answered(None), *replies)
     session = ServerSession(Recorder(seals=True))
 
-    return Conversation(call, answers, session, follows_task=True), answers
+    return Conversation(call, answers, session), answers
 
 
 def test_task_is_polled_at_the_servers_pace_and_answered_under_its_key() -> None:
