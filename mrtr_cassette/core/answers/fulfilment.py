@@ -33,8 +33,7 @@ from mrtr_cassette.core.protocol.dialect import (
     InputRequest,
     answers_in,
 )
-from mrtr_cassette.core.protocol.methods import GET_TASK
-from mrtr_cassette.core.protocol.tasks import TaskState, polled_state
+from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.wire.jsonbytes import (
     MemberPath,
@@ -369,9 +368,9 @@ def outcome_of(method: str, exchange: RecordedExchange) -> Mapping[str, Any]:
 
 def _ended_task(method: str, exchange: RecordedExchange) -> TaskState | None:
     """Return the last state of the task that a call became; None if it is none or a poll."""
-    if method == GET_TASK or exchange.call.method != GET_TASK:
+    if method == exchange.call.method:
         return None
-    return polled_state(exchange.rpc_response)
+    return exchange.polled_state
 
 
 def fault_of(method: str, exchange: RecordedExchange) -> str | None:

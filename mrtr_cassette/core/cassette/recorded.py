@@ -17,7 +17,7 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     completed_by,
     response_to,
 )
-from mrtr_cassette.core.protocol.methods import GET_TASK
+from mrtr_cassette.core.protocol.methods import CANCEL_TASK, GET_TASK, UPDATE_TASK
 from mrtr_cassette.core.protocol.tasks import (
     TaskState,
     created_task,
@@ -110,6 +110,13 @@ class RecordedExchange:
     def created_task(self) -> TaskState | None:
         """The task that its response creates; None if it creates none."""
         return created_task(self.call.message, self.rpc_response)
+
+    @property
+    def polled_state(self) -> TaskState | None:
+        """The state of a task that its response tells; None if it is no poll, and for an error."""
+        if self.call.method != GET_TASK:
+            return None
+        return polled_state(self.rpc_response)
 
     @property
     def next_cursor(self) -> str | None:
@@ -293,17 +300,17 @@ class TaskStep:
     @property
     def state(self) -> TaskState | None:
         """The state that a poll got; None for an update, a cancellation and an error."""
-        if self.exchange.call.method != GET_TASK:
-            return None
-        return polled_state(self.exchange.rpc_response)
+        return self.exchange.polled_state
 
     @property
-    def is_at_work(self) -> bool:
-        """Whether it got a state in which the task has not ended, and asks nothing."""
-        state = self.state
-        if state is None or state.is_over:
-            return False
-        return not state.input_requests
+    def is_update(self) -> bool:
+        """Whether the client answers the task in it."""
+        return self.exchange.call.method == UPDATE_TASK
+
+    @property
+    def is_cancellation(self) -> bool:
+        """Whether the client cancels the task in it."""
+        return self.exchange.call.method == CANCEL_TASK
 
 
 class TaskTurn(NamedTuple):
@@ -447,8 +454,15 @@ class RecordedInteraction:
             is_question = self.exchanges[-1].ask is not None
             return is_question or bool(self.task_id)
 
-        state = polled_state(self.ending.rpc_response)
+        state = self.last_state
         return state is not None and not state.is_over
+
+    @property
+    def last_state(self) -> TaskState | None:
+        """The last state of its task; None if nothing came of one."""
+        if not self.steps:
+            return None
+        return polled_state(self.ending.rpc_response)
 
     def asking_turn(self, position: int) -> int:
         """Return the number of the turn that the response of one of `exchanges` asks."""

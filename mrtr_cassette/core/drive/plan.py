@@ -23,7 +23,6 @@ from mrtr_cassette.core.protocol.methods import (
     CANCELLED,
     INITIALIZE,
     INITIALIZED,
-    UPDATE_TASK,
     method_of,
 )
 from mrtr_cassette.core.secrets.decode import as_text, without_percent
@@ -302,8 +301,7 @@ def why_not_repeatable(interaction: RecordedInteraction) -> str | None:
         answering.update(turn.answering)
 
     for step in interaction.steps:
-        is_update = step.exchange.call.method == UPDATE_TASK
-        if is_update and step.exchange not in answering:
+        if step.is_update and step.exchange not in answering:
             return "it answers a question in a notification of its task, or nothing"
 
     return None

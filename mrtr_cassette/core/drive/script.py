@@ -47,8 +47,7 @@ from mrtr_cassette.core.protocol.dialect import (
     write_answers,
 )
 from mrtr_cassette.core.protocol.jsonrpc import Message
-from mrtr_cassette.core.protocol.methods import CANCEL_TASK, LIST_ROOTS, PING
-from mrtr_cassette.core.protocol.tasks import polled_state
+from mrtr_cassette.core.protocol.methods import LIST_ROOTS, PING
 from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.wire.jsonbytes import to_json
 from mrtr_cassette.core.wire.pointers import ABSENT, members_of, value_at
@@ -446,7 +445,7 @@ def _turns_until_left(interaction: RecordedInteraction) -> int | None:
     """
     turns = task_turns(interaction.steps)
     for index, step in enumerate(interaction.steps):
-        if step.exchange.call.method == CANCEL_TASK:
+        if step.is_cancellation:
             return sum(turn.asked < index for turn in turns)
 
     is_left_at_question = bool(turns) and turns[-1].given is None
@@ -836,7 +835,7 @@ class RecordedScript:
         Its poll is the one with which the state is paired.
         """
         pair = self.findings.complete[-1]
-        state = polled_state(pair.live.rpc_response)
+        state = pair.live.polled_state
         if state is None:
             raise AssertionError("unreachable because a state of the task asks")
 

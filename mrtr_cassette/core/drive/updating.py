@@ -40,8 +40,7 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     messages_in,
     splice_pieces,
 )
-from mrtr_cassette.core.protocol.methods import CANCEL_TASK, GET_TASK, PING
-from mrtr_cassette.core.protocol.tasks import polled_state
+from mrtr_cassette.core.protocol.methods import GET_TASK, PING
 from mrtr_cassette.core.secrets.names import (
     occurrence_in,
     reveal,
@@ -141,7 +140,7 @@ class Proposal:
         if last.ask is not None or last.rpc_response is None:
             return True
 
-        state = polled_state(last.rpc_response)
+        state = last.polled_state
         return state is not None and bool(state.input_requests)
 
     @property
@@ -555,10 +554,11 @@ class _WholeProposal:
             answered = _keys_answered_by(step)
             is_needed = not answered.isdisjoint(asked)
             is_answered_in_part = is_needed and not answered <= asked
-            if step.exchange.call.method == CANCEL_TASK or is_answered_in_part:
+            if step.is_cancellation or is_answered_in_part:
                 self._object("its client answers it differently: record it again")
 
-            if step.exchange in bases or step.is_at_work or is_needed:
+            is_at_work = step.state is not None and step.state.is_at_work
+            if step.exchange in bases or is_at_work or is_needed:
                 steps.append(step)
 
         return tuple(steps)

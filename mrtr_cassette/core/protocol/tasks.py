@@ -59,6 +59,11 @@ class TaskState:
         return self.status in TERMINAL
 
     @property
+    def is_at_work(self) -> bool:
+        """Whether the task has not ended, and asks nothing."""
+        return not self.is_over and not self.input_requests
+
+    @property
     def digest(self) -> str:
         """The same for polls that say the same, whenever they came."""
         kept = {

@@ -28,7 +28,7 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     last_response,
     messages_in,
 )
-from mrtr_cassette.core.protocol.methods import CANCEL_TASK, GET_TASK, UPDATE_TASK
+from mrtr_cassette.core.protocol.methods import GET_TASK
 from mrtr_cassette.core.protocol.tasks import TaskState, polled_state
 from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, End, Response
 from mrtr_cassette.core.wire.jsonbytes import canonical
@@ -84,7 +84,6 @@ class FinalResponse(NamedTuple):
 
 
 _NOTHING: Final = FinalResponse("nothing", None)
-_CLIENT_STEPS: Final = {UPDATE_TASK: "answered", CANCEL_TASK: "cancel"}
 _ENDS: Final = {
     End.OPEN: "still open when the recording ended",
     End.BROKEN: "broken off by the upstream",
@@ -215,7 +214,9 @@ def _stage(step: TaskStep) -> str:
     """Return a step of a task in words."""
     if step.state is not None:
         return task_words(step.state, step.polls)
-    return _CLIENT_STEPS.get(step.exchange.call.method, "error")
+    if step.is_update:
+        return "answered"
+    return "cancel" if step.is_cancellation else "error"
 
 
 def task_words(state: TaskState, polls: int = 1) -> str:
@@ -395,7 +396,7 @@ def _ending(recorded: RecordedInteraction, streamed: _Streamed) -> _Outcome:
     if response is not None and last.call.message is not None:
         message = last_response(response)
 
-    state = polled_state(message) if recorded.steps else None
+    state = recorded.last_state
     if recorded.is_open:
         return _Outcome(_why_abandoned(last, state), _NOTHING)
 

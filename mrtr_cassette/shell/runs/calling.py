@@ -306,10 +306,7 @@ class _Caller:
 
     def _tell(self, state: TaskState) -> None:
         """Report the task's progress when it changed."""
-        if state.is_over or state.input_requests:
-            return
-
-        if state.digest != self._told:
+        if state.is_at_work and state.digest != self._told:
             self._told = state.digest
             self.answerers.announcer.say(task_said, state)
 
