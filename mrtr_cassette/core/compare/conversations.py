@@ -9,27 +9,25 @@ from typing import Any, Literal, NamedTuple
 
 from mrtr_cassette.core.cassette.recorded import (
     Cassette,
-    PushedTurn,
     RecordedExchange,
     RecordedInteraction,
+    RecordedTurn,
     in_conversation_order,
 )
 from mrtr_cassette.core.cassette.sessions import without_pongs
 from mrtr_cassette.core.compare.handles import Handles, handles_in
 from mrtr_cassette.core.compare.responses import (
     ASKS,
-    asked_question,
     comparable_by_key,
     comparable_text,
     comparable_tree,
     only_logs,
     outcome_value,
     pinned_question,
-    pushed_value,
     question_changes,
+    question_of,
     renamed_keys,
     response_changes,
-    task_question,
     with_recorded_keys,
 )
 from mrtr_cassette.core.compare.values import (
@@ -49,8 +47,6 @@ from mrtr_cassette.core.compare.values import (
 )
 from mrtr_cassette.core.protocol.calls import Call, CallKey
 from mrtr_cassette.core.protocol.dialect import INPUT_RESPONSES, answers_text
-from mrtr_cassette.core.protocol.jsonrpc import drop_null_outcome
-from mrtr_cassette.core.protocol.methods import PING
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
 from mrtr_cassette.core.wire.pointers import (
     ABSENT,
@@ -452,41 +448,15 @@ def _turns_of(
 ) -> Iterator[_Turn]:
     """Yield the turns of an interaction in a form that is equal for all ways of asking."""
     for turn in interaction.turns:
-        if turn.pushed is not None:
-            pushed = _pushed_turn(turn.pushed, ignored)
-            if pushed.question:
-                yield pushed
-
-            continue
-
-        answers: Any = ABSENT
+        question = question_of(turn)
         if turn.ask is not None:
+            answers: Any = ABSENT
             if turn.answering:
                 answers = _given(turn.answering[0], ignored)
 
-            yield _Turn(asked_question(turn.asking), answers, turn.asking)
-            continue
-
-        if turn.given:
-            answers = _without_null(comparable_by_key(turn.given, turn.names))
-
-        question = task_question(turn.requests, interaction.task_id)
-        yield _Turn(question, answers or ABSENT, None)
-
-
-def _pushed_turn(turn: PushedTurn, ignored: Collection[MemberPath]) -> _Turn:
-    """Return the questions of pushed requests and their answers, without pings."""
-    asked = {}
-    for request in turn.asked:
-        if request.message.method != PING:
-            asked[request.key] = pushed_value(request.message.raw)
-
-    posted = {}
-    for answer in turn.answers:
-        if answer.key in asked:
-            posted[answer.key] = _posted(answer.exchange, ignored)
-
-    return _Turn(asked, posted or ABSENT, None)
+            yield _Turn(question, answers, turn.asking)
+        elif question:
+            yield _Turn(question, _given_by_key(turn, question, ignored), None)
 
 
 def _given(retry: RecordedExchange, ignored: Collection[MemberPath]) -> Any:
@@ -502,18 +472,18 @@ def _given(retry: RecordedExchange, ignored: Collection[MemberPath]) -> Any:
     return without_paths({INPUT_RESPONSES: answers}, ignored).get(INPUT_RESPONSES, {})
 
 
-def _posted(exchange: RecordedExchange, ignored: Collection[MemberPath]) -> Any:
-    """Return the result or the error that a client posted."""
-    message = exchange.call.message
-    tree: dict[str, Any] = {}
-    if message is not None:
-        tree = comparable_tree(message.raw)
+def _given_by_key(
+    turn: RecordedTurn, question: Collection[str], ignored: Collection[MemberPath]
+) -> Any:
+    """Return the answers to the questions of a turn, by their keys; `ABSENT` if it has none."""
+    given = _without_null(comparable_by_key(turn.given or {}, turn.names))
+    answers = {key: given[key] for key in given if key in question}
+    if turn.via == "push":
+        # Each answer was posted alone, so that the paths are into it.
+        for key, answer in answers.items():
+            answers[key] = without_paths(answer, ignored)
 
-    drop_null_outcome(tree)
-    if "result" in tree:
-        return without_paths(_without_null(tree["result"]), ignored)
-
-    return _without_null({"error": tree.get("error")})
+    return answers or ABSENT
 
 
 def _without_null(value: Any) -> Any:

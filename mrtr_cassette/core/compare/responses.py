@@ -12,6 +12,7 @@ from typing import Any, Final
 from mrtr_cassette.core.cassette.recorded import (
     RecordedExchange,
     RecordedInteraction,
+    RecordedTurn,
     in_conversation_order,
 )
 from mrtr_cassette.core.compare.surface import SERVER_INFO, by_name, is_offer
@@ -46,6 +47,7 @@ from mrtr_cassette.core.protocol.methods import (
     CALL_TOOL,
     GET_TASK,
     LOG,
+    PING,
     TASK_VALUES,
     method_of,
 )
@@ -405,6 +407,21 @@ def asked_question(exchange: RecordedExchange) -> Any:
 
     tree = comparable_tree(exchange.ask.message.raw)
     return tree["result"].get(INPUT_REQUESTS, {})
+
+
+def question_of(turn: RecordedTurn) -> Any:
+    """Return what a recorded turn asks for `question_changes`; a ping asks nothing."""
+    if turn.via == "task":
+        return comparable_by_key(spelled_requests(turn.requests), turn.names)
+    if turn.pushed is None:
+        return asked_question(turn.asking)
+
+    asked = {}
+    for request in turn.pushed.asked:
+        if request.message.method != PING:
+            asked[request.key] = pushed_value(request.message.raw)
+
+    return asked
 
 
 def pushed_value(raw: bytes, states: States = NO_STATES) -> Members:
