@@ -156,6 +156,13 @@ def programs(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
     return made_once(tmp_path_factory, "environment", install) / "bin"
 
 
+@pytest.hookimpl(wrapper=True, optionalhook=True)
+def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
+    """Let one worker more run than there are processors: many tests wait for programs they start."""
+    processors = yield
+    return processors + 1
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Guard each test against hanging, unless the command line says how."""
