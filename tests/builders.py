@@ -295,6 +295,10 @@ class Conversation:
         self.exchanges.append(observation.seal(found.end, self.tick()))
         return self.exchanges[-1]
 
+    def exchange(self, request: bytes | Request, response: Json) -> RecordedExchange:
+        """Let a request arrive, and then the whole response to it."""
+        return self.response(self.request(request), response)
+
     def stream(self, request: bytes | Request) -> int:
         """Let a request arrive to which the response is a stream; return its number."""
         number = self.request(request)
@@ -376,7 +380,7 @@ def conversation(*script: Step, **options: bool) -> Conversation:
     """Record exchanges that follow one another."""
     talk = Conversation(**options)
     for request, response in script:
-        talk.response(talk.request(request), response)
+        talk.exchange(request, response)
 
     return talk
 

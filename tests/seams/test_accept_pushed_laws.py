@@ -137,13 +137,13 @@ def recorded(run: list[Operation], build: Build, known: Build, name: str) -> Cas
     """Return the recording of a client with one build, which knows the questions of another."""
     server, talk = Server(build, name), Conversation()
     opening = rpc("initialize")
-    talk.response(talk.request(opening), server.opens(opening))
+    talk.exchange(opening, server.opens(opening))
     session = server.session
     subjects = {question.about for question in known.questions}
     for place, operation in enumerate(run, start=2):
         request = with_id(tool(operation.name, value=operation.value), place)
         if operation.name == "get":
-            talk.response(talk.request(within(session, request)), server.reads())
+            talk.exchange(within(session, request), server.reads())
             continue
 
         number = talk.stream(within(session, request))
@@ -175,7 +175,7 @@ def _put(
                 return None
 
             post = within(server.session, answered(operation, said))
-            talk.response(talk.request(post), ACCEPTED)
+            talk.exchange(post, ACCEPTED)
             agrees = operation.agrees["abc".index(about)]
 
         said = next_of(steps, agrees)

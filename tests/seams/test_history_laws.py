@@ -99,16 +99,16 @@ def recorded(run: list[Operation], *, hints: bool) -> Cassette:
     """Return the cassette of operations that came one after the other."""
     talk, store = Conversation(), Store()
     if hints:
-        talk.response(talk.request(rpc("tools/list")), HINTED)
+        talk.exchange(rpc("tools/list"), HINTED)
 
     for each in run:
         request = each.request
         if each.agrees is not None:
             asked = store.asks()
-            talk.response(talk.request(request), asked)
+            talk.exchange(request, asked)
             request = each.retry(asked["requestState"])
 
-        talk.response(talk.request(request), text(store.does(each)))
+        talk.exchange(request, text(store.does(each)))
 
     return loaded(talk.cassette())
 

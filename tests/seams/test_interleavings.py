@@ -94,15 +94,15 @@ class Recording(NamedTuple):
 def recorded(office: Office, order: str) -> Recording:
     """Record the bookings in an order of their rounds."""
     talk = Conversation()
-    talk.response(talk.request(rpc("tools/list")), HINTED)
-    talk.response(talk.request(COUNT), text("0 booked"))
+    talk.exchange(rpc("tools/list"), HINTED)
+    talk.exchange(COUNT, text("0 booked"))
     answers = dict(zip("ABC", office.answers, strict=True))
     results: list[str] = []
     booked = 0
     for name, is_answer in rounds(order):
         state = office.state(name)
         if not is_answer:
-            talk.response(talk.request(BOOK), asks("sure", state=state))
+            talk.exchange(BOOK, asks("sure", state=state))
             continue
 
         result = "left"
@@ -110,10 +110,10 @@ def recorded(office: Office, order: str) -> Recording:
             booked += 1
             result = f"ticket {booked}" if office.tells_number else "booked"
 
-        talk.response(talk.request(answering(answers[name], state)), text(result))
+        talk.exchange(answering(answers[name], state), text(result))
         results.append(result)
 
-    talk.response(talk.request(COUNT), text(f"{booked} booked"))
+    talk.exchange(COUNT, text(f"{booked} booked"))
     return Recording(loaded(talk.cassette()), results, f"{booked} booked")
 
 
@@ -238,10 +238,10 @@ def recorded_tasks(draw: Any) -> tuple[Recording, str, str]:
         task_id = f"786512e2-9e0d-44bd-8f29-789f320fe84{name}"
         task = Task(task_id, f"{task_id}:sure" if names_ids else "sure")
         if not is_answer:
-            talk.response(talk.request(BOOK), created(task.id))
-            talk.response(talk.request(get(task.id)), state(task.id))
+            talk.exchange(BOOK, created(task.id))
+            talk.exchange(get(task.id), state(task.id))
             asked = state(task.id, "input_required", task.key)
-            talk.response(talk.request(get(task.id)), asked)
+            talk.exchange(get(task.id), asked)
             continue
 
         answer = answers["ABC".index(name)]
@@ -249,9 +249,9 @@ def recorded_tasks(draw: Any) -> tuple[Recording, str, str]:
         if answer == "Y":
             result = f"ticket {len(results)}" if tells_number else "booked"
 
-        talk.response(talk.request(task.update(answer)), {})
+        talk.exchange(task.update(answer), {})
         ending = state(task.id, "completed", result=text(result))
-        talk.response(talk.request(get(task.id)), ending)
+        talk.exchange(get(task.id), ending)
         results.append(result)
 
     return Recording(loaded(talk.cassette()), results, ""), answers, order

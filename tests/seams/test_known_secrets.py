@@ -96,7 +96,7 @@ def recorded(*steps: tuple[bytes, dict[str, object]]) -> CassetteModel:
     """Record some calls one after another."""
     made = Conversation(redacts=True)
     for call, result in steps:
-        made.response(made.request(call), result)
+        made.exchange(call, result)
 
     return made.cassette()
 
@@ -206,7 +206,7 @@ def test_cassette_of_an_earlier_recorder_that_has_a_repeated_secret_plays() -> N
 
     made = Conversation(redacts=True)
     for call, result in (note, login):
-        made.response(made.request(call), result)
+        made.exchange(call, result)
 
     made.recorder.credentials = None
     player = Player(loaded(made.cassette()))

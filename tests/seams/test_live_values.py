@@ -109,10 +109,10 @@ def recorded(server: Server) -> Cassette:
     talk = Conversation(redacts=True)
 
     def say(request: bytes, response: Json) -> None:
-        talk.response(talk.request(within(server.session, request)), response)
+        talk.exchange(within(server.session, request), response)
 
     request, response = opening(server)
-    talk.response(talk.request(request), response)
+    talk.exchange(request, response)
     say(STATE_ISSUED, earlier_state(server))
     say(LIST, {"tools": [], "nextCursor": server.value("cursor")})
     say(rpc("tools/list", {"cursor": server.value("cursor")}), {"tools": []})
@@ -127,9 +127,8 @@ def recorded(server: Server) -> Cassette:
     talk.event(pushing, elicit(server.value("push")))
     related = {"action": "accept", "_meta": {RELATED: {"taskId": server.session}}}
     post_of = result(related, id=server.value("push"))
-    talk.response(
-        talk.request(within(server.session, json.dumps(post_of).encode())),
-        Answer((), (), 202),
+    talk.exchange(
+        within(server.session, json.dumps(post_of).encode()), Answer((), (), 202)
     )
 
     talk.event(pushing, answer(PUSHING, text("done")))

@@ -29,7 +29,7 @@ def recorded(pings: list[tuple[bool, Json]]) -> Cassette:
     The first of each pair tells whether the ping comes on the stream of the session.
     """
     session = PushingSession()
-    session.talk.response(session.talk.request(INITIALIZE), opened(SESSION[1]))
+    session.talk.exchange(INITIALIZE, opened(SESSION[1]))
     listening = session.listen()
     number = session.open(CALL)
     for at, (on_session, pong) in enumerate(pings):

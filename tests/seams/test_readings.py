@@ -283,11 +283,11 @@ def test_client_finds_its_response_in_every_spelling_and_coding(
     )
     answer, body = answer_of(case, recorded_id, result)
     talk = Conversation()
-    exchange = talk.response(talk.request(call), answer)
+    exchange = talk.exchange(call, answer)
     told = Recorder(seals=False).seal(exchange, read_call(as_request(call))).unread
     if case.is_ask:
         answered = with_id(retry(tool("deploy"), {"ok": True}, state=STATE), 99)
-        talk.response(talk.request(answered), text("done"))
+        talk.exchange(answered, text("done"))
 
     player = Player(loaded(talk.cassette()))
 

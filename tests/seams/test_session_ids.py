@@ -68,7 +68,7 @@ def record(
     talk = Conversation()
     for number in range(1, session_count + 1):
         session = f"{number}abcdef{number}" * 4
-        talk.response(talk.request(INITIALIZE), opened(session))
+        talk.exchange(INITIALIZE, opened(session))
         for kind, calls in asked.items():
             for call in calls:
                 body = CALLS[call]
@@ -78,7 +78,7 @@ def record(
                 elif kind == "none" and accepts_none:
                     response = text(f"without a session {call}")
 
-                talk.response(talk.request(named(body, session, kind)), response)
+                talk.exchange(named(body, session, kind), response)
 
     return loaded(talk.cassette())
 

@@ -57,7 +57,7 @@ class Recording(NamedTuple):
 def recordings(draw: Any) -> Recording:
     """Record a task that asks for up to six keys, and is cancelled or not."""
     talk, events = Conversation(seals=draw(st.booleans())), [Event("state")]
-    talk.response(talk.request(CALL), created(TASK))
+    talk.exchange(CALL, created(TASK))
     stream = talk.stream(listen(TASK)) if draw(st.booleans()) else 0
     shown, answered = frozenset[str](), frozenset[str]()
     for number in range(draw(st.integers(1, 10))):
@@ -83,7 +83,7 @@ def recordings(draw: Any) -> Recording:
         for _ in range(draw(st.integers(1, 2)) if kind == "state" else 0):
             status = "input_required" if keys else "working"
             said = state(TASK, status, *asked, statusMessage=str(number))
-            talk.response(talk.request(get(TASK)), said)
+            talk.exchange(get(TASK), said)
 
         if kind == "state" and stream:
             talk.event(stream, compact(message("notifications/tasks", said, id=None)))
@@ -91,7 +91,7 @@ def recordings(draw: Any) -> Recording:
         if kind != "state":
             answers = update(TASK, dict.fromkeys(asked, YES))
             request = answers if kind == "update" else cancel(TASK)
-            talk.response(talk.request(request), {"acknowledged": number})
+            talk.exchange(request, {"acknowledged": number})
 
     if stream:
         talk.end(stream)

@@ -84,7 +84,7 @@ def recorded(run: list[Call]) -> Cassette:
     """Return the cassette of a run, in which made-up tools are refused."""
     talk = Conversation()
     store = Store()
-    talk.response(talk.request(rpc("tools/list")), TOOLS)
+    talk.exchange(rpc("tools/list"), TOOLS)
     for call in run:
         number = talk.request(call.request)
         words = store.does(call)

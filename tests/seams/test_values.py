@@ -72,7 +72,7 @@ def recorded(folder: str, texts: dict[str, str] | None = None) -> Cassette:
     run = Conversation()
     run.recorder.values = values
     for request, response in script(folder):
-        run.response(run.request(request), response)
+        run.exchange(request, response)
 
     header = replace(JOURNAL_HEADER, values=values.names)
     journal = {exchange.number or 0: exchange for exchange in run.exchanges}
@@ -164,9 +164,9 @@ def listing() -> Cassette:
     run = Conversation()
     run.recorder.values = Values((), {"root": HERE})
     for request in (tool("list", path=HERE), tool("list", path=f"{HERE}/sub")):
-        run.response(run.request(request), text("a b"))
+        run.exchange(request, text("a b"))
 
-    run.response(run.request(rpc("tools/list")), text(HERE))
+    run.exchange(rpc("tools/list"), text(HERE))
     header = replace(JOURNAL_HEADER, values=("root",))
     journal = {exchange.number or 0: exchange for exchange in run.exchanges}
 
@@ -209,7 +209,7 @@ def test_playing_with_other_values_is_recording_with_them(one: str, other: str) 
         talk.recorder.values = Values((), texts)
         request = tool("read", path=f"{folder}/one.txt")
         response = text(f"{folder}/one.txt {{root}}\n{folder}")
-        talk.response(talk.request(request), response)
+        talk.exchange(request, response)
         header = replace(JOURNAL_HEADER, values=tuple(texts))
         made = assemble(header, {1: talk.exchanges[0]}, "test")
 

@@ -151,7 +151,7 @@ async def test_patient_client_of_http_sse_is_told_on_its_stream() -> None:
     talk = Conversation()
     listening = talk.stream(get("/sse"))
     talk.observation(listening).response_bytes(ENDPOINT, talk.tick())
-    talk.response(talk.request(post(SLOW, target="/messages?sid=q7")), ACCEPTED)
+    talk.exchange(post(SLOW, target="/messages?sid=q7"), ACCEPTED)
     talk.tick = lambda: 3_000.0  # type: ignore[method-assign]
     talk.end(listening, End.OPEN)
     player = Player(loaded(talk.cassette()))

@@ -33,12 +33,12 @@ LOGGED = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"x
 def session() -> Cassette:
     """Return two calls that overlap, a third with the id of the first, a log, and other HTTP."""
     talk = Conversation()
-    talk.response(talk.request(get("/health")), b"ok")
+    talk.exchange(get("/health"), b"ok")
     stream = talk.stream(get("/sse"))
     talk.observation(stream).response_bytes(ENDPOINT, talk.tick())
 
     def say(body: bytes) -> None:
-        talk.response(talk.request(post(body, target=TARGET)), ACCEPTED)
+        talk.exchange(post(body, target=TARGET), ACCEPTED)
 
     say(INITIALIZED)
     say(ONE)

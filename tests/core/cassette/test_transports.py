@@ -135,18 +135,16 @@ def test_one_session_of_http_is_one_of_a_pipe() -> None:
     discovery = rpc("server/discover")
     roots = rpc("roots/list", number="r")
     talk = Conversation()
-    talk.response(talk.request(discovery), Answer((refusal(discovery, -32601),)))
+    talk.exchange(discovery, Answer((refusal(discovery, -32601),)))
     for request_, response in session_steps("s"):
-        talk.response(talk.request(request_), response)
+        talk.exchange(request_, response)
 
-    talk.response(talk.request(within("s", get("/mcp"))), Answer((), (), 405))
+    talk.exchange(within("s", get("/mcp")), Answer((), (), 405))
     listening = talk.stream(within("s", get("/mcp")))
     talk.event(listening, roots)
-    talk.response(talk.request(within("s", answer(roots, {"roots": []}))), ACCEPTED)
-    talk.response(talk.request(within("s", ADD)), DONE)
-    talk.response(
-        talk.request(within("s", Request("DELETE", "/mcp", (), b""))), ACCEPTED
-    )
+    talk.exchange(within("s", answer(roots, {"roots": []})), ACCEPTED)
+    talk.exchange(within("s", ADD), DONE)
+    talk.exchange(within("s", Request("DELETE", "/mcp", (), b"")), ACCEPTED)
     talk.end(listening)
 
     over = over_pipes(loaded(talk.cassette()))

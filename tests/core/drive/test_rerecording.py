@@ -445,12 +445,12 @@ def test_stream_that_tells_of_a_task_is_as_it_was() -> None:
 
     def run(task: str, key: str) -> Cassette:
         talk = Conversation()
-        talk.response(talk.request(tool("book")), created(task))
+        talk.exchange(tool("book"), created(task))
         listening = talk.stream(rpc("subscriptions/listen", {"taskIds": [task]}))
         asked = state(task, "input_required", key)
         asked["inputRequests"] = {key: form("Sure?")}
         talk.event(listening, notification("notifications/tasks", **asked))
-        talk.response(talk.request(update(task, {key: YES})), {})
+        talk.exchange(update(task, {key: YES}), {})
         talk.end(listening)
 
         return loaded(talk.cassette())

@@ -496,7 +496,7 @@ def test_events_of_a_later_recording_are_no_earlier_ones() -> None:
         talk = Conversation()
         event = Answer((b"id: 1\ndata: \n\n",), STREAM_HEADERS)
         for each in (post(CALL), get("/mcp", ("Last-Event-ID", "1"))):
-            talk.response(talk.request(within(session, each)), event)
+            talk.exchange(within(session, each), event)
 
         cassette = talk.cassette(earlier=cassette)
 

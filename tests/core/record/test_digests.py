@@ -34,12 +34,10 @@ def recorded(texts: Sequence[str], order: Sequence[int]) -> list[RecordedExchang
     listed = [f"{number}.md {sha256(text)}" for number, text in enumerate(texts)]
     for number in order:
         if number == len(texts):
-            talk.response(talk.request(rpc("skills/list")), {"files": listed})
+            talk.exchange(rpc("skills/list"), {"files": listed})
         else:
             request = rpc("resources/read", {"uri": f"{number}.md"})
-            talk.response(
-                talk.request(request), {"contents": [{"text": texts[number]}]}
-            )
+            talk.exchange(request, {"contents": [{"text": texts[number]}]})
 
     # As they come back from the journal.
     found = [decode_line(encode_line(exchange), "one") for exchange in talk.exchanges]

@@ -114,11 +114,11 @@ def two_orders(change: Any) -> Conversation:
 
     states = [f"eyJrZXkiOiJ{key}In0.c2lnbmF0dXJlLW9m" for key in "ab"]
     for key, state in zip("ab", states, strict=True):
-        talk.response(talk.request(order(key)), asks("q", state=state))
+        talk.exchange(order(key), asks("q", state=state))
 
     for key, state in zip("ba", reversed(states), strict=True):
         again = retry(order(key), {"q": YES}, state=state)
-        talk.response(talk.request(again), text(f"bought {key}"))
+        talk.exchange(again, text(f"bought {key}"))
 
     return talk
 

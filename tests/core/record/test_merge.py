@@ -195,9 +195,8 @@ def pause(talk: Conversation, ms: float = 50) -> None:
 def session(talk: Conversation) -> None:
     """Have a session of the 2025 era, in which the server pushes a question."""
     initialize = post(rpc("initialize"))
-    talk.response(
-        talk.request(initialize),
-        Answer((answer(initialize.body, {}),), (*JSON_HEADERS, SESSION)),
+    talk.exchange(
+        initialize, Answer((answer(initialize.body, {}),), (*JSON_HEADERS, SESSION))
     )
 
     call = tool("ask me")
@@ -238,7 +237,7 @@ def busy(random: Random, *, redacts: bool = False) -> Conversation:
             )
 
         pause(talk)
-        talk.response(talk.request(tool("plain", at=round_)), text("plain"))
+        talk.exchange(tool("plain", at=round_), text("plain"))
 
     pause(talk)
     session(talk)
@@ -328,12 +327,10 @@ def test_asks_that_wait_for_each_other_hold_nobody_up() -> None:
     """A state that is issued again tells nothing: one retry is an orphan, the other has its ask."""
     talk = Conversation()
     for state in "ST":
-        talk.response(
-            talk.request(retry(book("A"), {"ok": YES}, state=state)), text("done")
-        )
+        talk.exchange(retry(book("A"), {"ok": YES}, state=state), text("done"))
 
     for state in "TSTS":
-        talk.response(talk.request(book("A")), asks("ok", state=state))
+        talk.exchange(book("A"), asks("ok", state=state))
 
     whole = published(journals(talk, 1, 2, 1, 2, 1, 2))
 
@@ -361,7 +358,7 @@ def test_secrets_of_two_recorders_are_two_unless_a_call_shows_more() -> None:
     """Tokens of two keys tell nothing; the rounds of one call repeat its arguments."""
     talk = Conversation(redacts=True)
     for name in range(2):
-        talk.response(talk.request(tool("plain", at=name, token=SECRET)), text("done"))
+        talk.exchange(tool("plain", at=name, token=SECRET), text("done"))
 
     apart = published(journals(talk, 1, 2))
     three_rounds(talk, book("A", token=SECRET), "server")
@@ -486,8 +483,8 @@ def test_what_was_added_later_answers_the_earlier_ask() -> None:
 def test_other_names_are_those_of_this_file() -> None:
     """Sessions and secrets, each the same wherever it stands."""
     talk = Conversation(redacts=True)
-    talk.response(talk.request(post(rpc("initialize"))), Answer((b"{}",), (SESSION,)))
-    talk.response(talk.request(post(tool("x", token=SECRET), SESSION)), text(SECRET))
+    talk.exchange(post(rpc("initialize")), Answer((b"{}",), (SESSION,)))
+    talk.exchange(post(tool("x", token=SECRET), SESSION), text(SECRET))
     cassette = loaded(talk.cassette())
     recorded = b"".join(
         all_text(one) for each in cassette.interactions for one in each.own

@@ -28,10 +28,10 @@ def recorded() -> Conversation:
         state = f"state-of-{number:04d}-{'f00d' * 6}"
         call = tool("parsed_once", number=number)
         ask = input_required("k", state=state, words=f"{number}?")
-        conversation.response(conversation.request(call), to_json(ask).encode())
+        conversation.exchange(call, to_json(ask).encode())
         again = retry(call, YES, state=state)
         done = {"jsonrpc": "2.0", "id": 2, "result": {"content": [], "number": number}}
-        conversation.response(conversation.request(again), to_json(done).encode())
+        conversation.exchange(again, to_json(done).encode())
 
     return conversation
 

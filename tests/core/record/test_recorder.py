@@ -400,7 +400,7 @@ def test_log_has_no_secret_that_is_known(redacts: bool) -> None:  # noqa: FBT001
     """States and credentials that have passed are replaced, wherever a text repeats them."""
     talk = Conversation(redacts=redacts)
     recorder = talk.recorder
-    talk.response(talk.request(CALL), asks("a", state=STATE))
+    talk.exchange(CALL, asks("a", state=STATE))
     token = "Zx81-qwertzuiop-4711"
     recorder.add_settings(UserSettings(headers=(("Authorization", f"Bearer {token}"),)))
 

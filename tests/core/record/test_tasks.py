@@ -216,10 +216,10 @@ def test_pace_of_polls_is_not_recorded(polls: list[int], late: set[int]) -> None
     two = state(TASK, "input_required", TWO)
     said = (WORKS, ASKED, {ONE: YES}, two, {TWO: YES}, DONE)
     talk = Conversation()
-    talk.response(talk.request(CALL), created(TASK))
+    talk.exchange(CALL, created(TASK))
     for at, each in enumerate(said):
         if "status" not in each:
-            talk.response(talk.request(update(TASK, each)), {})
+            talk.exchange(update(TASK, each), {})
             continue
 
         numbers = [talk.request(get(TASK)) for _ in range(polls[at])]
@@ -267,13 +267,13 @@ def test_tasks_of_equal_calls_stay_apart() -> None:
     """Each poll belongs to its task, whichever client makes it, in the order of the responses."""
     talk = Conversation()
     for task in (TASK, OTHER):
-        talk.response(talk.request(CALL), created(task))
+        talk.exchange(CALL, created(task))
 
     slow, fast = talk.request(get(TASK)), talk.request(get(TASK))
-    talk.response(talk.request(get(OTHER)), state(OTHER, "cancelled"))
+    talk.exchange(get(OTHER), state(OTHER, "cancelled"))
     talk.response(fast, WORKS)
     talk.response(slow, DONE)
-    talk.response(talk.request(get(TASK)), WORKS)
+    talk.exchange(get(TASK), WORKS)
     cassette = talk.cassette()
 
     assert [steps(each) for each in cassette.interactions] == [
@@ -290,7 +290,7 @@ def test_tasks_of_equal_calls_stay_apart() -> None:
 def test_stream_that_tells_of_a_task_is_an_interaction_of_its_own() -> None:
     """Its notifications name the task; an answer to what they ask is a step."""
     talk = Conversation()
-    talk.response(talk.request(CALL), created(TASK))
+    talk.exchange(CALL, created(TASK))
     listening = talk.stream(
         rpc("subscriptions/listen", {"notifications": {"taskIds": [TASK]}}, 5)
     )
@@ -299,7 +299,7 @@ def test_stream_that_tells_of_a_task_is_an_interaction_of_its_own() -> None:
         notification("notifications/tasks", **state(TASK, "input_required", ONE)),
     )
 
-    talk.response(talk.request(update(TASK, {ONE: YES})), {})
+    talk.exchange(update(TASK, {ONE: YES}), {})
     talk.event(listening, notification("notifications/tasks", **DONE))
     talk.end(listening)
     task, listen = talk.cassette().interactions

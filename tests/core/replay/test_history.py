@@ -312,7 +312,7 @@ def test_write_that_got_no_response_may_have_been_made_or_not() -> None:
     """What came after it belongs to either."""
     talk = conversation(HINTED, (GET, text("0")))
     left = talk.request(SET)
-    talk.response(talk.request(GET), text("1"))
+    talk.exchange(GET, text("1"))
     talk.end(left)
     for requests, got in (([GET, GET], ["0", "1"]), ([GET, SET, GET], ["0", "", "1"])):
         player = Player(loaded(talk.cassette()))
@@ -327,12 +327,12 @@ def test_response_on_another_stream_ends_a_write() -> None:
     talk = Conversation()
     session = "1" * 32
     for request, response in session_steps(session, HINTED, (GET, text("0"))):
-        talk.response(talk.request(request), response)
+        talk.exchange(request, response)
 
     listening = talk.stream(
         within(session, rpc("subscriptions/listen", {}, number="l"))
     )
-    talk.response(talk.request(within(session, SET)), stream())
+    talk.exchange(within(session, SET), stream())
 
     assert listening
 

@@ -340,7 +340,7 @@ def test_header_tells_equal_calls_apart(header: tuple[str, str]) -> None:
     """A credential, and what the user named, decide which answer is played."""
     talk = Conversation(kept_headers=frozenset({"x-tenant"}))
     for request, words in ((post(CALL), "without"), (post(CALL, header), "with")):
-        talk.response(talk.request(request), text(words))
+        talk.exchange(request, text(words))
 
     cassette = talk.cassette()
 
@@ -421,9 +421,7 @@ def test_equally_like_retries_play_in_recorded_order() -> None:
     early = talk.request(post(retry(CALL, {"a": YES}), ("Accept", "x")))
     talk.response(early, text("early"))
     talk.response(one, asks("a"))
-    talk.response(
-        talk.request(post(retry(CALL, {"a": YES}), ("Accept", "y"))), text("late")
-    )
+    talk.exchange(post(retry(CALL, {"a": YES}), ("Accept", "y")), text("late"))
     player = Player(loaded(talk.cassette(), "f"))
     play(player, CALL)
     play(player, CALL)

@@ -145,12 +145,9 @@ def test_listening_stream_is_resumed_where_it_was_left() -> None:
     )
 
     talk = Conversation()
-    talk.response(talk.request(INITIALIZE), opened(ONE))
+    talk.exchange(INITIALIZE, opened(ONE))
     listening = within(ONE, LISTEN)
-    talk.response(
-        talk.request(listening),
-        Answer(events, (("Content-Type", "text/event-stream"),)),
-    )
+    talk.exchange(listening, Answer(events, (("Content-Type", "text/event-stream"),)))
 
     player = Player(loaded(talk.cassette()))
     session = open_session(player)
@@ -176,7 +173,7 @@ def test_listening_stream_is_that_of_the_session_that_a_client_turns_out_to_have
     talk = Conversation()
     for number, session in enumerate((ONE, TWO), start=1):
         for request, response in session_steps(session):
-            talk.response(talk.request(request), response)
+            talk.exchange(request, response)
 
         listening = talk.stream(within(session, LISTEN))
         call = talk.request(within(session, tool("work", n=number)))

@@ -274,13 +274,11 @@ def recorded_listening(*events: bytes, changes: bool) -> Conversation:
     for event in () if changes else events:
         talk.event(listening, event)
 
-    talk.response(talk.request(within(ONE, CALL)), text("done"))
+    talk.exchange(within(ONE, CALL), text("done"))
     for event in events if changes else ():
         talk.event(listening, event)
 
-    talk.response(
-        talk.request(within(ONE, Request("DELETE", "/mcp", (), b""))), ACCEPTED
-    )
+    talk.exchange(within(ONE, Request("DELETE", "/mcp", (), b"")), ACCEPTED)
     talk.end(listening)
     return talk
 
@@ -318,7 +316,7 @@ def test_pushed_requests_are_refused_by_session() -> None:
     talk = conversation(*session_steps(ONE))
     calling = talk.stream(call)
     talk.event(calling, compact({"jsonrpc": "2.0", "id": 5, **form("sure?")}))
-    talk.response(talk.request(within(ONE, compact(result(YES, id=5)))), ACCEPTED)
+    talk.exchange(within(ONE, compact(result(YES, id=5))), ACCEPTED)
     talk.event(calling, answer(with_id(CALL, "c"), text("done")))
     talk.end(calling)
 

@@ -344,14 +344,14 @@ def notified(*args: str) -> bytes:
 def test_notification_waits_for_the_update_before_it() -> None:
     """A notification may ask, waits for the update before it, and takes polls along; its times are moved."""
     talk = Conversation(seals=False)
-    talk.response(talk.request(CALL), created(TASK))
+    talk.exchange(CALL, created(TASK))
     listening = talk.stream(rpc("subscriptions/listen", {"taskIds": [TASK]}, 7))
     talk.event(listening, notified("working"))
-    talk.response(talk.request(POLL), state(TASK))
+    talk.exchange(POLL, state(TASK))
     talk.event(listening, notified("input_required", "a"))
-    talk.response(talk.request(gives("a")), {"ack": "a"})
+    talk.exchange(gives("a"), {"ack": "a"})
     talk.event(listening, notified("completed"))
-    talk.response(talk.request(POLL), state(TASK, "completed"))
+    talk.exchange(POLL, state(TASK, "completed"))
     talk.end(listening)
     player = Player(loaded(talk.cassette()), repeat=Repeat.ALWAYS)
     for _ in range(2):

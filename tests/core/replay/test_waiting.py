@@ -65,7 +65,7 @@ def asked_on(where: str) -> tuple[Player, Delivery]:
         talk.response(call, ACCEPTED)
 
     talk.event(call if where == "call" else listening, PUSHED)
-    talk.response(talk.request(within(YES)), ACCEPTED)
+    talk.exchange(within(YES), ACCEPTED)
     if where == "listening":
         talk.response(call, DONE)
     elif where == "all":
@@ -119,7 +119,7 @@ def test_result_waits_for_the_answer_without_a_session(given: bytes) -> None:
     talk = Conversation()
     call = talk.stream(CALL)
     talk.event(call, PUSHED)
-    talk.response(talk.request(YES), ACCEPTED)
+    talk.exchange(YES, ACCEPTED)
     talk.event(call, DONE)
     talk.end(call)
     player = replay_of(talk)
@@ -138,7 +138,7 @@ def test_wrong_answer_to_nobodys_question_refuses_nothing() -> None:
     talk = Conversation()
     listening = talk.stream(LISTEN)
     talk.event(listening, PUSHED)
-    talk.response(talk.request(within(YES)), ACCEPTED)
+    talk.exchange(within(YES), ACCEPTED)
     talk.end(listening, End.OPEN)
     player = replay_of(talk)
     delivery_of(player, LISTEN)
@@ -152,11 +152,11 @@ def asked_twice() -> Player:
     call = talk.stream(within(CALL))
     for number in ("p1", "p2"):
         talk.event(call, with_id(PUSHED, number))
-        talk.response(talk.request(within(with_id(YES, number))), ACCEPTED)
+        talk.exchange(within(with_id(YES, number)), ACCEPTED)
 
     talk.event(call, DONE)
     talk.end(call)
-    talk.response(talk.request(within(with_id(OTHER, 8))), text("other"))
+    talk.exchange(within(with_id(OTHER, 8)), text("other"))
 
     return replay_of(talk)
 
@@ -196,7 +196,7 @@ def test_answers_to_what_was_not_asked_are_waited_for_by_nobody() -> None:
     for name in ("first", "second"):
         call = talk.stream(within(tool(name)))
         talk.event(call, PUSHED)
-        talk.response(talk.request(within(YES)), ACCEPTED)
+        talk.exchange(within(YES), ACCEPTED)
         talk.event(call, answer(tool(name), text(name)))
         talk.end(call)
 
@@ -218,10 +218,10 @@ def test_notification_that_is_passed_over_is_waited_for_by_nobody() -> None:
     """A client that sends what it sent later while recorded has left the notification out."""
     talk = Conversation()
     listening = talk.stream(LISTEN)
-    talk.response(talk.request(within(TOLD)), ACCEPTED)
+    talk.exchange(within(TOLD), ACCEPTED)
     talk.event(listening, PUSHED)
-    talk.response(talk.request(within(CALL)), DONE)
-    talk.response(talk.request(within(OTHER)), answer(OTHER, text("x")))
+    talk.exchange(within(CALL), DONE)
+    talk.exchange(within(OTHER), answer(OTHER, text("x")))
     talk.end(listening, End.OPEN)
     player = replay_of(talk)
     stream = delivery_of(player, LISTEN)
@@ -269,11 +269,11 @@ def test_call_that_is_left_out_holds_up_no_other_one_on_the_same_stream() -> Non
     """On HTTP+SSE a call's question and response are set aside until its client has made it."""
     talk = Conversation()
     listening = talk.stream(LISTEN)
-    talk.response(talk.request(within(with_id(CALL, 1))), ACCEPTED)
+    talk.exchange(within(with_id(CALL, 1)), ACCEPTED)
     talk.event(listening, PUSHED)
-    talk.response(talk.request(within(YES)), ACCEPTED)
+    talk.exchange(within(YES), ACCEPTED)
     talk.event(listening, with_id(DONE, 1))
-    talk.response(talk.request(within(with_id(OTHER, 2))), ACCEPTED)
+    talk.exchange(within(with_id(OTHER, 2)), ACCEPTED)
     talk.event(listening, with_id(answer(OTHER, text("x")), 2))
     talk.end(listening, End.OPEN)
     player = replay_of(talk)
@@ -316,7 +316,7 @@ def spoken_before(*said: bytes, concurrent: bytes | None = None) -> Player:
     listening = talk.stream(LISTEN)
     call = talk.request(within(TRACKED))
     if concurrent is not None:
-        talk.response(talk.request(within(concurrent)), answer(concurrent, text("x")))
+        talk.exchange(within(concurrent), answer(concurrent, text("x")))
 
     for each in said:
         talk.event(listening, each)
@@ -395,15 +395,15 @@ SUBSCRIBE = rpc("subscriptions/listen", {}, number="l")
 def test_listening_stream_waits_for_the_calls_that_came_before(listen: Request) -> None:
     """An event comes no earlier than the calls that may have caused it; reading causes nothing."""
     talk = Conversation()
-    talk.response(talk.request(tool("before")), text("x"))
+    talk.exchange(tool("before"), text("x"))
     listening = talk.stream(listen)
     talk.event(listening, notification("ready"))
     quiet = (rpc("tools/list"), notification("notifications/x"))
-    talk.response(talk.request(quiet[0]), text("x"))
-    talk.response(talk.request(quiet[1]), ACCEPTED)
-    talk.response(talk.request(CALL), text("x"))
+    talk.exchange(quiet[0], text("x"))
+    talk.exchange(quiet[1], ACCEPTED)
+    talk.exchange(CALL, text("x"))
     talk.event(listening, notification("changed"))
-    talk.response(talk.request(tool("late")), text("x"))
+    talk.exchange(tool("late"), text("x"))
     talk.end(listening, End.OPEN)
     player = replay_of(talk)
 
@@ -422,7 +422,7 @@ def test_listening_stream_waits_for_the_calls_that_came_before(listen: Request) 
 def test_calls_do_not_wait_for_each_other() -> None:
     """Neither for another call, nor for another session, nor for another call's question."""
     talk = Conversation()
-    talk.response(talk.request(within(notification("notifications/x"))), ACCEPTED)
+    talk.exchange(within(notification("notifications/x")), ACCEPTED)
     one, two = talk.stream(CALL), talk.stream(OTHER)
     for number, request in ((two, OTHER), (one, CALL)):
         talk.event(number, answer(request, text("x")))
@@ -434,7 +434,7 @@ def test_calls_do_not_wait_for_each_other() -> None:
     talk = Conversation()
     asked, other = talk.stream(within(CALL)), talk.stream(within(OTHER))
     talk.event(asked, PUSHED)
-    talk.response(talk.request(within(YES)), ACCEPTED)
+    talk.exchange(within(YES), ACCEPTED)
     for number in (asked, other):
         talk.event(number, DONE)
         talk.end(number)
@@ -447,9 +447,7 @@ def test_no_session_that_is_known_waits_for_its_handshake() -> None:
     """A client of another run need not open it again; on pipes it may have said all at once."""
     talk = Conversation()
     first = talk.request(within(CALL))
-    talk.response(
-        talk.request(within(notification("notifications/initialized"))), ACCEPTED
-    )
+    talk.exchange(within(notification("notifications/initialized")), ACCEPTED)
     talk.response(first, DONE)
 
     assert told(delivery_of(replay_of(talk), within(CALL))) == [DONE, End.COMPLETE]
@@ -479,8 +477,8 @@ def test_acknowledgement_waits_for_nothing() -> None:
 def test_without_the_recording_block_nothing_waits() -> None:
     """Nobody knows what came first."""
     talk = Conversation()
-    talk.response(talk.request(within(TOLD)), ACCEPTED)
-    talk.response(talk.request(within(CALL)), text("x"))
+    talk.exchange(within(TOLD), ACCEPTED)
+    talk.exchange(within(CALL), text("x"))
     whole = talk.cassette()
     recording = whole.recording.model_copy(update={"exchanges": []})
     player = Player(loaded(whole.model_copy(update={"recording": recording})))
