@@ -61,8 +61,8 @@ def states(interaction: InteractionModel) -> list[Any]:
 def shapes(cassette: CassetteModel) -> list[tuple[int, bool]]:
     """Return of each interaction how many turns it has, and whether it has a response."""
     return [
-        (len(one.elicitation_turns), one.response is not None)
-        for one in cassette.interactions
+        (len(interaction.elicitation_turns), interaction.response is not None)
+        for interaction in cassette.interactions
     ]
 
 
@@ -76,11 +76,12 @@ def test_rounds_are_turns_of_one_interaction(issued: str) -> None:
     )
 
     assert shapes(cassette) == [(2, True)]
-    one, echo_one, two, echo_two = states(cassette.interactions[0])
 
-    assert one == echo_one != two == echo_two
-    assert one.removesuffix(":1:1") == two.removesuffix(":1:2")
-    assert one.startswith("mrtr-state:")
+    first, first_echo, second, second_echo = states(cassette.interactions[0])
+
+    assert first == first_echo != second == second_echo
+    assert first.removesuffix(":1:1") == second.removesuffix(":1:2")
+    assert first.startswith("mrtr-state:")
 
 
 def test_second_answer_to_an_ask_is_a_branch() -> None:
@@ -98,7 +99,8 @@ def test_second_answer_to_an_ask_is_a_branch() -> None:
     assert second.elicitation_turns[0].ask == first.elicitation_turns[0].ask
     assert second.request == first.request
     assert [
-        (one.number, one.interaction, one.turn) for one in cassette.recording.exchanges
+        (exchange.number, exchange.interaction, exchange.turn)
+        for exchange in cassette.recording.exchanges
     ] == [
         (1, 1, 0),
         (2, 1, 1),
@@ -134,6 +136,7 @@ def test_retry_with_a_wrong_state_shows_it_by_what_it_has(
     orphan = cassette.interactions[1]
 
     assert orphan.orphan is True
+
     expected = shown.format(issued=issued, call=issued.removesuffix(":1:1"))
 
     assert orphan.request.body["params"]["requestState"] == expected
@@ -185,14 +188,30 @@ def test_recording_can_be_added_to_a_cassette() -> None:
         ),
     )
 
-    before, both = appended(first), appended(first, second)
+    before = appended(first)
+    both = appended(first, second)
 
     assert both.interactions[:1] == before.interactions
     assert both.recording.exchanges[:2] == before.recording.exchanges
-    assert [one.number for one in both.recording.exchanges] == [1, 2, 3, 4, 5, 6]
-    assert [one.interaction for one in both.recording.exchanges] == [1, 1, 2, 2, 3, 4]
+    assert [exchange.number for exchange in both.recording.exchanges] == [
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+    ]
+    assert [exchange.interaction for exchange in both.recording.exchanges] == [
+        1,
+        1,
+        2,
+        2,
+        3,
+        4,
+    ]
     assert both.interactions[2].branch == BranchModel(of=2, turn=1)
     assert states(both.interactions[1])[0].endswith(":2:1")
+
     last = both.recording.exchanges[-1]
 
     assert last.pieces is not None
@@ -224,10 +243,11 @@ def test_ask_of_one_recording_is_answered_in_the_next(echoed: str) -> None:
     ]
 
     player = Player(loaded(both, "c.json"))
-    one = play(player, CALL)
-    two = play(player, retry(CALL, {"a": YES}, state=state_in(one)))
+    first = play(player, CALL)
+    second = play(player, retry(CALL, {"a": YES}, state=state_in(first)))
+    last = play(player, retry(CALL, {"b": YES}, state=state_in(second)))
 
-    assert said(play(player, retry(CALL, {"b": YES}, state=state_in(two)))) == "done"
+    assert said(last) == "done"
 
 
 def test_answered_ask_of_one_recording_gets_a_branch_in_the_next() -> None:
@@ -235,7 +255,8 @@ def test_answered_ask_of_one_recording_gets_a_branch_in_the_next() -> None:
     first = (*ABANDONED, (retry(CALL, {"a": YES}, state=STATE), text("one")))
     issued = states(appended(first).interactions[0])[0]
     later = ((retry(CALL, {"a": NO}, state=issued), asks("b", state=STATE * 2)),)
-    before, both = appended(first), appended(first, later)
+    before = appended(first)
+    both = appended(first, later)
 
     assert both.interactions[:1] == before.interactions
     assert both.interactions[1].branch == BranchModel(of=1, turn=1)
@@ -264,13 +285,15 @@ def test_cassette_names_the_recorders_of_all_its_exchanges_or_none() -> None:
     unnamed = JournalHeader("http://h/mcp", "sealed", FIRST_AT, "append")
     first = replace(unnamed, recorder="first", wall_ms=1.5)
     second = replace(unnamed, recorder="second", wall_ms=2.5)
-    one, other = RecorderFacts("first", 1.5), RecorderFacts("second", 2.5)
+    first_facts = RecorderFacts("first", 1.5)
+    second_facts = RecorderFacts("second", 2.5)
     named = assemble(first, {}, "tool")
+    nameless = assemble(unnamed, {}, "tool")
 
-    assert named.recorders == (one,)
-    assert assemble(second, {}, "tool", named).recorders == (one, other)
-    assert assemble(unnamed, {}, "tool").recorders == ()
-    assert assemble(second, {}, "tool", assemble(unnamed, {}, "tool")).recorders == ()
+    assert named.recorders == (first_facts,)
+    assert assemble(second, {}, "tool", named).recorders == (first_facts, second_facts)
+    assert nameless.recorders == ()
+    assert assemble(second, {}, "tool", nameless).recorders == ()
     assert assemble(unnamed, {}, "tool", named).recorders == ()
 
 
@@ -285,9 +308,9 @@ def redacted(*script: Any, earlier: CassetteModel | None = None) -> CassetteMode
 def said_in(cassette: CassetteModel) -> list[str]:
     """Return the text of each interaction's response."""
     return [
-        one.response.body["result"]["content"][0]["text"]
-        for one in cassette.interactions
-        if one.response is not None
+        interaction.response.body["result"]["content"][0]["text"]
+        for interaction in cassette.interactions
+        if interaction.response is not None
     ]
 
 
@@ -299,8 +322,8 @@ def test_secrets_are_numbered_as_they_turn_up() -> None:
     )
 
     passwords = [
-        one.request.body["params"]["arguments"]["password"]
-        for one in cassette.interactions
+        interaction.request.body["params"]["arguments"]["password"]
+        for interaction in cassette.interactions
     ]
 
     assert passwords == ["<password:1>", "<password:2>"]
@@ -328,13 +351,12 @@ def closing(*order: str) -> list[InteractionModel]:
     done = b"id: c1\ndata: %b\n\n" % answer(CALL, text("done"))
     session.post(CALL, Answer((done,), STREAM_HEADERS))
     of_call = replace(listening, headers=(*listening.headers, ("Last-Event-ID", "c1")))
-    for each in order:
-        if each == "DELETE":
-            session.post(
-                Request("DELETE", "/mcp", (SESSION,), b""), Answer((), (), 200)
-            )
+    for step in order:
+        if step == "DELETE":
+            leaving = Request("DELETE", "/mcp", (SESSION,), b"")
+            session.post(leaving, Answer((), (), 200))
         else:
-            again = of_call if each == "resume the call" else listening
+            again = of_call if step == "resume the call" else listening
             session.post(again, Answer((b"{}",), (), 404))
 
     return session.talk.cassette().interactions
@@ -366,15 +388,15 @@ def test_pushed_requests_and_posted_answers_are_turns() -> None:
 
     _, listening, asked, alone = cassette.interactions
 
-    assert [each.position for each in asked.pushed_turns] == [0, 0]
+    assert [turn.position for turn in asked.pushed_turns] == [0, 0]
     assert asked.pushed_turns[0].requests.keys() == {"elicitation-1"}
     assert asked.pushed_turns[0].given == {"elicitation-1": YES}
     assert asked.pushed_turns[1].requests["roots-1"].kind == "roots"
     assert asked.pushed_turns[1].asked[0].exchange is listening.exchanges[0]
     assert asked.pushed_turns[1].given == {"roots-1": {"roots": []}}
-    assert [each.number for each in asked.own] == [3, 4, 5]
-    assert [each.ended_after for each in asked.own] == [5, 4, 5]
-    assert [each.number for each in alone.own] == [6]
+    assert [exchange.number for exchange in asked.own] == [3, 4, 5]
+    assert [exchange.ended_after for exchange in asked.own] == [5, 4, 5]
+    assert [exchange.number for exchange in alone.own] == [6]
 
 
 def test_added_recording_keeps_pushed_turns_and_counts_on() -> None:
@@ -393,10 +415,10 @@ def test_added_recording_keeps_pushed_turns_and_counts_on() -> None:
 
     whole = loaded(later.talk.cassette(earlier=earlier)).interactions
 
-    placed = [(each.number, place.turn) for each, place in whole[0].placed]
+    placed = [(exchange.number, place.turn) for exchange, place in whole[0].placed]
 
     assert placed == [(1, 0), (3, 2), (2, 1), (4, 3)]
-    assert [each.given for each in whole[0].pushed_turns] == [
+    assert [turn.given for turn in whole[0].pushed_turns] == [
         {"elicitation-1": YES},
         {"elicitation-1": NO},
     ]
@@ -420,11 +442,14 @@ def test_branch_shares_pushed_turns() -> None:
     assert branch.branch == Branch(of=1, turn=2)
     assert branch.pushed_turns == first.pushed_turns
     assert [place.turn for _, place in branch.placed] == [2]
+
     added = conversation((tool("other"), text("x"))).cassette(
         earlier=session.talk.cassette()
     )
 
-    assert [len(each.pushed_turns) for each in loaded(added).interactions] == [1, 1, 0]
+    assert [
+        len(interaction.pushed_turns) for interaction in loaded(added).interactions
+    ] == [1, 1, 0]
 
 
 def legacy_session(name: str, events: list[str]) -> CassetteModel:
@@ -439,10 +464,9 @@ def legacy_session(name: str, events: list[str]) -> CassetteModel:
     for request in (rpc("initialize"), CALL):
         number = talk.request(post(request, target=target))
         talk.response(number, Answer((b"Accepted",), (), 202))
-        event = b"id: %b\ndata: %b\n\n" % (
-            events.pop(0).encode(),
-            answer(request, {"of": name}),
-        )
+        identity = events.pop(0).encode()
+        said = answer(request, {"of": name})
+        event = b"id: %b\ndata: %b\n\n" % (identity, said)
         seen.response_bytes(event, talk.tick())
 
     talk.response(stream, Answer((), sse_headers, end=End.OPEN))
@@ -454,11 +478,11 @@ def test_ids_of_the_old_transport_are_sealed() -> None:
     cassette = legacy_session("0f9d8c7b6a5e4d3c2b1a", ["a-1", "a-2"])
     stream, opening, call = loaded(cassette).interactions
 
-    assert [each.exchanges[0].request.target for each in (stream, opening, call)] == [
-        "/sse",
-        "/messages?session_id=mrtr-session:1",
-        "/messages?session_id=mrtr-session:1",
-    ]
+    posted_to = "/messages?session_id=mrtr-session:1"
+
+    assert stream.exchanges[0].request.target == "/sse"
+    assert opening.exchanges[0].request.target == posted_to
+    assert call.exchanges[0].request.target == posted_to
 
     response = stream.exchanges[0].response
 
@@ -495,23 +519,20 @@ def test_events_of_a_later_recording_are_no_earlier_ones() -> None:
     for session in ("one-0123456789abcdef", "mrtr-session:1"):
         talk = Conversation()
         event = Answer((b"id: 1\ndata: \n\n",), STREAM_HEADERS)
-        for each in (post(CALL), get("/mcp", ("Last-Event-ID", "1"))):
-            talk.exchange(within(session, each), event)
+        for request in (post(CALL), get("/mcp", ("Last-Event-ID", "1"))):
+            talk.exchange(within(session, request), event)
 
         cassette = talk.cassette(earlier=cassette)
 
     assert cassette is not None
-    first, resumed, later, resumed_later = (
-        each.exchanges[0] for each in loaded(cassette).interactions
-    )
 
-    for one, other in ((first, resumed), (later, resumed_later)):
-        assert one.response is not None
-        assert other.request.header("last-event-id") == event_id(one.response.body)
+    interactions = loaded(cassette).interactions
+    calls = [interactions[0].exchanges[0], interactions[2].exchanges[0]]
+    resumptions = [interactions[1].exchanges[0], interactions[3].exchanges[0]]
+    last_ids = [resumed.request.header("last-event-id") for resumed in resumptions]
+    for call, last_id in zip(calls, last_ids, strict=True):
+        assert call.response is not None
+        assert last_id == event_id(call.response.body)
+        assert call.request.header("mcp-session-id") == "mrtr-session:1"
 
-    assert resumed.request.header("last-event-id") != resumed_later.request.header(
-        "last-event-id"
-    )
-    assert {each.request.header("mcp-session-id") for each in (first, later)} == {
-        "mrtr-session:1"
-    }
+    assert last_ids[0] != last_ids[1]

@@ -57,18 +57,18 @@ def test_what_gets_no_response_is_an_exchange_of_its_own(line: bytes) -> None:
 def test_response_ends_the_oldest_request_with_its_id() -> None:
     """Responses come in any order, and `1` is not `"1"`; one to nothing is the channel's."""
     pipe, requests = channel()
-    other = with_id(ADD, "1")
+    with_text_id = with_id(ADD, "1")
 
-    assert [pipe.client_line(line + b"\n") for line in (ADD, other, ADD)] == [
+    assert [pipe.client_line(line + b"\n") for line in (ADD, with_text_id, ADD)] == [
         part(number) for number in (1, 2, 3)
     ]
-    assert pipe.server_line(answer(other, {}) + b"\n") == last(2)
+    assert pipe.server_line(answer(with_text_id, {}) + b"\n") == last(2)
     assert [pipe.server_line(answer(ADD, {})) for _ in "abc"] == [
         last(1),
         last(3),
         part(LISTENING),
     ]
-    assert [request.body for request in requests] == [b"", ADD, other, ADD]
+    assert [request.body for request in requests] == [b"", ADD, with_text_id, ADD]
 
 
 def test_progress_belongs_to_the_call_with_its_token() -> None:
@@ -79,6 +79,7 @@ def test_progress_belongs_to_the_call_with_its_token() -> None:
 
     assert pipe.server_line(progress("b")) == part(2)
     assert pipe.server_line(progress("a")) == part(1)
+
     pipe.server_line(answer(ADD, {}))
     pipe.client_line(with_id(ADD, 3))
 
@@ -93,12 +94,15 @@ def test_what_is_said_while_one_call_is_pending_belongs_to_it(line: bytes) -> No
     pipe, _ = channel()
 
     assert pipe.server_line(line + b"\n") == part(LISTENING)
+
     pipe.client_line(ADD)
 
     assert pipe.server_line(line + b"\n") == part(1)
+
     pipe.client_line(with_id(ADD, 2))
 
     assert pipe.server_line(line + b"\n") == part(LISTENING)
+
     pipe.server_line(answer(ADD, {}))
 
     assert pipe.server_line(line + b"\n") == part(2)
@@ -116,10 +120,12 @@ def test_subscription_has_what_names_it(spelled: int | str) -> None:
 
     assert pipe.server_line(changed) == part(1)
     assert pipe.server_line(notification("notifications/message")) == part(LISTENING)
+
     pipe.client_line(ADD)
 
     assert pipe.server_line(changed) == part(1)
     assert pipe.server_line(notification("notifications/message")) == part(2)
+
     cancelled = notification("notifications/cancelled", requestId=spelled)
 
     assert pipe.server_line(cancelled) == part(1)
@@ -146,6 +152,7 @@ def test_end_leaves_what_is_pending() -> None:
 
     assert pipe.ended(by_server=False) == [(LISTENING, None), (2, End.OPEN)]
     assert pipe.ended(by_server=True) == [(LISTENING, End.COMPLETE), (2, End.BROKEN)]
+
     pipe.server_line(progress("nobody's"))
     pipe.client_line(with_id(ADD, 3))
     pipe.server_line(b"noise")

@@ -41,31 +41,31 @@ def recorded(texts: Sequence[str], order: Sequence[int]) -> list[RecordedExchang
 
     # As they come back from the journal.
     found = [decode_line(encode_line(exchange), "one") for exchange in talk.exchanges]
-    return [each for each in found if isinstance(each, RecordedExchange)]
+    return [exchange for exchange in found if isinstance(exchange, RecordedExchange)]
 
 
 def assembled(
     exchanges: Sequence[RecordedExchange], earlier: Cassette | None = None
 ) -> Cassette:
     """Return the cassette of a recording, loaded."""
-    numbered = {each.number or 0: each for each in exchanges}
+    numbered = {exchange.number or 0: exchange for exchange in exchanges}
     return load(dump(assemble(JOURNAL_HEADER, numbered, "test", earlier)), "c.json")
 
 
 def assert_agree(cassette: Cassette) -> None:
     """Check that each text has the digest that the list has of it."""
-    results = [
-        (each.exchanges[-1].call.message, each.exchanges[-1].rpc_members["result"])
-        for each in cassette.interactions
-    ]
+    lists = []
+    texts: dict[str, str] = {}
+    for interaction in cassette.interactions:
+        exchange = interaction.exchanges[-1]
+        message = exchange.call.message
+        result = exchange.rpc_members["result"]
+        if "files" in result:
+            lists.append(dict(line.split(" ") for line in result["files"]))
+        elif message is not None and "contents" in result:
+            texts[message.params["uri"]] = result["contents"][0]["text"]
 
-    (files,) = [found["files"] for _, found in results if "files" in found]
-    listed = dict(line.split(" ") for line in files)
-    texts = {
-        message.params["uri"]: found["contents"][0]["text"]
-        for message, found in results
-        if message is not None and "contents" in found
-    }
+    (listed,) = lists
 
     assert "hunter22" not in str(texts)
     for uri, text in texts.items():
@@ -80,23 +80,26 @@ def test_each_announced_digest_is_that_of_the_text(
 
     It holds where the same server, with texts more and less, is recorded over the cassette, too.
     """
-    order = data.draw(st.permutations(range(len(texts) + 1)))
 
-    cassette = assembled(recorded(texts, order))
+    def record(texts: list[str]) -> Cassette:
+        order = data.draw(st.permutations(range(len(texts) + 1)))
+        return assembled(recorded(texts, order))
+
+    cassette = record(texts)
+    again, _ = merged([*sources_of(cassette)], "test")
+    over, _ = recorded_over(cassette, record([*texts[:2], *more]))
 
     assert_agree(cassette)
-    assert_agree(merged([*sources_of(cassette)], "test")[0])
-    texts = [*texts[:2], *more]
-    order = data.draw(st.permutations(range(len(texts) + 1)))
-    assert_agree(recorded_over(cassette, assembled(recorded(texts, order)))[0])
+    assert_agree(again)
+    assert_agree(over)
 
 
 def test_no_other_digest_of_a_secret_is_kept() -> None:
     """The journal has digests of texts with secrets only where the server announced them."""
-    assert [each.digests for each in recorded([f"key: {GITHUB}"], [0])] == [()]
-    kept = [each.digests for each in recorded([f"key: {GITHUB}"], [0, 1])]
+    secret_text = f"key: {GITHUB}"
+    (unannounced,) = recorded([secret_text], [0])
+    before, announced = recorded([secret_text], [0, 1])
 
-    assert [[one for one, _ in digests] for digests in kept] == [
-        [],
-        [sha256(f"key: {GITHUB}")],
-    ]
+    assert unannounced.digests == ()
+    assert before.digests == ()
+    assert [digest for digest, _ in announced.digests] == [sha256(secret_text)]

@@ -62,12 +62,15 @@ def test_later_rounds_and_tasks_of_a_call_go_with_it() -> None:
     recording = recorder()
 
     assert passed(recording, CALL, asks("k", state=STATE)).is_left_out
+
     later = retry(CALL, {"k": YES}, state=STATE)
 
     assert passed(recording, later, created(TASK)).is_left_out
+
     kept = retry(tool("buy"), {"k": YES}, state="another-state-of-another-call")
 
     assert not passed(recording, kept, text("done")).is_left_out
+
     for task, is_left_out in ((TASK, True), ("another-task-0815", False)):
         poll = rpc("tasks/get", {"taskId": task})
         assert passed(recording, poll, {}).is_left_out is is_left_out
@@ -140,6 +143,7 @@ def test_rounds_stay_linked_and_play_to_other_keys() -> None:
 
     assert lengths == [2, 2]
     assert '"key":"b"' not in encode_cassette(recorded).decode()
+
     player = Player(loaded(recorded))
     player.before_record = RecordHook(by_item)
     states = [state_in(play(player, order(key))) for key in "xy"]

@@ -26,10 +26,8 @@ def facts_of(*steps: Step) -> dict[int, ExchangeFacts]:
 
 
 def _facts(number: int, step: Step) -> ExchangeFacts:
-    is_retry, is_ask = (
-        {"answers", "echoes"} & step.keys(),
-        {"asks", "issues"} & step.keys(),
-    )
+    is_retry = {"answers", "echoes"} & step.keys()
+    is_ask = {"asks", "issues"} & step.keys()
     return ExchangeFacts(
         call=step.get("key", "deploy"),
         caller=step.get("caller", ""),
@@ -124,15 +122,13 @@ def test_retry_joins_the_ask_that_it_answers(
     """Each row says why; only a retry that answers no recorded ask is an orphan."""
     interactions = link(facts_of(*steps))
 
-    assert [each.numbers for each in interactions] == linked
-    asked = {
-        number for number, step in enumerate(steps, start=1) if {"asks"} & step.keys()
-    }
-    for each in interactions:
-        is_call = each.numbers[0] in asked or steps[each.numbers[0] - 1].keys() <= {
-            "key"
-        }
-        assert each.is_orphan is not is_call
+    assert [interaction.numbers for interaction in interactions] == linked
+
+    for interaction in interactions:
+        first_step = steps[interaction.numbers[0] - 1]
+        is_call = "asks" in first_step or first_step.keys() <= {"key"}
+
+        assert interaction.is_orphan is not is_call
 
 
 @pytest.mark.parametrize(
@@ -142,13 +138,12 @@ def test_of_equal_asks_the_callers_own_comes_first(state: Any) -> None:
     """Where states don't tell, an open ask of the same client comes before an older one."""
     issues = {key: state[key] for key in state if key == "issues"}
     echoes = {key: state[key] for key in state if key == "echoes"}
-    asks: list[Any] = [{"asks": "k", "caller": caller, **issues} for caller in "ab"]
-    retries: list[Any] = [
-        {"answers": "k", "caller": caller, **echoes} for caller in "bc"
-    ]
+    ask_of_a: Any = {"asks": "k", "caller": "a", **issues}
+    ask_of_b: Any = {"asks": "k", "caller": "b", **issues}
+    retry_of_b: Any = {"answers": "k", "caller": "b", **echoes}
+    retry_of_c: Any = {"answers": "k", "caller": "c", **echoes}
+    with_its_own = link(facts_of(ask_of_a, ask_of_b, retry_of_b, retry_of_c))
+    without = link(facts_of(ask_of_a, ask_of_b, retry_of_c))
 
-    assert [each.numbers for each in link(facts_of(*asks, *retries))] == [
-        [1, 4],
-        [2, 3],
-    ]
-    assert [each.numbers for each in link(facts_of(*asks, retries[1]))] == [[1, 3], [2]]
+    assert [interaction.numbers for interaction in with_its_own] == [[1, 4], [2, 3]]
+    assert [interaction.numbers for interaction in without] == [[1, 3], [2]]

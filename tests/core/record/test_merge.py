@@ -76,12 +76,12 @@ def share(
     sources = []
     for name in sorted(set(recorders.values())):
         numbers = sorted(number for number, who in recorders.items() if who == name)
-        own = {number: at for at, number in enumerate(numbers, start=1)}
-        seen = {
-            own[each.number or 0]: _counted(each, own, numbers, f"recorder {name}")
-            for each in exchanges
-            if each.number in own
-        }
+        counts = {number: at for at, number in enumerate(numbers, start=1)}
+        seen = {}
+        for exchange in exchanges:
+            if exchange.number in counts:
+                count = counts[exchange.number]
+                seen[count] = _counted(exchange, count, numbers, f"recorder {name}")
 
         header = replace(
             HEADER,
@@ -94,10 +94,12 @@ def share(
 
 
 def _counted(
-    exchange: RecordedExchange, own: Mapping[int, int], numbers: Sequence[int], key: str
+    exchange: RecordedExchange, number: int, numbers: Sequence[int], key: str
 ) -> RecordedExchange:
     exchange = renumbered(
-        *(exchange, exchange.recorded_by, own[exchange.number or 0]),
+        exchange,
+        exchange.recorded_by,
+        number,
         lambda count, _: bisect_right(numbers, count),
     )
     # Each recorder has a key of its own.
@@ -120,7 +122,7 @@ def notes_of(sources: Sequence[Source]) -> tuple[str, ...]:
 def alone(exchanges: Sequence[RecordedExchange]) -> bytes:
     """Return the cassette of one recorder."""
     header = replace(HEADER, recorder="f" * 32, wall_ms=BEGAN_MS)
-    by_number = {each.number or 0: each for each in exchanges}
+    by_number = {exchange.number or 0: exchange for exchange in exchanges}
     return dump(assemble(header, by_number, "test"))
 
 
@@ -149,9 +151,9 @@ def test_task_is_polled_through_another_recorder() -> None:
     assert content(published([*source_of(whole), sources[1]])) == content(whole)
 
 
-def is_same(cassette: bytes, other: bytes) -> bool:
+def is_same(cassette: bytes, expected: bytes) -> bool:
     """Tell whether two cassettes have the same interactions, in whatever order."""
-    return compared(load(cassette, "one"), load(other, "other")).is_same
+    return compared(load(cassette, "one"), load(expected, "other")).is_same
 
 
 def source_of(cassette: bytes, name: str = "c.json") -> list[Source]:
@@ -166,22 +168,14 @@ def book(client: str, **arguments: Json) -> bytes:
 
 def three_rounds(talk: Conversation, call: bytes, name: str) -> list[int]:
     """Have a call with two asks, and return its exchanges."""
+    date_state = f"{name} asked for a date, and signed it 1"
+    seat_state = f"{name} asked for a seat, and signed it 2"
     first = talk.request(call)
-    talk.response(
-        first, asks("date", state=f"{name} asked for a date, and signed it 1")
-    )
+    talk.response(first, asks("date", state=date_state))
     talk._now_ms += 1
-    second_call = retry(
-        call, {"date": YES}, state=f"{name} asked for a date, and signed it 1"
-    )
-    second = talk.request(second_call)
-    talk.response(
-        second, asks("seat", state=f"{name} asked for a seat, and signed it 2")
-    )
-    third_call = retry(
-        call, {"seat": YES}, state=f"{name} asked for a seat, and signed it 2", number=3
-    )
-    third = talk.request(third_call)
+    second = talk.request(retry(call, {"date": YES}, state=date_state))
+    talk.response(second, asks("seat", state=seat_state))
+    third = talk.request(retry(call, {"seat": YES}, state=seat_state, number=3))
     talk.response(third, text("done"))
 
     return [first, second, third]
@@ -211,12 +205,15 @@ def session(talk: Conversation) -> None:
 
 def begun(exchanges: Mapping[int, RecordedExchange]) -> dict[int, RecordedExchange]:
     """Return what a journal has that was copied while its streams went on."""
-    return {
-        number: replace(each, response=replace(response, pieces=response.pieces[:1]))
-        if (response := each.response) and response.is_event_stream
-        else each
-        for number, each in exchanges.items()
-    }
+    copied = {}
+    for number, exchange in exchanges.items():
+        response = exchange.response
+        if response is not None and response.is_event_stream:
+            response = replace(response, pieces=response.pieces[:1])
+
+        copied[number] = replace(exchange, response=response)
+
+    return copied
 
 
 def busy(random: Random, *, redacts: bool = False) -> Conversation:
@@ -226,15 +223,16 @@ def busy(random: Random, *, redacts: bool = False) -> Conversation:
         pause(talk)
         three_rounds(talk, book(f"client {round_}", token=SECRET), f"server {round_}")
         pause(talk)
-        many = [
-            (talk.request(with_id(tool("look", at=n), 10 + n)), n) for n in range(3)
-        ]
-        random.shuffle(many)
+        looks = []
+        for place in range(3):
+            look = with_id(tool("look", at=place), 10 + place)
+            looks.append((talk.request(look), place))
+
+        random.shuffle(looks)
         pause(talk)
-        for number, n in many:
-            talk.response(
-                number, stream(progress(n), answer(tool("look", at=n), text(f"{n}")))
-            )
+        for number, place in looks:
+            done = answer(tool("look", at=place), text(f"{place}"))
+            talk.response(number, stream(progress(place), done))
 
         pause(talk)
         talk.exchange(tool("plain", at=round_), text("plain"))
@@ -247,12 +245,13 @@ def busy(random: Random, *, redacts: bool = False) -> Conversation:
 def linking_calls(talk: Conversation, names: Sequence[int]) -> dict[int, int]:
     """Have calls that go back and forth between recorders, so that clocks can be compared."""
     recorders: dict[int, int] = {}
-    for one, two in pairwise(names):
+    for name, neighbour in pairwise(names):
         pause(talk)
-        numbers = three_rounds(
-            talk, book("back and forth", one=one, token=SECRET), f"server between {one}"
-        )
-        recorders |= dict(zip(numbers, (one, two, one), strict=True))
+        call = book("back and forth", one=name, token=SECRET)
+        first, second, third = three_rounds(talk, call, f"server between {name}")
+        recorders[first] = name
+        recorders[second] = neighbour
+        recorders[third] = name
 
     return recorders
 
@@ -276,10 +275,10 @@ def test_any_shares_of_recorders_merge_to_what_one_recorder_has(
     talk = busy(random, redacts=redacts)
     names = list(range(count))
     recorders = linking_calls(talk, names)
-    for each in talk.exchanges:
-        in_session = bool(session_of(each.request) or opened_session(each.response))
+    for exchange in talk.exchanges:
+        in_session = session_of(exchange.request) or opened_session(exchange.response)
         who = 0 if in_session and not spreads else random.choice(names)
-        recorders.setdefault(each.number or 0, who)
+        recorders.setdefault(exchange.number or 0, who)
 
     skews = {name: random.uniform(-1e8, 1e8) if skewed else 0.0 for name in names}
     sources = share(talk.exchanges, recorders, skews)
@@ -288,33 +287,38 @@ def test_any_shares_of_recorders_merge_to_what_one_recorder_has(
     cassette = published(sources)
 
     assert is_same(cassette, expected)
+
     shuffled = random.sample(sources, len(sources))
 
     assert published(shuffled) == cassette
-    twice = [*sources, *(replace(each, name="copy") for each in sources)]
 
-    assert published(twice) == cassette
-    cut = [
-        replace(each, name="0.cut", exchanges=begun(each.exchanges)) for each in sources
-    ]
+    copies = [replace(source, name="copy") for source in sources]
+
+    assert published([*sources, *copies]) == cassette
+
+    cut = []
+    for source in sources:
+        begun_exchanges = begun(source.exchanges)
+        cut.append(replace(source, name="0.cut", exchanges=begun_exchanges))
 
     assert published([*cut, *sources]) == cassette
+
     if spreads:
         return
 
     assert content(published([*sources, *source_of(cassette)])) == content(cassette)
 
-    cassettes = [
-        each
-        for source in sources
-        for each in source_of(published([source]), source.name)
-    ]
+    cassettes: list[Source] = []
+    for source in sources:
+        cassettes += source_of(published([source]), source.name)
 
     assert is_same(published(cassettes), expected)
+
     half = len(sources) // 2
     mixed = [*sources[:half], *cassettes[half:]]
+    random.shuffle(mixed)
 
-    assert is_same(published(random.sample(mixed, len(mixed))), expected)
+    assert is_same(published(mixed), expected)
 
 
 def journals(talk: Conversation, *seen: int) -> list[Source]:
@@ -336,7 +340,9 @@ def test_asks_that_wait_for_each_other_hold_nobody_up() -> None:
 
     interactions = load(whole, "c").interactions
 
-    assert sorted(len(each.exchanges) for each in interactions) == [1, 1, 1, 1, 2]
+    counts = [len(interaction.exchanges) for interaction in interactions]
+
+    assert sorted(counts) == [1, 1, 1, 1, 2]
 
 
 def test_what_is_missing_is_told() -> None:
@@ -388,16 +394,15 @@ def test_what_was_recorded_unlike_is_refused(
     """One cassette can't be both; over pipes each has a client and a server of its own."""
     talk = Conversation()
     three_rounds(talk, book("A"), "server")
-    one, two = journals(talk, 1, 2, 2)
+    first, second = journals(talk, 1, 2, 2)
+    unlike = replace(second.header, wall_ms=2e12, **header)
 
     with pytest.raises(CassetteError, match=message):
-        published(
-            [one, replace(two, header=replace(two.header, wall_ms=2e12, **header))]
-        )
+        published([first, replace(second, header=unlike)])
 
     piped = [
-        replace(each, header=replace(each.header, transport="stdio"))
-        for each in (one, two)
+        replace(source, header=replace(source.header, transport="stdio"))
+        for source in (first, second)
     ]
     with pytest.raises(CassetteError, match="with another client and server"):
         published(piped)
@@ -407,8 +412,8 @@ def test_exchange_with_other_content_is_refused() -> None:
     """Nobody can tell which of two files is right."""
     talk = Conversation()
     three_rounds(talk, book("A"), "server")
-    (one,) = journals(talk, 1, 1, 1)
-    edited = published([one]).replace(b'"done"', b'"DONE"')
+    (journal,) = journals(talk, 1, 1, 1)
+    edited = published([journal]).replace(b'"done"', b'"DONE"')
     tree = json.loads(edited)
     for facts in tree["recording"]["exchanges"]:
         del facts["sha256"]
@@ -416,7 +421,7 @@ def test_exchange_with_other_content_is_refused() -> None:
     with pytest.raises(
         CassetteError, match=r'exchange 3 .* tools/call "book", is not as in 1.j'
     ):
-        published([one, *source_of(json.dumps(tree).encode())])
+        published([journal, *source_of(json.dumps(tree).encode())])
 
 
 # What a cassette gives for a journal
@@ -433,7 +438,9 @@ TALK = conversation(
 def of(cassette: Cassette, path: str = "this file") -> list[RecordedExchange]:
     """Return the exchanges of one recorder."""
     (source,) = sources_of(replace(cassette, path=path))
-    assert [each.number for each in source.exchanges.values()] == list(source.exchanges)
+    assert [exchange.number for exchange in source.exchanges.values()] == list(
+        source.exchanges
+    )
     return [source.exchanges[number] for number in sorted(source.exchanges)]
 
 
@@ -461,9 +468,10 @@ def test_states_without_a_hash_get_one_of_this_file() -> None:
 
     assert ask.issued_sha256 == again.echoed_sha256 != sha256_of(SIGNED)
     assert str(ask.issued_sha256).encode() in all_text(again)
-    other, *_ = of(cassette, "another file")
 
-    assert other.issued_sha256 != ask.issued_sha256
+    elsewhere, *_ = of(cassette, "another file")
+
+    assert elsewhere.issued_sha256 != ask.issued_sha256
 
 
 def test_what_was_added_later_answers_the_earlier_ask() -> None:
@@ -486,20 +494,21 @@ def test_other_names_are_those_of_this_file() -> None:
     talk.exchange(post(rpc("initialize")), Answer((b"{}",), (SESSION,)))
     talk.exchange(post(tool("x", token=SECRET), SESSION), text(SECRET))
     cassette = loaded(talk.cassette())
-    recorded = b"".join(
-        all_text(one) for each in cassette.interactions for one in each.own
-    )
+    recorded = b""
+    for interaction in cassette.interactions:
+        recorded += b"".join(map(all_text, interaction.own))
 
     assert b"mrtr-session:1" in recorded
     assert b":1>" in recorded
 
     first, second = of(cassette)
 
+    session_name = f"sha256:{sha256_of('this file mrtr-session:1')}".encode()
+
     assert b"mrtr-" not in all_text(first) + all_text(second)
-    assert f"sha256:{sha256_of('this file mrtr-session:1')}".encode() in all_text(first)
-    assert f"sha256:{sha256_of('this file mrtr-session:1')}".encode() in all_text(
-        second
-    )
+    assert session_name in all_text(first)
+    assert session_name in all_text(second)
+
     tokens = [secret.token for secret in secrets_in(all_text(second))]
 
     assert len(tokens) == 2

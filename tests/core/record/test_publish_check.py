@@ -126,6 +126,7 @@ def test_a_failed_command_speaks_against_any_recording() -> None:
     assert objection(text("fine"), failure="'x' ended with 7") == "'x' ended with 7"
     assert objection(failure="'x' ended with 7") == "'x' ended with 7"
     assert objection() is None
+
     said = "the only request got 404; the URL has no path, and most servers have /mcp"
 
     assert objection(failed(404), target="/") == said
@@ -150,7 +151,8 @@ EXPOSING = (
 
 def test_secrets_are_found_where_they_stand() -> None:
     """Each rule that finds something is told once for each side of an exchange."""
-    first, answer = TurnPlace(0), TurnPlace(1)
+    first = TurnPlace(0)
+    answer = TurnPlace(1)
     found = list(exposed_secrets(loaded(cassette_of(*EXPOSING))))
 
     assert sorted(found[:2]) == [
@@ -164,9 +166,12 @@ def test_secrets_are_found_where_they_stand() -> None:
     ]
 
     assert list(exposed_secrets(loaded(cassette_of(*EXPOSING, redacts=True)))) == []
+
     calls = [
         (post(tool(name), target="/mcp?api_key=hunter2hunter2"), text("x"))
         for name in "ab"
     ]
 
-    assert [each[0] for each in exposed_secrets(loaded(cassette_of(*calls)))] == [1, 2]
+    found = exposed_secrets(loaded(cassette_of(*calls)))
+
+    assert [number for number, *_ in found] == [1, 2]

@@ -86,6 +86,7 @@ def test_calls_of_another_session_are_not_asked() -> None:
 
     assert pushed_to(session, stream) == [(stream, "elicitation-1")]
     assert answered(session, stray) is None
+
     push = answered(session, right)
 
     assert push is not None
@@ -111,7 +112,8 @@ def test_what_answers_an_open_push_is_known_before_it_is_received() -> None:
     )
 
     assert recorder.has_asked(read_call(right))
-    assert not any(recorder.has_asked(read_call(each)) for each in wrong)
+    assert not any(recorder.has_asked(read_call(request)) for request in wrong)
+
     session.post(right)
 
     assert not recorder.has_asked(read_call(right))
@@ -136,6 +138,7 @@ def test_turn_begins_when_all_before_it_is_answered() -> None:
     session.say(call, elicit(5))
 
     assert [key for _, key in pushed_to(session, call)] == ["elicitation-3"]
+
     for number in (4, 5):
         session.post(posted(elicit(number), YES))
 
@@ -158,6 +161,7 @@ def test_session_of_http_with_sse_is_the_url_that_its_stream_names(url: str) -> 
     session.say(stream, elicit())
 
     assert pushed_to(session, stream) == [(call, "elicitation-1")]
+
     posts = session.post(post(posted(elicit(), YES).body, target="/messages?session=5"))
 
     assert answered(session, posts) is not None
@@ -200,7 +204,7 @@ def test_answers_stand_in_the_order_of_their_requests() -> None:
     session.end(call, answer(CALL, text("done")))
     (turn,) = loaded(session.talk.cassette()).interactions[0].pushed_turns
 
-    assert [each.key for each in turn.answers] == ["elicitation-1", "sampling-1"]
+    assert [answer.key for answer in turn.answers] == ["elicitation-1", "sampling-1"]
 
 
 @pytest.mark.parametrize("answered_first", [True, False])
@@ -222,16 +226,12 @@ def test_requests_on_a_stream_that_calls_share_are_turns_of_their_own(
         session.post(posted(elicit(1), YES))
 
     session.end(stream)
-    turns = [
-        turn
-        for each in loaded(session.talk.cassette()).interactions
-        for turn in each.pushed_turns
-    ]
+    keys = []
+    for interaction in loaded(session.talk.cassette()).interactions:
+        for turn in interaction.pushed_turns:
+            keys.append([answer.key for answer in turn.answers])
 
-    assert [[each.key for each in turn.answers] for turn in turns] == [
-        ["elicitation-1"],
-        ["roots-1"],
-    ]
+    assert keys == [["elicitation-1"], ["roots-1"]]
 
 
 @settings(max_examples=60)
@@ -239,17 +239,14 @@ def test_requests_on_a_stream_that_calls_share_are_turns_of_their_own(
 def test_turns_of_a_cassette_are_those_that_were_told_live(script: Any) -> None:
     """Every push is in one turn of its own session, as what it was told to be when it passed."""
     cassette, live = made_up(script)
-    published = [
-        (each.exchanges[turn.position].number, push.key)
-        for each in cassette.interactions
-        for turn in each.pushed_turns
-        for push in turn.asked
-    ]
-
-    assert sorted(published) == sorted(live)
-    for each in cassette.interactions:
-        for turn in each.pushed_turns:
+    published = []
+    for interaction in cassette.interactions:
+        for turn in interaction.pushed_turns:
+            number = interaction.exchanges[turn.position].number
             keys = [push.key for push in turn.asked]
+            published += [(number, key) for key in keys]
 
             assert len(set(keys)) == len(keys)
             assert {answer.key for answer in turn.answers} <= set(keys)
+
+    assert sorted(published) == sorted(live)

@@ -207,6 +207,7 @@ def test_any_state_is_sealed_in_its_place(state: str) -> None:
 
     assert recorded.response.body == plain
     assert (recorded.issued_sha256, recorded.echoed_sha256) == (sha256_of(state), None)
+
     echo = retry(CALL, {"k": YES}, state="STATE").replace(
         b'"STATE"', json.dumps(state).encode()
     )
@@ -241,7 +242,8 @@ def test_issued_state_that_contains_an_earlier_one_is_sealed_whole() -> None:
         ),
     )
 
-    request, response = talk.exchanges[2].request, talk.exchanges[2].response
+    request = talk.exchanges[2].request
+    response = talk.exchanges[2].response
 
     assert state_of(request.body) == sealed_hash(later)
     assert f"for {sealed_hash(later)}".encode() in request.body
@@ -294,6 +296,7 @@ def test_state_in_what_is_no_message_is_sealed(odd: bytes, state: str) -> None:
 
     assert exchange(raw, b"x").request.body == sealed
     assert exchange(CALL, raw).response.body == sealed
+
     if b"\n" not in raw:
         assert exchange(CALL, stream(raw)).response.body == sse(sealed)
 

@@ -84,7 +84,8 @@ class Transcript:
             exchange, ask, _ = self.recorder.seal(due.exchange, due.call)
             response = exchange.response
             assert response is not None
-            self.due, self.continues = (response.end, response.body), due.continues
+            self.due = (response.end, response.body)
+            self.continues = due.continues
             self.lines.append(f"<< {self.due}")
             self.asked.append(ask is not None)
 
@@ -182,6 +183,7 @@ def test_request_without_a_response_is_due_when_its_client_leaves() -> None:
     due = recorder.request_received(post(CALL), 1.0).response_ended(2.0, End.OPEN)
 
     assert due is not None
+
     exchange, ask, _ = recorder.seal(due.exchange, due.call)
 
     assert (exchange.response, ask) == (None, None)

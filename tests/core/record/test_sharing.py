@@ -90,6 +90,7 @@ def test_no_planted_secret_is_in_a_shared_file() -> None:
 
     assert len(pairs) >= 415
     assert sum(1 for _ in exposed_secrets(whole)) >= len(pairs)
+
     told = file_of(whole)
     for row in PLANTED:
         assert json.dumps(row.secret)[1:-1] not in told, row.name
@@ -137,6 +138,7 @@ def test_what_identifies_is_taken_out_everywhere() -> None:
     sharing = shared(whole)
 
     assert sharing.clients == 1
+
     counts = {
         found.rule: found.count for found in redactions_of(sharing.cassette, whole)
     }
@@ -163,6 +165,7 @@ def test_same_client_still_plays_and_another_user_too() -> None:
     asked = play(player, DEPLOY)
 
     assert b"requestState" in asked or b"inputRequests" in asked
+
     play(player, AGAIN)
     play(player, SCRIPT[3][0])
 
@@ -176,9 +179,12 @@ def test_same_client_still_plays_and_another_user_too() -> None:
     told = summary_text(report_of_replay(player))
 
     assert "  matched without being equal, by shared-email: 2 times" in told
+
     player = Player(part)
-    other = tool("deploy", path="/home/al/app", mail="al@other.example", at="10.9.9.9")
-    hit(player, other)
+    of_another_user = tool(
+        "deploy", path="/home/al/app", mail="al@other.example", at="10.9.9.9"
+    )
+    hit(player, of_another_user)
     missed(
         player, tool("deploy", path="/srv/app", mail="al@other.example", at="10.9.9.9")
     )
@@ -204,11 +210,13 @@ def test_challenge_still_leads_a_client_to_the_replay() -> None:
 
     assert first.response is not None
     assert second.response is not None
+
     headers = dict(known.in_headers(first.response.headers, "http://127.0.0.1:1"))
     named = "http://127.0.0.1:1/.well-known/oauth-protected-resource/mcp"
 
     assert headers["WWW-Authenticate"] == f'Bearer resource_metadata="{named}"'
     assert named.endswith(second.request.target)
+
     document_now = known.in_document(second.response.body, "http://127.0.0.1:1")
 
     assert json.loads(document_now) == {"resource": "http://127.0.0.1:1/mcp"}

@@ -41,8 +41,10 @@ from mrtr_cassette.errors import CassetteError
 TASK = "786512e2-9e0d-44bd-8f29-789f320fe840"
 OTHER = "0e6f4f3a-4f4a-4a0c-9c39-0fd6f5d3c7aa"
 CALL = tool("book", seats=2)
-WORKS, DONE = state(TASK), state(TASK, "completed", result=text("booked"))
-ONE, TWO = f"{TASK}:a1", f"{TASK}:b2"
+WORKS = state(TASK)
+DONE = state(TASK, "completed", result=text("booked"))
+ONE = f"{TASK}:a1"
+TWO = f"{TASK}:b2"
 BEGUN = (CALL, created(TASK))
 
 
@@ -91,7 +93,8 @@ def test_task_is_one_interaction(*, seals: bool) -> None:
     asked = ["input_required", "update", "input_required", "update"]
 
     assert steps(interaction) == ["working", *asked, "working", "completed"]
-    polls = [each.polls for each in cassette.recording.exchanges]
+
+    polls = [exchange.polls for exchange in cassette.recording.exchanges]
 
     assert polls == [None, 2, None, None, 2, None, None, 2]
     assert [turn.answer.steps for turn in interaction.elicitation_turns] == [[2, 4]]
@@ -175,15 +178,17 @@ def test_steps_are_what_a_client_did_and_saw(
     interaction = task_of(BEGUN, *script)
 
     assert steps(interaction) == seen
+
     answers = [turn.answer for turn in interaction.elicitation_turns]
 
-    assert [[] if each is None else each.steps for each in answers] == turns
+    assert [answer.steps if answer else [] for answer in answers] == turns
 
 
 @pytest.mark.parametrize("kind", ["task", "input_required", "complete", None])
 def test_polls_may_have_any_type_of_result(kind: str | None) -> None:
     """Servers differ in it; a poll creates no task, also where its call was not recorded."""
-    asked, done = {**ASKED, "resultType": kind}, {**DONE, "resultType": kind}
+    asked = {**ASKED, "resultType": kind}
+    done = {**DONE, "resultType": kind}
     polls = ((get(TASK), asked), (update(TASK, {ONE: YES}), {}))
     first = cassette_of(BEGUN, *polls)
     both = conversation((get(TASK), done)).cassette(earlier=first)
@@ -197,12 +202,12 @@ def test_polls_may_have_any_type_of_result(kind: str | None) -> None:
 
     alone = cassette_of(*polls, (get(TASK), done))
 
-    assert [each.task for each in alone.interactions] == [None] * 3
-    other = cassette_of(
-        BEGUN, *polls, (get(TASK), {**done, "result": text("none left")})
-    )
+    assert [interaction.task for interaction in alone.interactions] == [None] * 3
 
-    assert not compared(loaded(both), loaded(other)).is_same
+    sold_out = {**done, "result": text("none left")}
+    ended_otherwise = cassette_of(BEGUN, *polls, (get(TASK), sold_out))
+
+    assert not compared(loaded(both), loaded(ended_otherwise)).is_same
 
 
 def request_error(request: bytes) -> Answer:
@@ -213,28 +218,29 @@ def request_error(request: bytes) -> Answer:
 @given(st.lists(st.integers(1, 4), min_size=6, max_size=6), st.sets(st.integers(0, 5)))
 def test_pace_of_polls_is_not_recorded(polls: list[int], late: set[int]) -> None:
     """However often each state is polled, by one client or two, a cassette has the same lines."""
-    two = state(TASK, "input_required", TWO)
-    said = (WORKS, ASKED, {ONE: YES}, two, {TWO: YES}, DONE)
+    asked_second = state(TASK, "input_required", TWO)
+    said = (WORKS, ASKED, {ONE: YES}, asked_second, {TWO: YES}, DONE)
     talk = Conversation()
     talk.exchange(CALL, created(TASK))
-    for at, each in enumerate(said):
-        if "status" not in each:
-            talk.exchange(update(TASK, each), {})
+    for at, reply in enumerate(said):
+        if "status" not in reply:
+            talk.exchange(update(TASK, reply), {})
             continue
 
         numbers = [talk.request(get(TASK)) for _ in range(polls[at])]
         for number in reversed(numbers) if at in late else numbers:
-            talk.response(number, each)
+            talk.response(number, reply)
 
     cassette = talk.cassette()
     (interaction,) = cassette.interactions
     asked = ["input_required", "update", "input_required", "update"]
 
     assert steps(interaction) == ["working", *asked, "completed"]
+
     counts = [
-        each.polls or 1
-        for each in cassette.recording.exchanges
-        if each.step is not None
+        exchange.polls or 1
+        for exchange in cassette.recording.exchanges
+        if exchange.step is not None
     ]
 
     assert counts == [polls[0], polls[1], 1, polls[3], 1, polls[5]]
@@ -254,13 +260,12 @@ def test_call_may_ask_before_it_becomes_a_task() -> None:
     )
 
     assert [turn.via for turn in task.elicitation_turns] == ["result", "task"]
+
     asked = task.elicitation_turns[0].ask.body["result"]["requestState"]
     name = task.response.body["result"]["taskId"]
 
-    assert (asked, name) == (
-        name.replace("task", "state") + ":1",
-        asked.replace("state", "task").removesuffix(":1"),
-    )
+    assert asked == name.replace("task", "state") + ":1"
+    assert name == asked.replace("state", "task").removesuffix(":1")
 
 
 def test_tasks_of_equal_calls_stay_apart() -> None:
@@ -269,19 +274,23 @@ def test_tasks_of_equal_calls_stay_apart() -> None:
     for task in (TASK, OTHER):
         talk.exchange(CALL, created(task))
 
-    slow, fast = talk.request(get(TASK)), talk.request(get(TASK))
+    slow = talk.request(get(TASK))
+    fast = talk.request(get(TASK))
     talk.exchange(get(OTHER), state(OTHER, "cancelled"))
     talk.response(fast, WORKS)
     talk.response(slow, DONE)
     talk.exchange(get(TASK), WORKS)
     cassette = talk.cassette()
 
-    assert [steps(each) for each in cassette.interactions] == [
+    assert [steps(interaction) for interaction in cassette.interactions] == [
         ["working", "completed"],
         ["cancelled"],
     ]
 
-    names = [each.response.body["result"]["taskId"] for each in cassette.interactions]
+    names = [
+        interaction.response.body["result"]["taskId"]
+        for interaction in cassette.interactions
+    ]
 
     assert names[0].removesuffix(":1") == names[1].removesuffix(":2")
     assert names[0].startswith("mrtr-task:")
@@ -320,15 +329,10 @@ def test_id_is_sealed_in_any_spelling() -> None:
 
     told = post(tool("tell", of=TASK), ("Mcp-Name", TASK), target=f"/mcp?task={TASK}")
     encoded = b64encode(f"task {TASK}".encode()).decode()
-    talk = conversation(
-        BEGUN,
-        *((tool("say", at=each), text(each)) for each in [*spellings, encoded]),
-        (told, Answer((answer(CALL, text(TASK)),), (("Mcp-Method", TASK),))),
-        (
-            get(TASK),
-            stream(notification("note", of=TASK), answer(get(TASK).body, DONE)),
-        ),
-    )
+    said = [(tool("say", at=words), text(words)) for words in [*spellings, encoded]]
+    echoed = Answer((answer(CALL, text(TASK)),), (("Mcp-Method", TASK),))
+    noted = stream(notification("note", of=TASK), answer(get(TASK).body, DONE))
+    talk = conversation(BEGUN, *said, (told, echoed), (get(TASK), noted))
 
     written = encode_cassette(talk.cassette())
 
@@ -367,7 +371,7 @@ def test_task_that_no_recorded_call_created_is_played_as_it_was() -> None:
         (get(TASK), WORKS), (cancel(TASK), {}), (get("t"), state("t"))
     )
 
-    assert [each.task for each in cassette.interactions] == [None] * 3
+    assert [interaction.task for interaction in cassette.interactions] == [None] * 3
     assert TASK.encode() not in encode_cassette(cassette)
     assert cassette.interactions[2].response.body["result"]["taskId"] == "t"
 
@@ -382,13 +386,11 @@ def test_id_of_a_task_of_2025_is_sealed(*, meta: bool) -> None:
     cassette = cassette_of((CALL, made), *polls)
 
     assert len(cassette.interactions) == 3
-    names = [
-        each.request.body["params"].get("taskId") for each in cassette.interactions[1:]
-    ]
 
-    assert set(names) == {
-        cassette.interactions[0].response.body["result"]["task"]["taskId"]
-    }
+    first, *later = cassette.interactions
+    names = [interaction.request.body["params"].get("taskId") for interaction in later]
+
+    assert set(names) == {first.response.body["result"]["task"]["taskId"]}
     assert TASK.encode() not in encode_cassette(cassette)
 
 
@@ -409,13 +411,14 @@ def test_task_of_one_recording_goes_on_in_the_next(sent: str) -> None:
 
     both = conversation(*later, (CALL, created(OTHER))).cassette(earlier=first)
 
-    assert [steps(each) for each in both.interactions] == [
+    assert [steps(interaction) for interaction in both.interactions] == [
         ["working", "update", "completed"],
         [],
     ]
 
     assert both.recording.exchanges[1].polls == 2
     assert both.interactions[1].response.body["result"]["taskId"] == f"{name[:-1]}2"
-    assert {
-        step.request.body["params"]["taskId"] for step in both.interactions[0].task
-    } == {name}
+
+    requests = [step.request.body for step in both.interactions[0].task]
+
+    assert {request["params"]["taskId"] for request in requests} == {name}
