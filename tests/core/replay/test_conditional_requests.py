@@ -48,6 +48,7 @@ def test_only_a_conditional_request_is_told_that_nothing_changed(
     assert whole.delivery is not None
     assert sent_now(whole) == b"whole"
     assert whole.delivery.headers == VALIDATORS
+
     other_value = get(PLAIN.target, (condition[0].lower(), "another"))
 
     assert heard(player, other_value) == ""

@@ -29,7 +29,7 @@ from messages import NO, YES, asks, text
 from pushing import asked_once, cassette_with, elicit, in_sealed_session, posted
 from verifying import reported_miss
 
-from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
 from mrtr_cassette.core.protocol.any_server import Harmless
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.player import Player
@@ -116,6 +116,7 @@ def test_ignored_members_are_not_shown() -> None:
     assert found(missed(player, tool("log", at=2, text="y"))) == [
         ("/arguments/text", '"x"', '"y"')
     ]
+
     play(player, tool("log", at=3, text="x"))
     miss = missed(player, retry(tool("log", at=4, text="x"), {"a": NO, "note": 2}))
 
@@ -163,6 +164,7 @@ def test_answers_are_compared_with_the_recorded_ones(
     assert miss.reason is reason
     assert miss.nearest is not None
     assert (miss.nearest.interaction, miss.nearest.turn) == (1, 1)
+
     if differences is not None:
         assert found(miss) == differences
 
@@ -202,24 +204,29 @@ ELSEWHERE = (
         (ORPHANS, 0, CALL, Reason.STATE_MISSING, (1, 0), ONLY_RETRY),
         (
             [(retry(CALL, {"a": YES}), text("done"))],
-            *(0, CALL, Reason.ANSWERS_MISSING, (1, 0), ONLY_RETRY),
+            0,
+            CALL,
+            Reason.ANSWERS_MISSING,
+            (1, 0),
+            ONLY_RETRY,
         ),
         (
             [(rpc("notes/add", {"a": 1}), text("done"))],
-            *(
-                0,
-                notification("notes/add", a=1),
-                Reason.ARGUMENTS_DIFFER,
-                (1, 0),
-                ANOTHER_KIND,
-            ),
+            0,
+            notification("notes/add", a=1),
+            Reason.ARGUMENTS_DIFFER,
+            (1, 0),
+            ANOTHER_KIND,
         ),
         (
             [
                 (tool("deploy", env="a", size=1, x=1), text("1")),
                 (tool("deploy", size=2), text("2")),
             ],
-            *(0, tool("deploy", size=3), Reason.ARGUMENTS_DIFFER, (2, 0)),
+            0,
+            tool("deploy", size=3),
+            Reason.ARGUMENTS_DIFFER,
+            (2, 0),
             [("/arguments/size", "2", "3")],
         ),
         (
@@ -227,35 +234,30 @@ ELSEWHERE = (
                 *ASKED,
                 (retry(CALL, {"a": NO, "b": {"n": 7}}, state=STATE), text("left")),
             ],
-            *(
-                1,
-                retry(CALL, {"a": NO, "b": {"n": 8}}, state=STATE),
-                Reason.ANSWERS_DIFFER,
-            ),
-            *((2, 1), [("/inputResponses/b/n", "7", "8")]),
+            1,
+            retry(CALL, {"a": NO, "b": {"n": 8}}, state=STATE),
+            Reason.ANSWERS_DIFFER,
+            (2, 1),
+            [("/inputResponses/b/n", "7", "8")],
         ),
         *[
             (
                 [(CALL, asks("a", state=issued))],
-                *(
-                    1,
-                    retry(CALL, {"a": YES}, state=issued),
-                    Reason.ANSWERS_DIFFER,
-                    (1, 0),
-                    ENDED,
-                ),
+                1,
+                retry(CALL, {"a": YES}, state=issued),
+                Reason.ANSWERS_DIFFER,
+                (1, 0),
+                ENDED,
             )
             for issued in (None, STATE)
         ],
         (
             [ROUNDS[0], (retry(CALL, {"a": YES}, state=STATE + "?"), refusal(CALL))],
-            *(
-                1,
-                retry(CALL, {"a": NO}, state=STATE + "?"),
-                Reason.ANSWERS_DIFFER,
-                (2, 0),
-                None,
-            ),
+            1,
+            retry(CALL, {"a": NO}, state=STATE + "?"),
+            Reason.ANSWERS_DIFFER,
+            (2, 0),
+            None,
         ),
         # Right answers without the state lack the state; earlier asks don't matter.
         (LATER, 2, retry(CALL, {"b": YES}), Reason.STATE_MISSING, (1, 1), None),
@@ -266,45 +268,48 @@ ELSEWHERE = (
         (ROUNDS, 0, retry(CALL, {"a": YES}), Reason.STATE_MISSING, (1, 0), None),
         (
             [(CALL, asks("a", state="T")), (CALL, asks("a", state="U"))],
-            *(0, retry(CALL, {"a": 1}, state="S"), Reason.STATE_UNKNOWN, (1, 0), None),
+            0,
+            retry(CALL, {"a": 1}, state="S"),
+            Reason.STATE_UNKNOWN,
+            (1, 0),
+            None,
         ),
         (
             [(tool(name), asks("a", state=STATE)) for name in ("one", "two")]
             + [*TWICE],
-            *(0, retry(CALL, {"a": YES}, state=STATE), Reason.STATE_UNKNOWN, (1, 0)),
+            0,
+            retry(CALL, {"a": YES}, state=STATE),
+            Reason.STATE_UNKNOWN,
+            (1, 0),
             "this request state belongs to another call",
         ),
         (
             [
-                *(
-                    ROUNDS[0],
-                    (ROUNDS[1][0], text("done")),
-                    (CALL, asks("a", state=SECOND)),
-                ),
+                ROUNDS[0],
+                (ROUNDS[1][0], text("done")),
+                (CALL, asks("a", state=SECOND)),
                 (retry(CALL, {"a": NO}, state=SECOND), text("left")),
             ],
-            *(
-                1,
-                retry(CALL, {"a": NO}, state=STATE),
-                Reason.ANSWERS_DIFFER,
-                (1, 1),
-                ELSEWHERE,
-            ),
+            1,
+            retry(CALL, {"a": NO}, state=STATE),
+            Reason.ANSWERS_DIFFER,
+            (1, 1),
+            ELSEWHERE,
         ),
         (
             ASKED,
-            *(
-                0,
-                retry(CALL, {"a": YES, "b": {"n": 1}}, state=STATE),
-                Reason.OUT_OF_ORDER,
-                (1, 1),
-            ),
+            0,
+            retry(CALL, {"a": YES, "b": {"n": 1}}, state=STATE),
+            Reason.OUT_OF_ORDER,
+            (1, 1),
             "this retry answers an ask that has not been played yet",
         ),
         (
             [ROUNDS[0], (retry(CALL, {"a": {"value": 1}}, state=STATE), text("done"))],
-            *(1, retry(CALL, [{"id": "a", "value": 1}], state=STATE)),
-            *(Reason.ANSWERS_DIFFER, (1, 1)),
+            1,
+            retry(CALL, [{"id": "a", "value": 1}], state=STATE),
+            Reason.ANSWERS_DIFFER,
+            (1, 1),
             "the answers have the shape `array`, recorded was `map`",
         ),
     ],
@@ -325,22 +330,21 @@ def test_nearest_recording_explains_a_miss(
     miss = missed(player, request_)
 
     assert miss.nearest is not None
-    assert (miss.reason, (miss.nearest.interaction, miss.nearest.turn)) == (
-        reason,
-        nearest,
-    )
+    assert miss.reason is reason
+    assert (miss.nearest.interaction, miss.nearest.turn) == nearest
     assert told in (None, miss.detail, found(miss))
 
 
 def posted_miss(request: Request, *answered: Cassette, played: int = 0) -> Miss:
     """Return why a posted response is none of the recorded ones, each the answer to one push."""
-    interactions = [each for cassette in answered for each in cassette.interactions]
-    numbered = [
-        replace(each, number=at) for at, each in enumerate(interactions, start=1)
-    ]
+    numbered: list[RecordedInteraction] = []
+    for cassette in answered:
+        for interaction in cassette.interactions:
+            numbered.append(replace(interaction, number=len(numbered) + 1))
+
     player = Player(replace(answered[0], interactions=tuple(numbered)))
-    for own in player.interactions[:played]:
-        player.times[own[-1]] += 1
+    for entries in player.interactions[:played]:
+        player.times[entries[-1]] += 1
 
     return missed(player, in_sealed_session(request))
 
@@ -357,6 +361,7 @@ def test_wrong_answer_to_a_pushed_question_is_told_by_its_field() -> None:
     )
 
     assert miss.nearest is not None
+
     question = miss.nearest.answered_question
 
     assert question is not None
@@ -401,7 +406,7 @@ def test_answer_to_nothing_that_was_asked_is_like_other_traffic() -> None:
         miss = posted_miss(request, cassette)
 
         assert miss.reason is Reason.ARGUMENTS_DIFFER
-        assert place in [each.pointer for each in miss.differences]
+        assert place in [difference.pointer for difference in miss.differences]
 
 
 SIMPLE = tool("deploy", env="prod")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from builders import (
     conversation,
     loaded,
     open_session,
+    play,
     player_of,
     post,
     refusal,
@@ -30,11 +32,14 @@ from messages import NO, YES, asks, text
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedBy, RecorderFacts
 from mrtr_cassette.core.cassette.texts import combine_cassettes
-from mrtr_cassette.core.replay.diagnosis import Reason
+from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.order import History, Repeat
 from mrtr_cassette.core.replay.player import Play, Player
 
-GET, SET, SET_2, LOG = tool("get"), tool("set", to=1), tool("set", to=2), tool("log")
+GET = tool("get")
+SET = tool("set", to=1)
+SET_2 = tool("set", to=2)
+LOG = tool("log")
 LIST = rpc("tools/list")
 HINTED: Step = (
     LIST,
@@ -47,10 +52,15 @@ OTHER = "other-history"
 def told(player: Player, *requests: bytes) -> list[str]:
     """Return what requests get: texts, or the reasons of misses."""
     decisions = [player.request_received(as_request(request)) for request in requests]
-    return [
-        said(sent_now(each)) if isinstance(each, Play) else each.reason.value  # type: ignore[union-attr]
-        for each in decisions
-    ]
+    words = []
+    for decision in decisions:
+        if isinstance(decision, Play):
+            words.append(said(sent_now(decision)))
+        else:
+            assert isinstance(decision, Miss)
+            words.append(decision.reason.value)
+
+    return words
 
 
 @pytest.mark.parametrize(
@@ -103,6 +113,7 @@ def test_what_is_said_to_read_and_matches_nothing_is_known() -> None:
     unused = [name for name in names if ("reads", name) in player.unused_options()]
 
     assert unused == ["log", "live", "store/look", "tools/call", "tpyo"]
+
     player.goes_live(post(tool("live")))
     player.goes_live(post(rpc("store/look")))
 
@@ -119,6 +130,7 @@ def test_miss_tells_both_histories() -> None:
     (miss,) = player.misses
 
     assert miss.reason is Reason.OTHER_HISTORY
+
     told_ = 'this was recorded after tools/call "set" {"arguments":{"to":1}}; '
 
     assert (
@@ -158,6 +170,7 @@ def test_call_that_asks_first_has_its_point_in_history_too() -> None:
     player = player_of(*script)
 
     assert told(player, SET) == ["set"]
+
     asked = state_in(sent_now(player.request_received(as_request(GET))))  # type: ignore[arg-type]
 
     assert told(player, retry(GET, {"sure": YES}, state=asked)) == ["1"]
@@ -187,7 +200,8 @@ def test_unequal_calls_whose_rounds_interleave_end_in_either_order() -> None:
 
 def test_call_that_another_client_made_later_is_no_value_of_now() -> None:
     """Calls that this play has not in flight together keep to the recorded order."""
-    asking, state = tool("book"), "state-of-the-question-xxxxx"
+    asking = tool("book")
+    state = "state-of-the-question-xxxxx"
     answer = retry(asking, {"sure": YES}, state=state)
     player = player_of(
         (asking, asks("sure", state=state)),
@@ -230,6 +244,7 @@ def test_call_that_was_refused_is_no_write() -> None:
     )
 
     assert told(player_of(*script), GET, SET, GET) == ["0", "set", "1"]
+
     forbidden = Answer((b"no",), status=403)
     script = (HINTED, (GET, text("0")), (SET_2, forbidden), *STORE[1:])
 
@@ -238,58 +253,44 @@ def test_call_that_was_refused_is_no_write() -> None:
 
 def test_each_cassette_has_a_world_of_its_own() -> None:
     """A play goes on as long as one of them has what it writes."""
-    one, other = (
-        loaded(
-            cassette_of(
-                HINTED, (GET, text("0")), (write, text("set")), (GET, text(value))
-            ),
-            "f",
-        )
-        for write, value in ((SET, "1"), (SET_2, "2"))
-    )
 
-    assert told(Player(combine_cassettes([one, other])), GET, SET_2, GET) == [
-        "0",
-        "set",
-        "2",
-    ]
-    assert told(Player(combine_cassettes([one, other])), SET, GET, SET_2, GET) == [
-        "set",
-        "1",
-        "set",
-        OTHER,
-    ]
+    def written(write: bytes, value: str) -> Cassette:
+        script = (HINTED, (GET, text("0")), (write, text("set")), (GET, text(value)))
+        return loaded(cassette_of(*script), "f")
+
+    both = combine_cassettes([written(SET, "1"), written(SET_2, "2")])
+
+    assert told(Player(both), GET, SET_2, GET) == ["0", "set", "2"]
+    assert told(Player(both), SET, GET, SET_2, GET) == ["set", "1", "set", OTHER]
 
 
 def test_sessions_of_several_cassettes_stay_apart() -> None:
     """Their ids are made different, and each is opened in its turn."""
-    one, other = (
-        loaded(cassette_of(*session_steps("1" * 32, (GET, text(value)))), "f")
-        for value in "12"
-    )
 
-    player = Player(combine_cassettes([one, other]))
+    def session_of(value: str) -> Cassette:
+        return loaded(cassette_of(*session_steps("1" * 32, (GET, text(value)))), "f")
+
+    player = Player(combine_cassettes([session_of("1"), session_of("2")]))
     sessions = [open_session(player) for _ in range(2)]
 
     assert sessions == ["mrtr-session:1", "mrtr-session:100001"]
-    got = [player.request_received(within(each, GET)) for each in sessions]
 
-    assert [said(sent_now(each)) for each in got if isinstance(each, Play)] == [
-        "1",
-        "2",
-    ]
+    words = [said(play(player, within(session, GET))) for session in sessions]
+
+    assert words == ["1", "2"]
 
 
 def runs_of(*scripts: tuple[Step, ...], offset_ms: float) -> Cassette:
     """Return a cassette that several recorders wrote, the later ones behind the first."""
-    cassette = loaded(cassette_of(*(step for script in scripts for step in script)))
+    cassette = loaded(cassette_of(*chain(*scripts)))
     ends = [sum(map(len, scripts[: at + 1])) for at in range(len(scripts))]
     changed = {}
     for interaction in cassette.interactions:
-        for each in interaction.own:
-            run = sum((each.number or 0) > end for end in ends)
-            changed[each] = replace(
-                each, recorded_by=RecordedBy(f"r{run}", each.number or 0)
+        for exchange in interaction.own:
+            number = exchange.number or 0
+            run = sum(number > end for end in ends)
+            changed[exchange] = replace(
+                exchange, recorded_by=RecordedBy(f"r{run}", number)
             )
 
     facts = [
@@ -316,10 +317,12 @@ def test_write_that_got_no_response_may_have_been_made_or_not() -> None:
     talk.end(left)
     for requests, got in (([GET, GET], ["0", "1"]), ([GET, SET, GET], ["0", "", "1"])):
         player = Player(loaded(talk.cassette()))
-        decisions = [player.request_received(as_request(each)) for each in requests]
-        bodies = [sent_now(each) for each in decisions if isinstance(each, Play)]
+        words = []
+        for request in requests:
+            body = play(player, request)
+            words.append(said(body) if body else "")
 
-        assert [said(body) if body else "" for body in bodies] == got
+        assert words == got
 
 
 def test_response_on_another_stream_ends_a_write() -> None:
@@ -371,9 +374,11 @@ def test_read_that_is_let_through_is_known(
 
     assert OTHER not in told(player, *requests)
     assert player.after_other_writes == strayed
+
     ordered = player_of(*script, history=History.ORDER)
     told(ordered, *requests)
 
     assert ordered.after_other_writes == {}
+
     if strayed:
         assert OTHER in told(player_of(*script, history=History.STRICT), *requests)

@@ -108,9 +108,11 @@ def test_what_is_no_call_of_the_same_tool_is_not_asked_about() -> None:
     player = matching((made("1a"), text("first")))
 
     assert heard(player, tool("take", id="1a")) == "miss unknown-name"
+
     contradicting = post(made("2a"), ("Mcp-Name", "take"))
 
     assert heard(player, contradicting) == "miss headers-contradict"
+
     noted = notification("tools/call", name="make", arguments={"id": "2a"})
 
     assert heard(player, noted).startswith("miss ")
@@ -124,6 +126,7 @@ def test_a_failing_function_is_a_miss_of_its_own() -> None:
 
     assert miss.reason is Reason.HOOK_FAILED
     assert miss.detail.startswith("match: same_end raised KeyError at line ")
+
     player.before_record = RecordHook(lambda _: 1)
     miss = missed(player, notification("notifications/roots/list_changed"))
 
@@ -150,7 +153,9 @@ def test_every_call_gets_a_recording_that_the_function_matches(
         alike = [name for name in left if name[1] == end]
         if got.startswith("miss"):
             assert not alike
+
             continue
 
         assert got == (equal or alike)[0]
+
         left.remove(got)

@@ -100,6 +100,7 @@ def test_answer_to_an_equal_ask_plays() -> None:
     play(player, CALL)
 
     assert said(play(player, retry(CALL, {"a": YES}))) == "done"
+
     play(player, CALL)
 
     assert said(play(player, retry(CALL, {"a": NO}))) == "left"
@@ -195,12 +196,15 @@ def test_unplayed_interactions_are_counted() -> None:
     )
 
     assert player.unplayed == [1, 2]
+
     play(player, tool("other"))
 
     assert player.unplayed == [1]
+
     play(player, CALL)
 
     assert player.unplayed == [1]
+
     play(player, retry(CALL, {"a": YES}))
 
     assert player.unplayed == []
@@ -227,6 +231,7 @@ def test_repeat_that_time_causes_is_not_missing(
     player = player_of((request_, result), (request_, result))
 
     assert player.unplayed == [1, 2]
+
     play(player, request_)
 
     assert player.unplayed == unplayed
@@ -369,6 +374,7 @@ def test_header_that_contradicts_the_body_gets_no_good_answer() -> None:
     assert miss.reason is Reason.HEADERS_CONTRADICT
     assert "Mcp-Name: drop" in miss.detail
     assert miss.nearest is not None
+
     player = player_of(good, (contradicting, refused))
 
     assert play(player, contradicting) == refused
@@ -416,11 +422,11 @@ ACTING = [
 def test_equally_like_retries_play_in_recorded_order() -> None:
     """The order of arrival counts too where no recorded request is exactly like the caller's."""
     talk = Conversation()
-    one, two = talk.request(CALL), talk.request(CALL)
-    talk.response(two, asks("a"))
-    early = talk.request(post(retry(CALL, {"a": YES}), ("Accept", "x")))
-    talk.response(early, text("early"))
-    talk.response(one, asks("a"))
+    first = talk.request(CALL)
+    second = talk.request(CALL)
+    talk.response(second, asks("a"))
+    talk.exchange(post(retry(CALL, {"a": YES}), ("Accept", "x")), text("early"))
+    talk.response(first, asks("a"))
     talk.exchange(post(retry(CALL, {"a": YES}), ("Accept", "y")), text("late"))
     player = Player(loaded(talk.cassette(), "f"))
     play(player, CALL)

@@ -58,11 +58,14 @@ def served(
 def filled(part: Part, caller: bytes | None = None) -> bytes:
     """Return the bytes of a part for a caller."""
     values = caller_values(None if caller is None else message(caller))
-    segments = [
-        each if isinstance(each, bytes) else values.spelled(each.value) or each.recorded
-        for each in part.segments
-    ]
-    return b"".join(segments)
+    filled = b""
+    for segment in part.segments:
+        if isinstance(segment, bytes):
+            filled += segment
+        else:
+            filled += values.spelled(segment.value) or segment.recorded
+
+    return filled
 
 
 OTHER = with_token(with_id(tool("deploy"), "call-7"), "t")

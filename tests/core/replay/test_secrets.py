@@ -38,7 +38,9 @@ CALL = tool("deploy", env="prod")
 STATE = "eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m"
 
 
-WRONG, RIGHT, OTHER = "wrong-horse-1", "right-horse-2", "other-horse-3"
+WRONG = "wrong-horse-1"
+RIGHT = "right-horse-2"
+OTHER = "other-horse-3"
 
 
 def login(password: str) -> bytes:
@@ -134,21 +136,24 @@ def test_a_placeholder_tells_which_secret_it_is(spelled: Callable[[str], str]) -
     secrets = ["made-up-0123456789", "made-up-9876543210"]
     issued = {
         "resultType": "complete",
-        "tokens": [{"access_token": each} for each in secrets],
+        "tokens": [{"access_token": secret} for secret in secrets],
     }
 
     script: list[Step] = [(tool("issue"), issued)]
-    script += [(tool("use", access_token=each), text(each[8:11])) for each in secrets]
+    script += [
+        (tool("use", access_token=secret), text(secret[8:11])) for secret in secrets
+    ]
     player = player_of(*script, redacts=True)
-    first, second = (
-        each["access_token"]
-        for each in result_of(play(player, tool("issue")))["tokens"]
-    )
+    tokens = result_of(play(player, tool("issue")))["tokens"]
+    first, second = [token["access_token"] for token in tokens]
 
     assert (first, second) == ("<token:1>", "<token:2>")
+
     for given, answered in ((second, "987"), (first, "012")):
         request = tool("use", access_token=given).decode()
-        assert said(play(player, spelled(request).encode())) == answered
+        played = play(player, spelled(request).encode())
+
+        assert said(played) == answered
 
 
 @pytest.mark.parametrize(
@@ -166,9 +171,9 @@ def test_secret_number_and_secret_text_are_different_questions(
         is Reason.ARGUMENTS_DIFFER
     )
 
-    other = type(recorded)(int(recorded) + 1)
+    another_pin = type(recorded)(int(recorded) + 1)
 
-    assert said(play(player, tool("open", user="ada", pin=other))) == "open"
+    assert said(play(player, tool("open", user="ada", pin=another_pin))) == "open"
 
 
 @pytest.mark.parametrize(
@@ -249,12 +254,13 @@ def test_secret_of_another_kind_is_another_argument() -> None:
 
 def test_secret_that_was_recorded_as_it_is_plays() -> None:
     """A request from before a rule existed, as in a cassette that was added to, is found as well."""
-    login, other = tool("login", password="correct-horse"), tool("login", door="0000")
-    cassette = cassette_of((login, text("one")), (other, text("two")), redacts=True)
+    login = tool("login", password="correct-horse")
+    by_door = tool("login", door="0000")
+    cassette = cassette_of((login, text("one")), (by_door, text("two")), redacts=True)
     rules = RedactionModel(patterns=[], keys=["door"], disabled=[])
     player = Player(loaded(cassette.model_copy(update={"redaction": rules}), "f"))
 
-    assert said(play(player, other)) == "two"
+    assert said(play(player, by_door)) == "two"
     assert said(play(player, login)) == "one"
 
 
@@ -301,7 +307,9 @@ def test_sealed_answers_choose_the_branch() -> None:
     miss = missed(player, retry(CALL, pin(3), state=state))
 
     assert miss.reason is Reason.ANSWERS_DIFFER
-    assert [one.pointer for one in miss.differences] == ["/inputResponses/pin/content"]
+    assert [difference.pointer for difference in miss.differences] == [
+        "/inputResponses/pin/content"
+    ]
     assert said(play(player, retry(CALL, pin(2.0), state=state))) == "two"
     assert said(play(player, retry(CALL, pin(1), state=state))) == "one"
 
@@ -324,6 +332,7 @@ def test_sealed_answers_of_any_form_play(answer_of: bytes) -> None:
     player = Player(loaded(cassette, "f"))
 
     assert "1234" not in str(members(cassette))
+
     missed(player, answer_of % 4321)
 
     assert play(player, recorded) == b""
@@ -331,13 +340,14 @@ def test_sealed_answers_of_any_form_play(answer_of: bytes) -> None:
 
 def test_a_verbatim_state_is_not_its_hash() -> None:
     """Where states are kept, one that looks like a hash is a state like any other."""
-    for recorded, other in ((STATE, sealed_hash(STATE)), (sealed_hash(STATE), STATE)):
+    hashed = sealed_hash(STATE)
+    for recorded, received in ((STATE, hashed), (hashed, STATE)):
         go = tool("go")
         script: list[Step] = [(go, asks("a", state=recorded))]
         script.append((retry(go, {"a": 1}, state=recorded), text("gone")))
         player = player_of(*script, seals=False)
         play(player, go)
 
-        missed(player, retry(go, {"a": 1}, state=other))
+        missed(player, retry(go, {"a": 1}, state=received))
 
         assert said(play(player, retry(go, {"a": 1}, state=recorded))) == "gone"

@@ -98,14 +98,13 @@ def test_sessions_that_were_recorded_play_in_their_order_and_then_again() -> Non
 def test_clients_that_begin_alike_are_told_apart_by_what_they_do() -> None:
     """Twenty clients at once come in another order, and each has its own session's answers."""
     count = 20
-    script = [
-        session_steps(
-            f"{n:032}", (tool("work", n=n), text(f"done {n}")), (CALL, text(f"end {n}"))
-        )
-        for n in range(count)
-    ]
+    script: list[Step] = []
+    for n in range(count):
+        work = (tool("work", n=n), text(f"done {n}"))
+        end = (CALL, text(f"end {n}"))
+        script += session_steps(f"{n:032}", work, end)
 
-    player = replay_of(*(step for each in script for step in each))
+    player = replay_of(*script)
 
     sessions = [begin(player) for _ in range(count)]
 
@@ -157,6 +156,7 @@ def test_listening_stream_is_resumed_where_it_was_left() -> None:
 
     assert first.count(b"data: ") == 2
     assert play(player, mine) == b""
+
     named = Request(
         "GET", "/mcp", (*mine.headers, ("Last-Event-ID", last_id(first))), b""
     )
@@ -198,9 +198,9 @@ def test_listening_stream_is_that_of_the_session_that_a_client_turns_out_to_have
 
 def test_call_is_resumed_by_the_id_of_its_last_event() -> None:
     """A client that lost the stream of a call has the rest on a GET, as often as it asks."""
-    events = tuple(
-        b"id: e%d\ndata: %b\n\n" % (number, message)
-        for number, message in enumerate((progress(1), answer(CALL, text("done"))))
+    events = (
+        b"id: e0\ndata: %b\n\n" % progress(1),
+        b"id: e1\ndata: %b\n\n" % answer(CALL, text("done")),
     )
 
     listening = within(ONE, LISTEN)
@@ -212,9 +212,8 @@ def test_call_is_resumed_by_the_id_of_its_last_event() -> None:
 
     session = open_session(player)
     hit(player, within(session, LISTEN))
-    first, _, rest = sent_now(
-        hit(player, within(session, with_token(CALL, 1)))
-    ).partition(b"\n\n")
+    sent = sent_now(hit(player, within(session, with_token(CALL, 1))))
+    first, _, rest = sent.partition(b"\n\n")
 
     def resumed(event: str) -> list[bytes | End]:
         request = get("/mcp", *LISTEN.headers, ("Last-Event-ID", event))
@@ -225,6 +224,7 @@ def test_call_is_resumed_by_the_id_of_its_last_event() -> None:
 
     # Behind the response nothing is left: clients that come back all the same are kept waiting.
     assert resumed(last_id(rest)) == [End.OPEN]
+
     made_up = within(session, get("/mcp", ("Last-Event-ID", "made-up")))
 
     assert missed(player, made_up).reason is Reason.STATE_UNKNOWN
@@ -244,6 +244,7 @@ def test_id_that_several_streams_use_resumes_none_of_them() -> None:
 
     assert play(both, tool("a")).startswith(b"id: 7\n")
     assert missed(both, resume).reason is Reason.STATE_UNKNOWN
+
     alone = player_of((tool("a"), streams[0]))
     play(alone, tool("a"))
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import chain
+
 import pytest
 from builders import (
     ACCEPTED,
@@ -46,7 +48,8 @@ from mrtr_cassette.errors import CassetteError
 from mrtr_cassette.terms import in_terms
 
 CALL = tool("deploy", env="prod")
-FIRST, SECOND = "eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m", "eyJzdGVwIjoyfQ.c2lnbmF0dXJlLW9n"
+FIRST = "eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m"
+SECOND = "eyJzdGVwIjoyfQ.c2lnbmF0dXJlLW9n"
 BOTH: tuple[Step, ...] = (
     (CALL, asks("a", state=FIRST)),
     (retry(CALL, {"a": YES}, state=FIRST), text("done")),
@@ -173,24 +176,23 @@ LOGINS = [
 
 def test_placeholder_that_any_replica_gave_out_tells_who_it_is() -> None:
     """Two clients log in at one replica, and are told apart by their tokens at the other."""
-    tokens = [USE, USED_TOO]
-    one, other = replicas(
-        *((login, text(token)) for login, token in zip(LOGINS, tokens, strict=True)),
-        *(
-            (tool("who", token=token), text(name))
-            for token, name in zip(tokens, "ab", strict=True)
-        ),
+    first, second = replicas(
+        (LOGINS[0], text(USE)),
+        (LOGINS[1], text(USED_TOO)),
+        (tool("who", token=USE), text("a")),
+        (tool("who", token=USED_TOO), text("b")),
         redacts=True,
     )
 
-    given = [said(play(one, login)) for login in LOGINS]
+    tokens = [said(play(first, login)) for login in LOGINS]
+    names = [said(play(second, tool("who", token=token))) for token in tokens]
+    miss = missed(second, tool("who", token="ghp_" + "e5F6" * 9))
 
-    assert given == ["<github:1>", "<github:2>"]
-    assert [said(play(other, tool("who", token=each))) for each in given] == ["a", "b"]
-    miss = missed(other, tool("who", token="ghp_" + "e5F6" * 9))
-
+    assert tokens == ["<github:1>", "<github:2>"]
+    assert names == ["a", "b"]
     assert miss.reason is Reason.ARGUMENTS_DIFFER
-    missed(other, tool("who", token="<github:7>"))
+
+    missed(second, tool("who", token="<github:7>"))
 
 
 def test_wrong_and_right_password_are_refused() -> None:
@@ -206,12 +208,13 @@ def test_wrong_and_right_password_are_refused() -> None:
 
 # Sessions
 
-ONE, TWO = "1" * 32, "2" * 32
+ONE = "1" * 32
+TWO = "2" * 32
 
 
 def replayed_sessions(*sessions: list[Step], number: int = 2) -> list[Player]:
     """Return replicas of several recorded sessions."""
-    return replicas(*(step for session in sessions for step in session), number=number)
+    return replicas(*chain(*sessions), number=number)
 
 
 def test_session_goes_on_at_another_replica() -> None:
@@ -219,20 +222,20 @@ def test_session_goes_on_at_another_replica() -> None:
     ask = (CALL, asks("a", state=FIRST))
     done = (retry(CALL, {"a": YES}, state=FIRST), text("done"))
     bye = Request("DELETE", "/mcp", (), b"")
-    one, other = replayed_sessions(
-        [*session_steps(ONE, ask, done), (within(ONE, bye), ACCEPTED)]
-    )
-    first, second = open_session(one), open_session(one)
+    session_of_both = [*session_steps(ONE, ask, done), (within(ONE, bye), ACCEPTED)]
+    replica, next_replica = replayed_sessions(session_of_both)
+    first = open_session(replica)
+    second = open_session(replica)
 
     assert first == second == "mrtr-session:1"
-    play(other, within(first, INITIALIZED))
-    state = state_in(play(other, within(first, CALL)))
-    play(one, within(first, bye))
-    for player in (one, other):
-        assert (
-            said(play(player, within(second, retry(CALL, {"a": YES}, state=state))))
-            == "done"
-        )
+
+    play(next_replica, within(first, INITIALIZED))
+    state = state_in(play(next_replica, within(first, CALL)))
+    play(replica, within(first, bye))
+    for player in (replica, next_replica):
+        retried = within(second, retry(CALL, {"a": YES}, state=state))
+
+        assert said(play(player, retried)) == "done"
 
 
 def test_sessions_that_begin_alike_are_one() -> None:
@@ -250,6 +253,7 @@ def test_sessions_that_begin_alike_are_one() -> None:
     play(player, within(session, INITIALIZED))
 
     assert said(play(player, within(session, tool("a")))) == "a"
+
     for carried in (session, "mrtr-session:2"):
         delivery = delivery_of(player, within(carried, CALL))
         assert header_value(delivery.headers, SESSION_HEADER) == carried

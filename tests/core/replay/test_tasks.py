@@ -34,8 +34,10 @@ from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.errors import CassetteError
 
-TASK, CALL = "t1", tool("deploy")
-POLL, CANCEL = get(TASK), cancel(TASK)
+TASK = "t1"
+CALL = tool("deploy")
+POLL = get(TASK)
+CANCEL = cancel(TASK)
 
 
 def gives(*keys: str, action: str = "accept") -> Request:
@@ -46,19 +48,26 @@ def gives(*keys: str, action: str = "accept") -> Request:
 
 
 CREATED: Step = (CALL, created(TASK))
-WORKING, DONE, GONE = (
-    (POLL, state(TASK, it)) for it in ("working", "completed", "cancelled")
-)
-ASKS_A, ASKS_B, ASKS_BOTH = (
-    (POLL, state(TASK, "input_required", *it)) for it in ("a", "b", "ab")
-)
-A, B, BOTH = ((gives(*keys), {"ack": keys}) for keys in ("a", "b", "ab"))
+WORKING: Step = (POLL, state(TASK, "working"))
+DONE: Step = (POLL, state(TASK, "completed"))
+GONE: Step = (POLL, state(TASK, "cancelled"))
+ASKS_A: Step = (POLL, state(TASK, "input_required", "a"))
+ASKS_B: Step = (POLL, state(TASK, "input_required", "b"))
+ASKS_BOTH: Step = (POLL, state(TASK, "input_required", "a", "b"))
+A: Step = (gives("a"), {"ack": "a"})
+B: Step = (gives("b"), {"ack": "b"})
+BOTH: Step = (gives("a", "b"), {"ack": "ab"})
 CANCELS: Step = (CANCEL, {"ack": "cancel"})
 
 
 def player_of(*steps: Step, **options: Json) -> Player:
     """Return a replay of a task."""
     return Player(loaded(cassette_of(CREATED, *steps, seals=False)), **options)
+
+
+def begun_tasks(player: Player) -> list[str]:
+    """Make the call twice, and return the ids of its tasks."""
+    return [result_of(play(player, CALL))["taskId"] for _ in range(2)]
 
 
 def does(player: Player, request: bytes | Request) -> str:
@@ -153,7 +162,7 @@ def test_task_goes_on_by_what_its_client_does(
     player = player_of(*steps)
     play(player, CALL)
 
-    assert ", ".join(does(player, each) for each in requests) == expected
+    assert ", ".join(does(player, request) for request in requests) == expected
 
 
 def test_task_begins_with_its_call() -> None:
@@ -161,34 +170,30 @@ def test_task_begins_with_its_call() -> None:
     player = player_of(ASKS_A, A, DONE, repeat=Repeat.ALWAYS)
 
     assert does(player, POLL) == "out-of-order"
+
     for _ in range(2):
         play(player, CALL)
-        got = [does(player, each) for each in (POLL, POLL, gives("a"), POLL)]
 
-        assert got == ["input_required a", "input_required a", "ack a", "completed"]
+        assert does(player, POLL) == "input_required a"
+        assert does(player, POLL) == "input_required a"
+        assert does(player, gives("a")) == "ack a"
+        assert does(player, POLL) == "completed"
 
-    assert (
-        missed(player, get("t2")).detail
-        == "no call that was recorded created this task"
-    )
+    miss = missed(player, get("t2"))
+
+    assert miss.detail == "no call that was recorded created this task"
 
 
 def test_each_recorded_call_has_its_own_task() -> None:
     """Equal calls that were answered in different ways are played in recorded order."""
-    other = [(get("t2"), state("t2", "failed"))]
-    player = Player(
-        loaded(
-            cassette_of(CREATED, WORKING, (CALL, created("t2")), *other, seals=False)
-        )
-    )
+    created_second: Step = (CALL, created("t2"))
+    failed: Step = (get("t2"), state("t2", "failed"))
+    player = player_of(WORKING, created_second, failed)
+    tasks = begun_tasks(player)
 
-    tasks = [json.loads(play(player, CALL))["result"]["taskId"] for _ in range(2)]
-
-    assert (tasks, does(player, get("t2")), does(player, POLL)) == (
-        ["t1", "t2"],
-        "failed",
-        "working",
-    )
+    assert tasks == ["t1", "t2"]
+    assert does(player, get("t2")) == "failed"
+    assert does(player, POLL) == "working"
 
 
 @pytest.mark.parametrize(
@@ -202,19 +207,16 @@ def test_each_recorded_call_has_its_own_task() -> None:
 )
 def test_times_follow_the_clock_of_the_replay(spelled: str, moved: str) -> None:
     """Times are moved by what has passed since the call was recorded, and spelled as before."""
-    done = (
-        POLL,
-        state(
-            TASK, "completed", createdAt="2026-01-01T00:00:00Z", lastUpdatedAt=spelled
-        ),
-    )
-
-    start = created(TASK) | {"createdAt": "2026-01-01T00:00:00Z"}
-    player = Player(loaded(cassette_of((CALL, start), done, seals=False)))
+    started = "2026-01-01T00:00:00Z"
+    start = created(TASK) | {"createdAt": started}
+    end = state(TASK, "completed", createdAt=started, lastUpdatedAt=spelled)
+    cassette = cassette_of((CALL, start), (POLL, end), seals=False)
+    player = Player(loaded(cassette))
     now = 1803902400.0
     first = player.request_received(post(CALL), now)
     later = player.request_received(POLL, now + 5)
-    (begun, got) = (json.loads(sent_now(each))["result"] for each in (first, later))
+    begun = json.loads(sent_now(first))["result"]
+    got = json.loads(sent_now(later))["result"]
 
     assert begun["createdAt"] == got["createdAt"] == "2027-03-01T12:00:00Z"
     assert (got["lastUpdatedAt"], got["ttlMs"]) == (moved, 60000)
@@ -222,22 +224,15 @@ def test_times_follow_the_clock_of_the_replay(spelled: str, moved: str) -> None:
 
 def test_poll_interval_is_told_where_one_was_recorded() -> None:
     """The interval that clients are told may be another one; all other bytes are as recorded."""
-    bare = {
-        name: it
-        for name, it in state(TASK, "completed").items()
-        if name != "pollIntervalMs"
-    }
-
+    bare = state(TASK, "completed")
+    del bare["pollIntervalMs"]
+    working = state(TASK, "working", pollIntervalMs=5)
     player = player_of(WORKING, (POLL, bare))
     player.poll_interval = 5
 
-    assert json.loads(play(player, CALL))["result"] == created(TASK) | {
-        "pollIntervalMs": 5
-    }
-    assert json.loads(play(player, POLL))["result"] == state(
-        TASK, "working", pollIntervalMs=5
-    )
-    assert json.loads(play(player, POLL))["result"] == bare
+    assert result_of(play(player, CALL)) == created(TASK) | {"pollIntervalMs": 5}
+    assert result_of(play(player, POLL)) == working
+    assert result_of(play(player, POLL)) == bare
 
 
 def test_answer_is_shown_beside_the_recorded_one() -> None:
@@ -245,9 +240,8 @@ def test_answer_is_shown_beside_the_recorded_one() -> None:
     player = player_of(ASKS_A, A, DONE)
     play(player, CALL)
     play(player, POLL)
-    report = reported_miss(
-        missed(player, gives("a", action="decline")), Cassette("t.json")
-    )
+    miss = missed(player, gives("a", action="decline"))
+    report = reported_miss(miss, Cassette("t.json"))
 
     assert report.text.splitlines() == [
         "miss: answers-differ: other answers were recorded",
@@ -264,7 +258,10 @@ def test_answer_is_shown_beside_the_recorded_one() -> None:
     play(player, POLL)
     differences = missed(player, gives("b", "a", action="decline")).differences
 
-    assert {each.pointer[-8:] for each in differences} == {"a/action", "b/action"}
+    assert {difference.pointer[-8:] for difference in differences} == {
+        "a/action",
+        "b/action",
+    }
 
 
 def test_place_of_an_answer_is_shown_whole() -> None:
@@ -274,9 +271,8 @@ def test_place_of_an_answer_is_shown_whole() -> None:
     player = player_of(asks, (gives(key), {"ack": key}), DONE)
     play(player, CALL)
     play(player, POLL)
-    text = reported_miss(
-        missed(player, gives(key, action="decline")), Cassette("t.json")
-    ).text
+    miss = missed(player, gives(key, action="decline"))
+    text = reported_miss(miss, Cassette("t.json")).text
 
     assert "answering mrtr-task:0f7fd208…:1:1f" in text
     assert f"  /inputResponses/{key}/action: recorded" in text
@@ -288,9 +284,11 @@ def test_unplayed_are_updates_and_ends() -> None:
     play(player, CALL)
     for request in (POLL, POLL, gives("a"), POLL):
         assert player.unplayed == [1]
+
         play(player, request)
 
     assert player.unplayed == [1]
+
     play(player, POLL)
 
     assert player.unplayed == []
@@ -298,12 +296,12 @@ def test_unplayed_are_updates_and_ends() -> None:
 
 def test_stateless_replay_plays_the_last_state() -> None:
     """A replica can't know what a task was answered, so one that asks or is cancelled is refused."""
-    for replica in (player_of(WORKING, DONE, stateless=True) for _ in range(2)):
-        assert [does(replica, each) for each in (POLL, CALL, POLL)] == [
-            "completed",
-            "working",
-            "completed",
-        ]
+    for _ in range(2):
+        replica = player_of(WORKING, DONE, stateless=True)
+
+        assert does(replica, POLL) == "completed"
+        assert does(replica, CALL) == "working"
+        assert does(replica, POLL) == "completed"
 
     for steps in ((ASKS_A, A, DONE), (WORKING, CANCELS, GONE), (ASKS_A,)):
         with pytest.raises(CassetteError, match=r"#1.*the state of its task"):
@@ -312,23 +310,24 @@ def test_stateless_replay_plays_the_last_state() -> None:
 
 def test_equal_tasks_are_one_answer() -> None:
     """Ids, times and states on the way make no histories, and a replica plays one of the two."""
-    other = state("t2", createdAt="2026-11-25T00:00:00Z", statusMessage="halfway")
+    halfway = state("t2", createdAt="2026-11-25T00:00:00Z", statusMessage="halfway")
     script = (
-        *(
-            CREATED,
-            DONE,
-            (tool("sell"), {}),
-            (CALL, created("t2") | {"createdAt": "2026-11-25"}),
-        ),
-        *((get("t2"), other), (get("t2"), state("t2", "completed"))),
+        CREATED,
+        DONE,
+        (tool("sell"), {}),
+        (CALL, created("t2") | {"createdAt": "2026-11-25"}),
+        (get("t2"), halfway),
+        (get("t2"), state("t2", "completed")),
     )
 
     cassette = loaded(cassette_of(*script, seals=False))
     player = Player(cassette)
 
-    assert [does(player, each) for each in (CALL, CALL, POLL, get("t2"))] == [
-        *("working", "working", "completed", "working")
-    ]
+    assert does(player, CALL) == "working"
+    assert does(player, CALL) == "working"
+    assert does(player, POLL) == "completed"
+    assert does(player, get("t2")) == "working"
+
     replica = Player(cassette, stateless=True)
     for request in (CALL, POLL, tool("sell"), CALL, POLL):
         play(replica, request)
@@ -358,12 +357,14 @@ def test_notification_waits_for_the_update_before_it() -> None:
         player.request_received(post(CALL), 0.0)
 
         assert does(player, gives("a")) == "out-of-order"
+
         delivery = delivery_of(
             player, rpc("subscriptions/listen", {"taskIds": [TASK]}, 7)
         )
 
         assert b'"input_required"' in told(delivery)[0]
         assert does(player, gives("a")) == "ack a"
+
         (last,) = told(delivery)[:1]
 
         assert b'"completed"' in last
@@ -377,21 +378,26 @@ def test_two_cassettes_have_tasks_of_their_own() -> None:
     """Sealed ids of one cassette are told from the equal ones of another."""
     task = "786512e2-9e0d-44bd-8f29-789f320fe840"
     script = ((CALL, created(task)), (get(task), state(task, "completed")))
-    one, other = (loaded(cassette_of(*script)) for _ in "12")
-    player = Player(combine_cassettes([one, other]))
-    tasks = [json.loads(play(player, CALL))["result"]["taskId"] for _ in range(2)]
+    cassettes = [loaded(cassette_of(*script)) for _ in range(2)]
+    player = Player(combine_cassettes(cassettes))
+    tasks = begun_tasks(player)
 
-    assert [each.rpartition(":")[2] for each in tasks] == ["1", "100001"]
-    assert [does(player, get(each)) for each in tasks] == ["completed", "completed"]
+    assert [task.rpartition(":")[2] for task in tasks] == ["1", "100001"]
+    assert [does(player, get(task)) for task in tasks] == ["completed", "completed"]
 
 
 def test_two_cassettes_may_name_their_tasks_alike() -> None:
     """Where ids are kept, the task is that of the call that was played last."""
-    scripts = [(CREATED, (POLL, state(TASK, end))) for end in ("completed", "failed")]
-    cassettes = [loaded(cassette_of(*each, seals=False)) for each in scripts]
+    ends = ("completed", "failed")
+    cassettes = []
+    for end in ends:
+        cassette = cassette_of(CREATED, (POLL, state(TASK, end)), seals=False)
+        cassettes.append(loaded(cassette))
+
     player = Player(combine_cassettes(cassettes), history=History.ORDER)
-    for end in ("completed", "failed"):
+    for end in ends:
         play(player, CALL)
+
         assert does(player, POLL) == end
 
 
@@ -399,9 +405,9 @@ def test_task_of_a_contradicting_header_is_no_task() -> None:
     """A poll like no recorded one gets the miss of any other request."""
     player = player_of(WORKING)
     play(player, CALL)
-    other = replace(POLL, headers=(("Mcp-Name", "t2"),))
+    contradicting = replace(POLL, headers=(("Mcp-Name", "t2"),))
 
-    assert missed(player, other).reason is Reason.HEADERS_CONTRADICT
+    assert missed(player, contradicting).reason is Reason.HEADERS_CONTRADICT
 
 
 def answered(task: str, action: str, result: str, *after: Step) -> list[Step]:
@@ -445,7 +451,7 @@ BRANCHES: list[Step] = [
 def test_answer_chooses_among_the_tasks_of_equal_calls() -> None:
     """A client that declines first gets what the later call got, under the id that it knows."""
     player = Player(loaded(cassette_of(*BRANCHES, seals=False)))
-    first, second = (result_of(play(player, CALL))["taskId"] for _ in range(2))
+    first, second = begun_tasks(player)
 
     assert (first, second) == ("task-one", "task-two")
     assert ends(player, first, "decline") == "left"
@@ -465,7 +471,7 @@ def test_task_that_ended_otherwise_is_another_history() -> None:
 def test_answer_that_no_equal_call_got_is_a_miss() -> None:
     """So is one that another call in flight has used up."""
     player = Player(loaded(cassette_of(*BRANCHES, seals=False)))
-    first, second = (result_of(play(player, CALL))["taskId"] for _ in range(2))
+    first, second = begun_tasks(player)
 
     assert ends(player, first, "cancel") == "answers-differ"
     assert ends(player, first, "decline") == "left"

@@ -26,7 +26,8 @@ from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.order import History
 from mrtr_cassette.core.replay.player import Play, Player
 
-GET, SET = tool("get"), tool("set", to=1)
+GET = tool("get")
+SET = tool("set", to=1)
 LIST = rpc("tools/list")
 READS = {"annotations": {"readOnlyHint": True}}
 TOOLS = {
@@ -124,10 +125,12 @@ def test_all_requests_get_the_miss_that_stops_a_play() -> None:
     assert told(player, GET, tool("fly")) == ["0", "Unknown tool: fly"]
     assert player.stopped_by(as_request(GET)) is None
     assert told(player, tool("look")) == ["unknown-name"]
+
     (miss,) = player.misses
 
     assert player.stopped_by(as_request(GET)) is miss
     assert player.stopped_by(as_request(tool("fly"))) is miss
+
     ping = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
 
     assert player.stopped_by(as_request(ping)) is None

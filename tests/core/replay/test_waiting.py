@@ -33,7 +33,8 @@ from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.replay.reply import Delivery, Sending
 from mrtr_cassette.core.wire.http import End, Request
 
-CALL, OTHER = tool("work"), tool("other")
+CALL = tool("work")
+OTHER = tool("other")
 PUSHED = rpc("elicitation/create", {"message": "Really?"}, number="p1")
 YES = answer(PUSHED, {"action": "accept"})
 NO = answer(PUSHED, {"action": "decline"})
@@ -127,6 +128,7 @@ def test_result_waits_for_the_answer_without_a_session(given: bytes) -> None:
     calling = delivery_of(player, CALL)
 
     assert told(calling) == [sse(PUSHED)]
+
     player.request_received(post(given))
     result = sse(DONE) if given is YES else (b"1", Reason.ANSWERS_DIFFER)
 
@@ -252,13 +254,16 @@ def test_notification_that_may_still_come_is_waited_for() -> None:
     calling = delivery_of(player, within(CALL))
 
     assert calling.next() is None
+
     missing = calling.skippable
 
     assert missing is not None
     assert missing.kind is Kind.NOTIFICATION
+
     calling.session.waive(missing)
 
     assert calling.skippable is None
+
     last = calling.next()
 
     assert isinstance(last, Sending)
@@ -303,7 +308,8 @@ def test_what_was_not_recorded_comes_first_on_a_listening_stream() -> None:
 
 # What was said before a response, on another stream
 
-PROGRESS, NEWS = progress(7), notification("notifications/message", data="n")
+PROGRESS = progress(7)
+NEWS = notification("notifications/message", data="n")
 TRACKED = with_token(CALL, 7)
 
 
@@ -318,8 +324,8 @@ def spoken_before(*said: bytes, concurrent: bytes | None = None) -> Player:
     if concurrent is not None:
         talk.exchange(within(concurrent), answer(concurrent, text("x")))
 
-    for each in said:
-        talk.event(listening, each)
+    for message in said:
+        talk.event(listening, message)
 
     talk.response(call, DONE)
     talk.event(listening, notification("notifications/message", data="later"))
@@ -341,14 +347,16 @@ def test_response_comes_after_what_came_before_it_on_another_stream(
     stream = delivery_of(player, LISTEN)
 
     assert told(stream) == []
+
     calling = delivery_of(player, within(TRACKED))
-    for each in said:
+    for message in said:
         assert told(calling) == []
         assert calling.is_behind
+
         sent = stream.next()
 
         assert isinstance(sent, Sending)
-        assert sent.raw == sse(each)
+        assert sent.raw == sse(message)
 
     assert told(calling) == [DONE, End.COMPLETE]
 
@@ -357,6 +365,7 @@ def test_response_comes_after_what_came_before_it_on_another_stream(
     calling = delivery_of(player, within(TRACKED))
 
     assert told(calling) == []
+
     stream.is_left = True
 
     assert told(calling) == [DONE, End.COMPLETE]
@@ -369,11 +378,13 @@ def test_response_does_not_wait_for_what_other_requests_cause() -> None:
 
     assert told(delivery_of(player, within(TRACKED))) == [DONE, End.COMPLETE]
     assert told(stream) == []
-    other = delivery_of(player, within(OTHER))
 
-    assert told(other) == [answer(OTHER, text("x")), End.COMPLETE]
+    concurrent = delivery_of(player, within(OTHER))
+
+    assert told(concurrent) == [answer(OTHER, text("x")), End.COMPLETE]
     assert told(stream) == [sse(PROGRESS)]
-    other.end()
+
+    concurrent.end()
 
     assert told(stream)[:1] == [sse(NEWS)]
 
@@ -410,6 +421,7 @@ def test_listening_stream_waits_for_the_calls_that_came_before(listen: Request) 
     stream = delivery_of(player, listen)
 
     assert told(stream) == [sse(notification("ready"))]
+
     for request in quiet:
         delivery_of(player, post(request))
         assert told(stream) == []
@@ -423,8 +435,9 @@ def test_calls_do_not_wait_for_each_other() -> None:
     """Neither for another call, nor for another session, nor for another call's question."""
     talk = Conversation()
     talk.exchange(within(notification("notifications/x")), ACCEPTED)
-    one, two = talk.stream(CALL), talk.stream(OTHER)
-    for number, request in ((two, OTHER), (one, CALL)):
+    first = talk.stream(CALL)
+    second = talk.stream(OTHER)
+    for number, request in ((second, OTHER), (first, CALL)):
         talk.event(number, answer(request, text("x")))
         talk.end(number)
 
@@ -432,10 +445,11 @@ def test_calls_do_not_wait_for_each_other() -> None:
     assert alone(talk, OTHER) == sse(answer(OTHER, text("x")))
 
     talk = Conversation()
-    asked, other = talk.stream(within(CALL)), talk.stream(within(OTHER))
+    asked = talk.stream(within(CALL))
+    not_asked = talk.stream(within(OTHER))
     talk.event(asked, PUSHED)
     talk.exchange(within(YES), ACCEPTED)
-    for number in (asked, other):
+    for number in (asked, not_asked):
         talk.event(number, DONE)
         talk.end(number)
 
@@ -463,8 +477,10 @@ def test_acknowledgement_waits_for_nothing() -> None:
     call = talk.request(within(CALL))
     talk.event(listening, PUSHED)
     last = within(with_id(YES, "p2"))
-    numbers = [talk.request(each) for each in (within(YES), last, within(TOLD))]
-    for number in (*numbers, call):
+    first_answer = talk.request(within(YES))
+    last_answer = talk.request(last)
+    notice = talk.request(within(TOLD))
+    for number in (first_answer, last_answer, notice, call):
         talk.response(number, Answer((b"taken",), (), 202))
 
     talk.event(listening, DONE)
