@@ -285,9 +285,21 @@ class RecordedTurn:
             return self.asking.ask
         return None
 
+    @property
+    def is_posted(self) -> bool:
+        """Whether each answer is posted alone, as the response to a request of the server."""
+        return self.via == "push"
+
+    @property
+    def parts(self) -> tuple[Mapping[str, InputRequest], ...]:
+        """The requests that are answered together, by key."""
+        if not self.is_posted:
+            return (self.requests,)
+        return tuple([{key: request} for key, request in self.requests.items()])
+
     def is_key_from_server(self, key: str) -> bool:
         """Tell whether the server chose a key, and asks under it in every run."""
-        return self.via != "push" and self.names[key] == key
+        return not self.is_posted and self.names[key] == key
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -467,6 +479,17 @@ class RecordedInteraction:
     def asking_turn(self, position: int) -> int:
         """Return the number of the turn that the response of one of `exchanges` asks."""
         return asking_turn(position, self.pushed_turns)
+
+    @property
+    def asked_on(self) -> tuple[int, ...]:
+        """The interactions on whose streams the server asks for it, and not in its own."""
+        numbers = []
+        for turn in self.pushed_turns:
+            for request in turn.asked:
+                if request.interaction is not None:
+                    numbers.append(request.interaction)
+
+        return tuple(numbers)
 
     @property
     def numbered_turns(self) -> dict[int, PushedTurn]:
@@ -706,10 +729,7 @@ def needs_of(interaction: RecordedInteraction) -> Iterator[int]:
     if interaction.branch is not None:
         yield interaction.branch.of
 
-    for turn in interaction.pushed_turns:
-        for request in turn.asked:
-            if request.interaction is not None:
-                yield request.interaction
+    yield from interaction.asked_on
 
 
 def without_interactions(cassette: Cassette, numbers: Collection[int]) -> Cassette:

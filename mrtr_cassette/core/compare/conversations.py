@@ -478,8 +478,8 @@ def _given_by_key(
     """Return the answers to the questions of a turn, by their keys; `ABSENT` if it has none."""
     given = _without_null(comparable_by_key(turn.given or {}, turn.names))
     answers = {key: given[key] for key in given if key in question}
-    if turn.via == "push":
-        # Each answer was posted alone, so that the paths are into it.
+    if turn.is_posted:
+        # The paths are into each answer.
         for key, answer in answers.items():
             answers[key] = without_paths(answer, ignored)
 

@@ -176,10 +176,8 @@ def _opening_key(
 
 def _is_answered_elsewhere(interaction: RecordedInteraction) -> bool:
     """Tell whether a stream that other calls share has a question or the response of a call."""
-    for turn in interaction.pushed_turns:
-        for request in turn.asked:
-            if request.interaction is not None:
-                return True
+    if interaction.asked_on:
+        return True
 
     last = interaction.exchanges[-1]
     message = last.call.message

@@ -152,15 +152,10 @@ def _asks_in(planned: Planned) -> Iterator[ProbedAsk]:
     """Yield what is asked in a recorded conversation and has an answer."""
     index = 0
     for turn in planned.interaction.turns:
-        parts: list[Mapping[str, InputRequest]] = [turn.requests]
-        if turn.via == "push":
-            parts = [{key: request} for key, request in turn.requests.items()]
-
-        for requests in parts:
+        for requests in turn.parts:
             index += 1
-            given = turn.given
-            if given is not None:
-                yield ProbedAsk(planned, turn, index, requests, given)
+            if turn.given is not None:
+                yield ProbedAsk(planned, turn, index, requests, turn.given)
 
 
 def _is_accepted(ask: ProbedAsk) -> bool:
@@ -217,7 +212,7 @@ def probes_of(ask: ProbedAsk, *, is_slow: bool) -> list[Probe]:
                 probes += _actions(key)
                 probes += _of_form(key, request, answer)
 
-    if ask.via != "push" and ask.requests and ask.is_form_of_map:
+    if not ask.turn.is_posted and ask.requests and ask.is_form_of_map:
         probes.append(Probe("answer-extra-key", _STRANGE, _action(_ACCEPT)))
         probes += [Probe("answer-missing-key", key) for key in ask.requests]
 
@@ -228,7 +223,8 @@ def probes_of(ask: ProbedAsk, *, is_slow: bool) -> list[Probe]:
 def _fits(name: str, ask: ProbedAsk, *, is_slow: bool) -> bool:
     """Tell whether a probe of states fits the place of an ask in its conversation."""
     if name == UNASKED:
-        return ask.via != "push" and ask.index == 1 and bool(ask.requests)
+        is_first = ask.index == 1 and not ask.turn.is_posted
+        return is_first and bool(ask.requests)
     if ask.via != "result":
         return False
     if name == EXPIRED:
@@ -246,11 +242,7 @@ def most_requests(ask: ProbedAsk, probes: Sequence[Probe], latest: int) -> int:
     """
     length = 1
     for turn in ask.planned.interaction.turns:
-        requests = 1
-        if turn.via == "push":
-            requests = len(turn.requests)
-
-        length += requests
+        length += len(turn.parts)
 
     if ask.via != "result":
         # A call or a task that goes on asking is cancelled.

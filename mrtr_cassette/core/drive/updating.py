@@ -589,15 +589,8 @@ class _WholeProposal:
     @property
     def _has_other_streams(self) -> bool:
         """Whether the server pushes or pushed something on another stream than the call's."""
-        if self._repetition.verified.planned.part == "listening":
-            return True
-
-        for turn in self._interaction.pushed_turns:
-            for request in turn.asked:
-                if request.exchange not in self._interaction.exchanges:
-                    return True
-
-        return False
+        planned = self._repetition.verified.planned
+        return planned.part == "listening" or bool(self._interaction.asked_on)
 
     def _pushed_turns_at(
         self, position: int, pushed: Iterable[_Pushed]
