@@ -632,33 +632,6 @@ def _add_answer(turns: list[TaskTurn], key: str, answer: Any, step: int) -> None
         return
 
 
-class PushedAsk(NamedTuple):
-    """A pushed request, its interaction and turn, and the call that was pending."""
-
-    interaction: int
-    turn: int
-    call: Call
-    request: PushedRequest
-
-
-def pushed_asks(
-    interactions: Iterable[RecordedInteraction],
-) -> dict[RecordedExchange, list[PushedAsk]]:
-    """Return the pushed requests by the exchange whose response contains them."""
-    asks: dict[RecordedExchange, list[PushedAsk]] = {}
-    for interaction in interactions:
-        for number, turn in interaction.numbered_turns.items():
-            if turn.position < interaction.shared:
-                continue
-
-            call = interaction.exchanges[turn.position].call
-            for request in turn.asked:
-                ask = PushedAsk(interaction.number, number, call, request)
-                asks.setdefault(request.exchange, []).append(ask)
-
-    return asks
-
-
 def in_conversation_order(
     interactions: Iterable[RecordedInteraction],
 ) -> list[RecordedInteraction]:

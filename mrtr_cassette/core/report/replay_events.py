@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from mrtr_cassette.core.cassette.entries import ReplayEntry
-from mrtr_cassette.core.cassette.recorded import PushedAsk
+from mrtr_cassette.core.cassette.recorded import RecordedExchange, RecordedInteraction
 from mrtr_cassette.core.protocol.any_server import Harmless
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.dialect import InputRequest
@@ -19,6 +20,9 @@ Event = dict[str, Any]
 
 Said = tuple[Event, str]
 """The same with the line for people."""
+
+AskingEvents = Mapping[RecordedExchange, Sequence[tuple[int, Event]]]
+"""What responses ask before they end: the piece that asks, and that the client was asked."""
 
 
 def said(event: Event, line: str) -> Said:
@@ -76,11 +80,22 @@ def _answered_event(entry: ReplayEntry, place: Event) -> Event:
     return {"event": "answered", **place, "keys": [printable(key) for key in keys]}
 
 
-def asked_by_push_event(ask: PushedAsk) -> Event:
-    """Return that the client was asked something by a pushed request."""
-    place = {"call": ask.call.title, "interaction": ask.interaction, "turn": ask.turn}
-    keys = kinds_of({ask.request.key: ask.request.asks})
-    return {"event": "asked", **place, "via": "push", "keys": keys}
+def asking_events(interactions: Iterable[RecordedInteraction]) -> AskingEvents:
+    """Return what responses ask before they end, which are requests that the server pushes."""
+    asks: dict[RecordedExchange, list[tuple[int, Event]]] = defaultdict(list)
+    for interaction in interactions:
+        for number, turn in interaction.numbered_turns.items():
+            if turn.position < interaction.shared:
+                continue
+
+            call = interaction.exchanges[turn.position].call
+            place = {"call": call.title, "interaction": interaction.number}
+            asked = {"event": "asked", **place, "turn": number, "via": "push"}
+            for request in turn.asked:
+                event = {**asked, "keys": kinds_of({request.key: request.asks})}
+                asks[request.exchange].append((request.piece, event))
+
+    return asks
 
 
 def harmless_event(harmless: Harmless) -> Event:

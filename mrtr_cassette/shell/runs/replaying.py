@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -15,12 +15,7 @@ from string import punctuation
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlsplit
 
-from mrtr_cassette.core.cassette.recorded import (
-    Cassette,
-    PushedAsk,
-    RecordedExchange,
-    pushed_asks,
-)
+from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.texts import combine_cassettes
 from mrtr_cassette.core.cassette.transports import over_http
 from mrtr_cassette.core.protocol.any_server import Harmless
@@ -31,7 +26,8 @@ from mrtr_cassette.core.replay.order import History, Refusal, Repeat
 from mrtr_cassette.core.replay.player import Choice, Play, Player
 from mrtr_cassette.core.replay.reply import Delivery, Sending
 from mrtr_cassette.core.report.replay_events import (
-    asked_by_push_event,
+    AskingEvents,
+    asking_events,
     fault_said,
     harmless_event,
     missed_event,
@@ -152,7 +148,7 @@ def load_server(
         server.faults = Faults(read_faults(options.faults, is_piped=is_piped))
 
     if announcer.listeners:
-        server.pushed_asks = pushed_asks(cassette.interactions)
+        server.asking_events = asking_events(cassette.interactions)
 
     return cassette, server
 
@@ -270,8 +266,7 @@ class ReplayServer:
 
     Attributes:
         paced: event streams keep the recorded rhythm.
-        pushed_asks: what was pushed, by the exchange in whose response it is; empty if nobody wants
-            to be told.
+        asking_events: what is told while a response is sent; empty if nobody wants to be told.
         faults: what goes wrong in this replay, or None.
         arrival: set when the next request has got its reply; None while nobody waits for one.
         silence_s: seconds without a request after which a notification or a read is waited for no
@@ -282,9 +277,7 @@ class ReplayServer:
     announcer: Announcer
     paced: bool
     clock: Clock = CLOCK
-    pushed_asks: Mapping[RecordedExchange, Sequence[PushedAsk]] = field(
-        default_factory=dict
-    )
+    asking_events: AskingEvents = field(default_factory=dict)
     faults: Faults | None = None
     arrival: asyncio.Event | None = None
     silence_s: float = 10.0
@@ -568,9 +561,9 @@ class ReplayServer:
         await downstream.send(part.raw, is_last=part.is_last)
         # A response may wait for it.
         self._wake()
-        for ask in self.pushed_asks.get(delivery.entry.exchange, ()):
-            if ask.request.piece in part.pieces:
-                self.announcer.tell(asked_by_push_event, ask)
+        for piece, asked in self.asking_events.get(delivery.entry.exchange, ()):
+            if piece in part.pieces:
+                self.announcer.tell(dict, asked)
 
     async def _send_message(
         self,

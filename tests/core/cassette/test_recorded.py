@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from builders import JSON_HEADERS, STREAM_HEADERS, Answer, answer, response_of, tool
 from hypothesis import given
 from hypothesis import strategies as st
-from messages import NO, YES, asks, text
-from pushing import (
-    PushingSession,
-    asked_once,
-    branched,
-    cassette_with,
-    elicit,
-    roots,
-    sample,
-)
+from messages import NO, YES, text
+from pushing import PushingSession, asked_once, branched, elicit, roots, sample
 
-from mrtr_cassette.core.cassette.recorded import Branch, posted_answer, pushed_asks
+from mrtr_cassette.core.cassette.recorded import posted_answer
 from mrtr_cassette.core.cassette.sessions import EndpointPassing, opened_session
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.origins import ServerOrigin
@@ -98,35 +88,6 @@ def test_posted_answer_is_a_result_or_an_error(value: object, read: object) -> N
 
     assert turn.given == {"elicitation-1": read}
     assert posted_answer(None) == {"error": None}
-
-
-def test_pushed_asks_are_told_by_the_response_that_they_stand_in() -> None:
-    """A push on a listening stream stands there, and belongs to the call that was pending."""
-    session = PushingSession()
-    stream = session.listen()
-    call = session.open(CALL)
-    session.say(call, elicit())
-    session.say(stream, roots())
-    session.end(call, answer(CALL, asks("a")))
-    session.end(stream)
-    listening, calling = session.exchange(stream), session.exchange(call)
-    turns = [
-        session.turn({"elicitation-1": (call, 0), "roots-1": (stream, 0)}),
-        session.turn({"elicitation-1": (call, 0)}),
-    ]
-
-    interactions = cassette_with(([listening], ()), ([calling], turns)).interactions
-    branch = replace(interactions[1], number=3, branch=Branch(2, 3))
-
-    asked = pushed_asks([*interactions, branch])
-
-    assert [
-        (each.interaction, each.turn, each.request.key) for each in asked[calling]
-    ] == [
-        (2, 1, "elicitation-1"),
-        (2, 2, "elicitation-1"),
-    ]
-    assert [(each.turn, each.call.name) for each in asked[listening]] == [(1, "deploy")]
 
 
 # Sessions and streams

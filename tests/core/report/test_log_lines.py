@@ -11,6 +11,7 @@ import orjson
 import pytest
 from builders import (
     Conversation,
+    answer,
     get,
     hit,
     missed,
@@ -24,11 +25,11 @@ from builders import (
 from harmless import assert_harmless
 from hypothesis import given
 from hypothesis import strategies as st
-from messages import YES, form, text
-from pushing import PushingSession, asked_once, elicit, posted
+from messages import YES, asks, form, text
+from pushing import PushingSession, asked_once, cassette_with, elicit, posted, roots
 
 from mrtr_cassette.core.answers.forms import CallTurn
-from mrtr_cassette.core.cassette.recorded import pushed_asks
+from mrtr_cassette.core.cassette.recorded import Branch
 from mrtr_cassette.core.protocol.any_server import Harmless
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.tasks import TaskState
@@ -142,9 +143,13 @@ def replay_told(name: str, dialect: str) -> Told:
     yield "caught_up_said", events.caught_up_said(asker)
     yield "repeated_said", events.repeated_said(asker)
     cassette = asked_once(elicit(words=name), YES, call, text(name))
-    ((ask,),) = pushed_asks(cassette.interactions).values()
-    named = ask._replace(request=replace(ask.request, key=name))
-    yield "asked_by_push_event", replay_events.asked_by_push_event(named)
+    (interaction,) = cassette.interactions
+    (turn,) = interaction.pushed_turns
+    request = replace(turn.asked[0], key=name)
+    named = replace(interaction, pushed_turns=(replace(turn, asked=(request,)),))
+    ((asking,),) = replay_events.asking_events([named]).values()
+    _, event = asking
+    yield "asking_events", event
 
 
 def call_told(name: str) -> Told:
@@ -201,3 +206,35 @@ def test_nobody_writes_a_line_of_the_log_but_its_recorder(
 def test_the_law_of_the_log_is_about_every_event(teller: str) -> None:
     """A function of the module that the law doesn't call fails here."""
     assert lines_of("a", "map")[teller]
+
+
+def test_pushed_asks_are_told_by_the_response_that_they_stand_in() -> None:
+    """A push on a listening stream stands there, and belongs to the call that was pending."""
+    call_message = tool("deploy", env="prod")
+    session = PushingSession()
+    stream = session.listen()
+    call = session.open(call_message)
+    session.say(call, elicit())
+    session.say(stream, roots())
+    session.end(call, answer(call_message, asks("a")))
+    session.end(stream)
+    listening, calling = session.exchange(stream), session.exchange(call)
+    turns = [
+        session.turn({"elicitation-1": (call, 0), "roots-1": (stream, 0)}),
+        session.turn({"elicitation-1": (call, 0)}),
+    ]
+
+    interactions = cassette_with(([listening], ()), ([calling], turns)).interactions
+    branch = replace(interactions[1], number=3, branch=Branch(2, 3))
+
+    asked = replay_events.asking_events([*interactions, branch])
+    told_by_call = [event for _, event in asked[calling]]
+    told_by_stream = [event for _, event in asked[listening]]
+
+    for turn, event in enumerate(told_by_call, start=1):
+        assert (event["interaction"], event["turn"]) == (2, turn)
+        assert event["keys"] == {"elicitation-1": "form"}
+
+    assert len(told_by_call) == 2
+    assert [event["turn"] for event in told_by_stream] == [1]
+    assert told_by_stream[0]["call"] == 'tools/call "deploy"'

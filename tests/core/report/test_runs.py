@@ -47,7 +47,7 @@ from pushing import (
 from verifying import reported_miss
 
 from mrtr_cassette.core.answers.forms import Asked, CallTurn, Unanswered
-from mrtr_cassette.core.cassette.recorded import Cassette, pushed_asks
+from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.drive.appending import unrecorded
 from mrtr_cassette.core.protocol.any_server import Harmless
 from mrtr_cassette.core.protocol.calls import read_call
@@ -75,7 +75,7 @@ from mrtr_cassette.core.report.redactions import RedactedCall, Redaction
 from mrtr_cassette.core.report.replay_events import (
     Event,
     Said,
-    asked_by_push_event,
+    asking_events,
     harmless_event,
     missed_event,
     played_events,
@@ -891,8 +891,9 @@ def replay_events() -> Told:
 def pushes_of_a_replay() -> Told:
     """Tell what is pushed, and what is posted in return, like other asks and answers."""
     cassette = asked_once(elicit(), YES, CALL, text("done"))
-    ((ask,),) = pushed_asks(cassette.interactions).values()
-    yield asked_by_push_event(ask)
+    ((asking,),) = asking_events(cassette.interactions).values()
+    _, event = asking
+    yield event
     player = Player(cassette)
     hit(player, in_sealed_session(post(CALL, SESSION)))
     yield from played_events(hit(player, in_sealed_session(posted(elicit(), YES))))
