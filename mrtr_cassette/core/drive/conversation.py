@@ -332,6 +332,13 @@ class Conversation:
             return self.standing.ask
         return None
 
+    def still_asks(self, ask: LiveAsk) -> bool:
+        """Tell whether a later state of the task goes on asking what one asked before."""
+        task = self.task
+        if task is None or ask.task is None or task is ask.task:
+            return False
+        return not task.input_requests.keys().isdisjoint(ask.live_keys.values())
+
     def _with_answers(self, answers: bytes | None, state: str | None) -> Request:
         """Return the call's request with other answers and another state."""
         message = read_call(self.request).message

@@ -11,7 +11,13 @@ from typing import Any, Final
 
 from mrtr_cassette.core.cassette.recorded import RecordedInteraction, RecordedTurn
 from mrtr_cassette.core.cassette.transports import FIRST_SESSION
-from mrtr_cassette.core.drive.conversation import Answered, LiveAsk, NeedsAnswers, Reply
+from mrtr_cassette.core.drive.conversation import (
+    Answered,
+    Conversation,
+    LiveAsk,
+    NeedsAnswers,
+    Reply,
+)
 from mrtr_cassette.core.drive.live_session import in_session, with_body
 from mrtr_cassette.core.drive.plan import Planned
 from mrtr_cassette.core.drive.script import RecordedScript
@@ -23,7 +29,6 @@ from mrtr_cassette.core.protocol.dialect import (
     write_retry,
 )
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Via
-from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.wire.http import SESSION_HEADER, Request, line_request
 from mrtr_cassette.core.wire.jsonbytes import (
@@ -494,15 +499,11 @@ class ProbingScript:
     after: LiveAsk | None = None
     seen: list[LiveAsk] = field(default_factory=list)
 
-    def is_still_asked(self, task: TaskState) -> bool:
-        """Tell whether a later state of a task goes on asking what a probe has answered."""
-        asked = self.asked
-        if asked is None or asked.task is None or self.probe is ACCEPTED:
+    def is_still_asked(self, steps: Conversation) -> bool:
+        """Tell whether the server goes on asking what a probe has answered."""
+        if self.asked is None or self.probe is ACCEPTED:
             return False
-        if task is asked.task:
-            return False
-
-        return not task.input_requests.keys().isdisjoint(asked.live_keys.values())
+        return steps.still_asks(self.asked)
 
     def answer(self, ask: LiveAsk) -> Reply:
         """Answer an ask, or say why it is not answered."""

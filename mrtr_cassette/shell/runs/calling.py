@@ -45,7 +45,6 @@ from mrtr_cassette.core.protocol.methods import (
     METHODS,
     method_of,
 )
-from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.report.events import call_ended_event, recording_said, task_said
 from mrtr_cassette.core.report.runs import CallResult, UnansweredError
@@ -304,9 +303,13 @@ class _Caller:
 
         return exchange
 
-    def _tell(self, state: TaskState) -> None:
-        """Report the task's progress when it changed."""
-        if state.is_at_work and state.digest != self._told:
+    def _tell(self, steps: Conversation) -> None:
+        """Report the progress of the call's task when it changed."""
+        state = steps.task
+        if state is None or not state.is_at_work:
+            return
+
+        if state.digest != self._told:
             self._told = state.digest
             self.answerers.announcer.say(task_said, state)
 

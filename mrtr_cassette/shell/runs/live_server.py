@@ -12,7 +12,6 @@ from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.drive.conversation import Answered, Conversation, LiveAsk
 from mrtr_cassette.core.drive.live_session import RequestOwner, resumption
 from mrtr_cassette.core.protocol.jsonrpc import Message, server_messages
-from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.record.pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation
 from mrtr_cassette.core.wire.http import End, Headers, Request, is_event_stream
@@ -26,8 +25,8 @@ from mrtr_cassette.shell.http.transport import (
 )
 from mrtr_cassette.shell.pipes.upstream import NEEDS_PORT, NotMcpError
 
-Told = Callable[[TaskState], None]
-"""Gets each state of a task."""
+Watch = Callable[[Conversation], None]
+"""Looks at a conversation after each response."""
 
 Supply = Callable[[LiveAsk], Awaitable[Answered | None]]
 """Gives the answer to an ask that a script has none for, however long it takes; None gives up."""
@@ -95,12 +94,12 @@ class LiveServer:
         self,
         steps: Conversation,
         supply: Supply | None = None,
-        told: Told | None = None,
+        watch: Watch | None = None,
     ) -> None:
         """Send one request after the other, until there is none.
 
-        `supply` answers what the script of a conversation has no answer to, and `told` gets each
-        state of a task. `call_s` is the time for all of a call: its rounds, and its task.
+        `supply` answers what the script of a conversation has no answer to, and `watch` looks at
+        the conversation. `call_s` is the time for all of a call: its rounds, and its task.
 
         Raises:
             UpstreamError: it did not end in time.
@@ -110,7 +109,7 @@ class LiveServer:
         try:
             async with asyncio.timeout(self.call_s):
                 try:
-                    await self._follow(steps, supply, told)
+                    await self._follow(steps, supply, watch)
                 except asyncio.CancelledError:
                     if steps.task is not None:
                         missing = "its task did not end"
@@ -147,7 +146,7 @@ class LiveServer:
                 await self._read(observation, steps)
 
     async def _follow(
-        self, steps: Conversation, supply: Supply | None, told: Told | None
+        self, steps: Conversation, supply: Supply | None, watch: Watch | None
     ) -> None:
         """Do the work of `follow`, without its limit of time."""
         while True:
@@ -160,8 +159,8 @@ class LiveServer:
 
             await self._exchanged(observation, steps, supply)
             steps.responded(observation)
-            if told is not None and steps.task is not None:
-                told(steps.task)
+            if watch is not None:
+                watch(steps)
 
             ask = steps.unanswered
             if supply is None or ask is None:

@@ -66,7 +66,6 @@ from mrtr_cassette.core.drive.verdicts import (
     varying_places,
 )
 from mrtr_cassette.core.drive.verification import VerifiedInteraction
-from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.report.probes import Expected, Probing, read_expected
 from mrtr_cassette.core.report.runs import recording_text
 from mrtr_cassette.core.secrets.credentials import AddSettings, UserSettings
@@ -621,7 +620,7 @@ class _Prober:
             server = await self.run.server(call)
             async with limit:
                 watch = partial(self._watch, limit, script)
-                await server.follow(conversation, told=watch)
+                await server.follow(conversation, watch=watch)
         except TimeoutError:
             if script.asked is None:
                 raise AssertionError("unreachable because it was asked") from None
@@ -639,10 +638,10 @@ class _Prober:
         return reaction_of(conversation, script.after)
 
     def _watch(
-        self, limit: asyncio.Timeout, script: ProbingScript, state: TaskState
+        self, limit: asyncio.Timeout, script: ProbingScript, steps: Conversation
     ) -> None:
         """Limit how long a task may go on asking for what was answered."""
-        if not script.is_still_asked(state):
+        if not script.is_still_asked(steps):
             limit.reschedule(None)
         elif limit.when() is None:
             now = asyncio.get_running_loop().time()
