@@ -16,7 +16,9 @@ OPEN = "(not over)"
 
 def transcript(request: InputRequest, *typed: str | None) -> tuple[list[str], Any]:
     """Return what is shown with what is typed in it, and the answer or `OPEN`."""
-    steps, shown, left = dialogue("plan", request), [], [*typed]
+    steps = dialogue("plan", request)
+    shown = []
+    left = [*typed]
     reply: str | None = None
     while True:
         try:

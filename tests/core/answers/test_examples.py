@@ -85,13 +85,15 @@ def renamed(
 ) -> list[dict[str, InputRequest]]:
     """Return what is asked in another run, in which keys that are no plain words differ."""
     lasting = ("confirm", "ok", "a-b")
-    return [
-        {
-            key if key in lasting else f"{run}{key}": request
-            for key, request in requests.items()
-        }
-        for requests in asks
-    ]
+    found = []
+    for requests in asks:
+        of_turn = {}
+        for key, request in requests.items():
+            of_turn[key if key in lasting else f"{run}{key}"] = request
+
+        found.append(of_turn)
+
+    return found
 
 
 @settings(max_examples=60)
@@ -107,7 +109,8 @@ def test_every_question_is_answered_by_what_its_hint_says(
             pairs = read_pairs(told, "answer")
             if not is_shell:
                 pairs = tuple(
-                    WrittenPair(*each, is_json=True) for each in python.items()
+                    WrittenPair(key, value, is_json=True)
+                    for key, value in python.items()
                 )
 
             unanswered = answered(renamed(asks, run), pairs)
@@ -117,6 +120,7 @@ def test_every_question_is_answered_by_what_its_hint_says(
             result = CallResult("tools/call", "deploy", unanswered=unanswered)
 
             assert unanswered.detail.startswith("nothing answers it")
+
             (line,) = problem_lines(result, is_miss_told=False)
             told += shlex.split(line.partition("; write ")[2])[1::2]
             shown = str(UnansweredError(result)).partition("; write answers=")[2]

@@ -60,7 +60,8 @@ def asked(requests: Any, turn: int = 2) -> Asked:
 
 def ended(steps: Fulfilment, *replies: Any) -> tuple[list[Any], Any]:
     """Return who was waited for, and the answers with their sources, or why there are none."""
-    waited_for, left = [], [None, *replies]
+    waited_for: list[Any] = []
+    left = [None, *replies]
     while True:
         try:
             waited_for.append(steps.send(left.pop(0)))
@@ -69,10 +70,11 @@ def ended(steps: Fulfilment, *replies: Any) -> tuple[list[Any], Any]:
             if isinstance(end.value, Unanswered):
                 return waited_for, (end.value.key, end.value.detail, *end.value.example)
 
-            answers = end.value.items()
-            return waited_for, {
-                key: (each.value, each.answered_by) for key, each in answers
-            }
+            answers = {}
+            for key, answer in end.value.items():
+                answers[key] = (answer.value, answer.answered_by)
+
+            return waited_for, answers
 
 
 def fulfilled(
@@ -105,11 +107,13 @@ def test_sources_are_asked_in_their_order() -> None:
 
     assert isinstance(waited_for, bytes)
     assert list(parse(waited_for)["inputRequests"]) == ["other", "person", "rest"]
+
     sources = ("call", "rule 1", "rest", "rest", "rest")
 
     assert {key: source for key, (_, source) in answers.items()} == dict(
         zip(keys, sources, strict=True)
     )
+
     requests = {"person": FORM, "other": FORM}
 
     assert fulfilled(
@@ -236,10 +240,12 @@ def test_what_is_optional_is_left_out() -> None:
     ask = recognise({"inputRequests": items, "requestState": "s"})
 
     assert ask is not None
+
     requests = ask.input_requests
     rule = {"key": "a", "value": "x"}
 
     assert fulfilled(requests, rule=[rule])[1] == {"a": ({"value": "x"}, "rule 1")}
+
     listed = reply([{"id": "a", "value": "y"}])
     (waited_for,), answers = fulfilled(requests, rest=REST, replies=[listed])
 
@@ -263,12 +269,11 @@ def test_answer_by_field_answers_one_question(
     """A later question with that field is open, unless its key is named or a rule is given."""
     answers = GivenAnswers(read_pairs(["ok=yes", *given], "answer"))
     sources = AnswerSources(answers, file(rule=rules))
-    (_, first), (_, later) = (
-        ended(fulfilment(asked({key: FORM}, turn), sources))
-        for turn, key in enumerate(keys, start=1)
-    )
+    _, first = ended(fulfilment(asked({keys[0]: FORM}, 1), sources))
+    _, later = ended(fulfilment(asked({keys[1]: FORM}, 2), sources))
 
     assert first == {keys[0]: (YES, "call")}
+
     if named is None:
         assert later["second"][1] in {"call", "rule 1"}
     else:
@@ -281,19 +286,12 @@ def test_answer_by_field_answers_one_question(
 def test_kinds_are_those_of_the_sources() -> None:
     """Without a source, and with a person, all kinds are declared."""
     everything = {"form", "url", "sampling", "roots"}
-    url, roots = (
-        file(rule=[{"kind": "url", **NO}]),
-        file(rule=[{"kind": "roots", "result": {}}]),
-    )
-
+    url = file(rule=[{"kind": "url", **NO}])
+    roots = file(rule=[{"kind": "roots", "result": {}}])
     given = GivenAnswers(read_pairs(["a=1"], "answer"))
 
-    assert (
-        AnswerSources().kinds
-        == AnswerSources(has_person=True, file=url).kinds
-        == everything
-    )
-
+    assert AnswerSources().kinds == everything
+    assert AnswerSources(has_person=True, file=url).kinds == everything
     assert AnswerSources(file=url).kinds == {"url"}
     assert AnswerSources(given, roots).kinds == {"form", "url", "roots"}
 
@@ -361,9 +359,9 @@ def rounds(**tree: Any) -> Rounds:
     return Rounds(AnswerSources(file=answers_of(tree, "answers.toml")))
 
 
-def reply_to(own: Rounds, live: LiveAsk, pauses: float = 0.0) -> Any:
+def reply_to(rounds: Rounds, live: LiveAsk, pauses: float = 0.0) -> Any:
     """Return the answer to an ask, before which there are these seconds of pauses."""
-    steps = own.answer(live)
+    steps = rounds.answer(live)
     while True:
         try:
             step = next(steps)
@@ -377,7 +375,8 @@ def reply_to(own: Rounds, live: LiveAsk, pauses: float = 0.0) -> Any:
 
 def test_wrong_answer_about_roots_is_not_taken_for_none() -> None:
     """An endpoint that fails ends the call, and what nobody answers is refused."""
-    wrong, silent = rounds(rest=REST), rounds()
+    wrong = rounds(rest=REST)
+    silent = rounds()
     steps = wrong.answer(push())
     next(steps)
     with pytest.raises(StopIteration) as ended:
@@ -390,51 +389,54 @@ def test_wrong_answer_about_roots_is_not_taken_for_none() -> None:
 
 def test_ask_is_answered_in_its_dialect() -> None:
     """The turn has who answered, and a hash of the state."""
-    own = rounds(rule=[{"action": "decline"}, {"value": "x"}])
-    reply = reply_to(own, ask(asks("a", state="raw"), state="raw"))
+    declining = rounds(rule=[{"action": "decline"}, {"value": "x"}])
+    reply = reply_to(declining, ask(asks("a", state="raw"), state="raw"))
 
     assert reply.value == b'{"a":{"action":"decline"}}'
-    (turn,) = own.turns
+
+    (turn,) = declining.turns
 
     assert (turn.number, turn.via, turn.answered_by) == (1, "result", {"a": "rule 1"})
     assert turn.state_sha256 == sha256_of("raw")
     assert turn.answers == {"a": {"action": "decline"}}
-    reply = reply_to(own, ask(array_asks("a", state="s"), 2, "s"))
+
+    reply = reply_to(declining, ask(array_asks("a", state="s"), 2, "s"))
 
     assert reply.value == b'[{"value":"x","id":"a"}]'
 
 
 def test_pushed_request_is_answered_by_its_result() -> None:
     """It has our own key, by which it may also be answered."""
-    own = rounds(rule=[{"key": "roots-1", "result": {"roots": []}}])
-    reply = reply_to(own, push())
+    answering = rounds(rule=[{"key": "roots-1", "result": {"roots": []}}])
+    reply = reply_to(answering, push())
 
     assert (reply.value, reply.member) == (b'{"roots":[]}', "result")
-    assert own.turns[0].via == "push"
+    assert answering.turns[0].via == "push"
 
 
 def test_server_that_asks_for_ever_stops_at_the_cap() -> None:
     """As the TypeScript SDK has it: at most 10 rounds, and 250 ms before one without requests."""
-    assert (
-        reply_to(rounds(), ask(asks(state="s"), state="s"), pauses=0.25).value is None
-    )
-    own = rounds(otherwise="decline")
+    without_requests = ask(asks(state="s"), state="s")
 
-    assert reply_to(own, ask(asks("a"), 10)) is not None
-    assert not own.overrun
-    assert reply_to(own, ask(asks("a"), 11)) is None
-    assert own.overrun
+    assert reply_to(rounds(), without_requests, pauses=0.25).value is None
+
+    declining = rounds(otherwise="decline")
+
+    assert reply_to(declining, ask(asks("a"), 10)) is not None
+    assert not declining.overrun
+    assert reply_to(declining, ask(asks("a"), 11)) is None
+    assert declining.overrun
 
 
 def test_what_nobody_answers_ends_the_call() -> None:
     """The question is kept, with the reason."""
-    own = rounds()
+    silent = rounds()
 
-    assert reply_to(own, ask(asks("a", "b"))) is None
-    assert own.unanswered is not None
-    assert own.unanswered.key == "a"
-    assert [*own.unanswered.asked.requests] == ["a", "b"]
-    assert own.turns[0].answered_by == {}
+    assert reply_to(silent, ask(asks("a", "b"))) is None
+    assert silent.unanswered is not None
+    assert silent.unanswered.key == "a"
+    assert [*silent.unanswered.asked.requests] == ["a", "b"]
+    assert silent.turns[0].answered_by == {}
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,7 @@ def test_unused_answers_are_known() -> None:
     answers = given("confirm=yes", "other=1")
 
     assert answers.unused == ["confirm", "other"]
+
     answers.answer_to(*asked(SURE).questions())
 
     assert answers.unused == ["other"]
@@ -174,6 +175,7 @@ def test_tool_is_one_of_the_servers() -> None:
     tools = [{"name": "deploy", "inputSchema": {}}, {"name": "add"}, "odd", {}]
 
     assert tool_named("deploy", tools) == tools[0]
+
     with pytest.raises(UsageError, match="no tool 'deplyo'; it has deploy, add"):
         tool_named("deplyo", tools)
 
@@ -254,6 +256,7 @@ def test_rule_answers_only_what_its_answer_is_for() -> None:
     assert answer_of(f"[[rule]]\n{ACCEPT}", url) is None
     assert answer_of('[[rule]]\naction = "accept"', url) == {"action": "accept"}
     assert answer_of('[[rule]]\naction = "decline"', roots) is None
+
     result = '[[rule]]\nresult = { roots = [{ uri = "file:///a" }] }'
 
     assert answer_of(result, roots) == {"roots": [{"uri": "file:///a"}]}
@@ -347,6 +350,7 @@ def test_published_schema_is_the_models() -> None:
 
     assert schema.pop("$schema") == "https://json-schema.org/draft/2020-12/schema"
     assert schema == AnswersFile.model_json_schema()
+
     jsonschema.validate(
         {"otherwise": "decline", "rule": [{"tool": "deploy", **ACCEPTED}]}, schema
     )
@@ -428,6 +432,7 @@ def test_array_and_pushed_questions_have_rules() -> None:
     (rule,) = tomllib.loads(answers_text(loaded(array), "f.json"))["rule"]
 
     assert (rule["value"], rule["key"]) == ("Rome", "city")
+
     (rule,) = tomllib.loads(answers_text(pushed, "f.json"))["rule"]
 
     assert rule == {

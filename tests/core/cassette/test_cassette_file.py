@@ -114,21 +114,25 @@ def test_recorders_and_their_exchanges_come_back() -> None:
     """In whole milliseconds; the first recorder and a number that is the same are left out."""
     cassette = loaded(cassette_of((tool("a"), text("b")), (tool("c"), text("d"))))
     owners = [RecordedBy("A", 1), RecordedBy("B", 1)]
-    interactions = tuple(
-        replace(each, exchanges=(replace(each.exchanges[0], recorded_by=owner),))
-        for each, owner in zip(cassette.interactions, owners, strict=True)
-    )
+    interactions = []
+    for interaction, owner in zip(cassette.interactions, owners, strict=True):
+        owned = replace(interaction.exchanges[0], recorded_by=owner)
+        interactions.append(replace(interaction, exchanges=(owned,)))
 
     recorders = RecorderFacts("A", 7.4), RecorderFacts("B", 8.6, 1.2)
-    data = dump(replace(cassette, interactions=interactions, recorders=recorders))
+    changed = replace(cassette, interactions=tuple(interactions), recorders=recorders)
+    data = dump(changed)
     first, second = json.loads(data)["recording"]["exchanges"]
 
     assert not first.keys() & {"recorder", "own_number"}
     assert (second["recorder"], second["own_number"]) == (2, 1)
+
     again = load(data, "f")
 
     assert again.recorders == (RecorderFacts("A", 7), RecorderFacts("B", 9, 1))
-    assert [each.own[0].recorded_by for each in again.interactions] == owners
+    assert [
+        interaction.own[0].recorded_by for interaction in again.interactions
+    ] == owners
 
 
 # How the file looks
@@ -235,6 +239,7 @@ def test_file_is_valid_by_the_published_schema() -> None:
 
     assert (published["$id"], named) == (SCHEMA_ID, {"Piece"})
     assert list(validator.iter_errors(tree_of())) == []
+
     for change in (
         {"version": 2},
         {"extra": 1},
@@ -270,14 +275,17 @@ def test_facts_may_be_missing_or_in_another_order() -> None:
     data = encode_cassette(cassette_of(*TALK))
 
     def facts_of(change: Change) -> list[tuple[int | None, float]]:
-        cassette = load(
-            edited(lambda tree: change(tree["recording"]["exchanges"]), data), "f"
-        )
-        own = [each for one in cassette.interactions for each in one.own]
-        return [(each.number, each.ended_ms) for each in own]
+        changed = edited(lambda tree: change(tree["recording"]["exchanges"]), data)
+        found = []
+        for interaction in load(changed, "f").interactions:
+            for exchange in interaction.own:
+                found.append((exchange.number, exchange.ended_ms))
+
+        return found
 
     assert facts_of(lambda facts: facts.reverse()) == facts_of(lambda _: None)
     assert set(facts_of(lambda facts: facts.clear())) == {(None, 0)}
+
     moved = facts_of(lambda facts: facts[0].update(interaction=99))
 
     assert [number for number, _ in moved[:2]] == [None, 2]
@@ -311,19 +319,21 @@ def test_digests_are_those_that_the_description_of_the_format_gives() -> None:
         return b"%d:%b," % (len(raw), raw)
 
     def headers(members: dict[str, str]) -> bytes:
-        return b"".join(
-            netstring(each.encode()) for pair in members.items() for each in pair
-        )
+        found = b""
+        for name, value in members.items():
+            found += netstring(name.encode()) + netstring(value.encode())
+
+        return found
 
     def body(members: dict[str, Any]) -> bytes:
         return json.dumps(members["body"], separators=(",", ":")).encode()
 
-    tree = json.loads(
-        dump(loaded(cassette_of((CALL, text("done")), (tool("o", n=1), text("t")))))
-    )
-    for each in tree["recording"]["exchanges"]:
-        interaction = tree["interactions"][each["interaction"] - 1]
-        request, response = interaction["request"], interaction["response"]
+    cassette = cassette_of((CALL, text("done")), (tool("o", n=1), text("t")))
+    tree = json.loads(dump(loaded(cassette)))
+    for facts in tree["recording"]["exchanges"]:
+        interaction = tree["interactions"][facts["interaction"] - 1]
+        request = interaction["request"]
+        response = interaction["response"]
         fields = [
             request["http"]["method"].encode(),
             request["http"]["path"].encode(),
@@ -337,7 +347,7 @@ def test_digests_are_those_that_the_description_of_the_format_gives() -> None:
 
         digest = hashlib.sha256(b"".join(map(netstring, fields))).hexdigest()
 
-        assert each["sha256"] == digest
+        assert facts["sha256"] == digest
 
 
 REQUEST = Request("POST", "/mcp", (("a", "b"), ("c", "d")), b"body")
@@ -462,7 +472,9 @@ def with_patterns(*patterns: str) -> Any:
 
 TURNS = "elicitation_turns"
 ASK = tree_of()["interactions"][1][TURNS][1]
-FIRST, SECOND, FOURTH = (("interactions", index) for index in (0, 1, 3))
+FIRST = ("interactions", 0)
+SECOND = ("interactions", 1)
+FOURTH = ("interactions", 3)
 
 
 def put(tree: Any, path: Sequence[str | int], to: Any) -> None:
@@ -654,6 +666,7 @@ PIPED = replace(
 def test_a_recording_of_pipes_comes_back() -> None:
     """Requests, lines, ends, sessions and the client come back from a file and from a journal."""
     assert astuple(load(dump(PIPED), "f")) == astuple(PIPED)
+
     for interaction in PIPED.interactions:
         (exchange,) = interaction.exchanges
         assert values_of(decode_line(encode_line(exchange))) == values_of(exchange)

@@ -51,7 +51,7 @@ EXCHANGES = [
         number=6,
     ),
 ]
-LINES = [encode_line(each) for each in EXCHANGES]
+LINES = [encode_line(exchange) for exchange in EXCHANGES]
 HEADER = JournalHeader(
     "http://localhost:8000/mcp",
     "sealed",
@@ -72,7 +72,9 @@ def read(*lines: bytes, header: JournalHeader = BARE) -> JournalContent:
 
 def known(content: JournalContent) -> dict[int, Any]:
     """Return what was read, for comparing."""
-    return {number: values_of(each) for number, each in content.exchanges.items()}
+    return {
+        number: values_of(exchange) for number, exchange in content.exchanges.items()
+    }
 
 
 KNOWN = known(read(*LINES))
@@ -85,8 +87,10 @@ def test_header_and_exchanges_come_back(header: JournalHeader) -> None:
 
     assert (content.header, content.lost) == (header, None)
     assert [line.count(b"\n") for line in (*LINES, encode_header(header))] == [1] * 7
-    for number, each in enumerate(EXCHANGES, start=1):
-        assert values_of(decode_line(LINES[number - 1])) == values_of(each)
+
+    for number, recorded in enumerate(EXCHANGES, start=1):
+        assert values_of(decode_line(LINES[number - 1])) == values_of(recorded)
+
         named = None if header.recorder is None else RecordedBy(header.recorder, number)
 
         assert content.exchanges[number].recorded_by == named
@@ -94,7 +98,8 @@ def test_header_and_exchanges_come_back(header: JournalHeader) -> None:
 
 def test_every_prefix_has_its_whole_lines() -> None:
     """Wherever a journal was cut, whole lines come back and the torn one is reported."""
-    head, data = len(encode_header(HEADER)), encode_header(HEADER) + b"".join(LINES[:3])
+    head = len(encode_header(HEADER))
+    data = encode_header(HEADER) + b"".join(LINES[:3])
     ends = [at for at, byte in enumerate(data) if byte == ord("\n")]
     for cut in range(head - 1, len(data) + 1):
         content = decode_journal(data[:cut], "j")
@@ -102,6 +107,7 @@ def test_every_prefix_has_its_whole_lines() -> None:
         whole = sum(end <= cut for end in ends[1:])
 
         assert sorted(content.exchanges) == list(range(1, whole + 1))
+
         rest = cut - max(end for end in ends if end <= cut) - 1
         torn = f"line {whole + 2} is incomplete ({rest:,} bytes); it is left out"
 
@@ -132,6 +138,7 @@ def test_a_damaged_line_costs_only_itself(bad: bytes) -> None:
     content = read(LINES[0], bad + b"\n", LINES[2], b"{\n")
 
     assert known(content) == {1: KNOWN[1], 3: KNOWN[3]}
+
     lost = f"line 3 is incomplete ({len(bad)} bytes); it is left out"
 
     assert content.lost == f"{lost}; line 5 is incomplete (1 bytes); it is left out"
@@ -165,6 +172,7 @@ def test_lines_that_continue_an_exchange_are_joined_to_it() -> None:
     )
 
     assert whole.response is not None
+
     parts = [
         replace(
             whole,
@@ -179,16 +187,15 @@ def test_lines_that_continue_an_exchange_are_joined_to_it() -> None:
         )
     ]
 
-    first, *further = [
-        encode_line(each, continues=at > 0) for at, each in enumerate(parts)
-    ]
-
+    first = encode_line(parts[0])
+    further = [encode_line(part, continues=True) for part in parts[1:]]
     content = read(first, *further)
 
     ended = replace(whole.response, end=End.COMPLETE)
     expected = replace(whole, response=ended, ended_ms=2.0, ended_after=2)
 
     assert (known(content), content.lost) == ({7: values_of(expected)}, None)
+
     lost = "line 2 continues a response whose beginning is lost; it is left out"
 
     assert read(further[0])[1:] == ({}, lost)

@@ -155,32 +155,36 @@ values = st.one_of(st.integers(-3, 99), st.sampled_from(["", "x", "id"]))
 
 @given(members, values, values, st.sampled_from(["with", "without"]))
 def test_bodies_with_the_same_rest_are_the_same_call(
-    params: dict[str, Any], one: int | str, other: int | str, token: str
+    params: dict[str, Any], identity: int | str, new_identity: int | str, token: str
 ) -> None:
     """A body that has a digest and one with the same rest ask for the same."""
     has_token = token == "with"
     if has_token:
-        params = {**params, "_meta": {"progressToken": one}}
+        params = {**params, "_meta": {"progressToken": identity}}
 
-    tree = {"jsonrpc": "2.0", "id": one, "method": "tools/call", "params": params}
+    tree = {"jsonrpc": "2.0", "id": identity, "method": "tools/call", "params": params}
     body = json.dumps(tree).encode()
     message = classify(body)
 
     assert message is not None
+
     cut = cut_body(body)
     if cut is None or digest_of(message) is None:
         return
 
     assert cut[1] == caller_values(message)
-    if has_token:
-        params = {**params, "_meta": {"progressToken": other}}
 
-    again = json.dumps({**tree, "id": other, "params": params}).encode()
+    if has_token:
+        params = {**params, "_meta": {"progressToken": new_identity}}
+
+    again = json.dumps({**tree, "id": new_identity, "params": params}).encode()
     cut_again = cut_body(again)
 
     assert cut_again is not None
     assert cut_again[0] == cut[0]
-    first, second = (read_call(Request("POST", "/", (), raw)) for raw in (body, again))
+
+    first = read_call(Request("POST", "/", (), body))
+    second = read_call(Request("POST", "/", (), again))
 
     assert lookup_key(first) == lookup_key(second)
     assert first.traits() == second.traits()

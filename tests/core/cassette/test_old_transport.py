@@ -25,7 +25,8 @@ from mrtr_cassette.core.wire.http import End
 
 ENDPOINT = b"event: endpoint\ndata: /messages?session_id=0123456789abcdef01\n\n"
 TARGET = "/messages?session_id=0123456789abcdef01"
-ONE, TWO = (with_id(with_token(tool(name), name), name) for name in ("one", "two"))
+ONE = with_id(with_token(tool("one"), "one"), "one")
+TWO = with_id(with_token(tool("two"), "two"), "two")
 AGAIN = with_id(tool("again"), "one")
 LOGGED = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"x"}}'
 
@@ -62,6 +63,7 @@ def session() -> Cassette:
 def test_each_call_has_what_the_stream_says_of_it() -> None:
     """Its progress and its response, by the latest request with the id; the rest is the stream's."""
     assert is_over_old_transport(session())
+
     cassette = over_lines(session())
     said = {}
     for interaction in cassette.interactions:
@@ -78,7 +80,9 @@ def test_each_call_has_what_the_stream_says_of_it() -> None:
         AGAIN: answer(AGAIN, text("3")) + b"\n",
     }
 
-    skipped = [each.skipped for each in planned(cassette, is_on_pipes=True)]
+    skipped = [
+        planned_call.skipped for planned_call in planned(cassette, is_on_pipes=True)
+    ]
 
     assert [reason for reason in skipped if reason] == [
         "it is not part of a session, and the server accepts nothing else"

@@ -54,6 +54,7 @@ def test_what_stays_is_as_it_was(path: Path) -> None:
         rest = without_interactions(cassette, {number})
 
         assert interactions_of(rest) == before[: number - 1] + before[number:]
+
         again = load(dump(rest), "pruned.json")
 
         assert len(Player(again).interactions) == len(before) - 1
@@ -65,11 +66,15 @@ def test_an_interaction_that_others_need_is_named() -> None:
     answers = [(retry(call, {"a": answer}), text("done")) for answer in (YES, NO)]
     cassette = loaded(cassette_of((call, asks("a")), *answers), "c.json")
 
-    assert [each.branch for each in cassette.interactions] == [None, (1, 1)]
+    assert [interaction.branch for interaction in cassette.interactions] == [
+        None,
+        (1, 1),
+    ]
     assert needed_by_others(cassette, {1}) == {1}
     assert (
         needed_by_others(cassette, {2}) == needed_by_others(cassette, {1, 2}) == set()
     )
+
     (kept,) = without_interactions(cassette, {2}).interactions
 
     assert kept.number == 1

@@ -23,7 +23,7 @@ def test_places_count_the_turns_of_both_kinds() -> None:
 
     assert (first.shared, branch.shared) == (0, 1)
     assert [
-        (each.number, place.turn, place.answer) for each, place in first.placed
+        (exchange.number, place.turn, place.answer) for exchange, place in first.placed
     ] == [
         (2, 0, None),
         (5, 3, None),
@@ -32,7 +32,7 @@ def test_places_count_the_turns_of_both_kinds() -> None:
     ]
 
     assert [
-        (each.number, place.turn, place.answer) for each, place in branch.placed
+        (exchange.number, place.turn, place.answer) for exchange, place in branch.placed
     ] == [
         (6, 3, None),
         (7, 4, 0),
@@ -68,7 +68,7 @@ def test_pushed_requests_are_read_as_those_of_an_ask() -> None:
         "roots-1": InputRequest("roots", ""),
     }
 
-    assert [each.message.raw for each in turn.asked] == pushes
+    assert [push.message.raw for push in turn.asked] == pushes
     assert turn.given is None
 
 
@@ -140,7 +140,8 @@ OTHERS = (
 @given(data=st.data())
 def test_url_at_the_server_leads_back(event: bytes, data: st.DataObject) -> None:
     """The URL loses the server's host, however it is cut; all other bytes stay."""
-    expected, raw = LEADING_BACK.get(event, event), event + REST
+    expected = LEADING_BACK.get(event, event)
+    raw = event + REST
     cuts = sorted(data.draw(st.lists(st.integers(0, len(raw)), max_size=4)))
     chunks = [raw[a:b] for a, b in zip([0, *cuts], [*cuts, len(raw)], strict=True)]
 

@@ -149,36 +149,35 @@ def test_one_session_of_http_is_one_of_a_pipe() -> None:
 
     over = over_pipes(loaded(talk.cassette()))
 
-    requests = [each.exchanges[0].request for each in over.interactions]
+    requests = [interaction.exchanges[0].request for interaction in over.interactions]
     said = (discovery, INITIALIZE, INITIALIZED, b"", ADD)
 
     assert requests == [line_request(body, FIRST_SESSION) for body in said]
-    assert [each.number for each in over.interactions] == [1, 2, 3, 4, 5]
+    assert [interaction.number for interaction in over.interactions] == [1, 2, 3, 4, 5]
+
     channel = over.interactions[3]
 
     assert channel.exchanges[0].response is not None
     assert raws_of(channel.exchanges[0].response) == [roots + b"\n"]
     assert channel.exchanges[0].response.end is End.OPEN
+
     (turn,) = channel.pushed_turns
 
-    assert [each.exchange.request.method for each in turn.answers] == [""]
+    assert [answer.exchange.request.method for answer in turn.answers] == [""]
 
 
 def test_header_that_decides_nothing_is_no_matter() -> None:
     """Where responses are equal or differ without it too, or another client asks, pipes do."""
-    other, elsewhere = (
-        answer(ADD, {"content": [1]}),
-        post(ADD, ("Mcp-Param-Tenant", "a")),
-    )
-
+    another_result = answer(ADD, {"content": [1]})
+    elsewhere = post(ADD, ("Mcp-Param-Tenant", "a"))
     newer = tool("add", a=1).replace(
         b'"params":{',
         b'"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"x"},',
     )
     for talk in (
         [(ADD, DONE), (elsewhere, DONE)],
-        [(ADD, DONE), (ADD, other), (elsewhere, other)],
-        [(ADD, DONE), (post(newer, ("MCP-Protocol-Version", "x")), other)],
+        [(ADD, DONE), (ADD, another_result), (elsewhere, another_result)],
+        [(ADD, DONE), (post(newer, ("MCP-Protocol-Version", "x")), another_result)],
     ):
         over_pipes(loaded(cassette_of(*talk)))
 
@@ -226,6 +225,7 @@ def test_noise_is_not_said_over_http() -> None:
     changed = over_http(cassette)
 
     assert raws_of(first_of(changed)[1]) == [DONE]
+
     # What a pipe does not answer is acknowledged over HTTP.
     accepted = changed.interactions[2].exchanges[0].response
 
@@ -260,7 +260,8 @@ def test_own_transport_stays() -> None:
 
     assert over_http(cassette) is cassette
     assert [
-        each.exchanges[0].request.headers for each in over_pipes(pipe).interactions
+        interaction.exchanges[0].request.headers
+        for interaction in over_pipes(pipe).interactions
     ] == [
         (("mcp-session-id", FIRST_SESSION),),
         (("mcp-session-id", "mrtr-session:1"),),

@@ -161,7 +161,8 @@ def test_calls_are_compared_by_what_they_mean(
 
 AT: MemberPath = ("arguments", "at")
 IN_ANSWER: MemberPath = ("content", "at")
-EARLY, LATE = (answered({"action": "accept", "content": {"at": at}}) for at in (1, 2))
+EARLY = answered({"action": "accept", "content": {"at": 1}})
+LATE = answered({"action": "accept", "content": {"at": 2}})
 ERROR = compact({"jsonrpc": "2.0", "id": 7, "error": {"code": -1, "message": "no"}})
 
 
@@ -225,23 +226,22 @@ def test_retries_are_compared_by_their_answers(
     same: bool,  # noqa: FBT001
 ) -> None:
     """Answers count by value, in both spellings, without those that are null or ignored."""
-    slots = [
-        lookup_key(
-            read_call(post(retry(DEPLOY, each))), [("inputResponses", "summary")]
-        )
-        for each in (one, other)
-    ]
 
-    assert (slots[0] == slots[1]) is same
+    def slot(answers: object) -> object:
+        call = read_call(post(retry(DEPLOY, answers)))
+        return lookup_key(call, [("inputResponses", "summary")])
+
+    assert (slot(one) == slot(other)) is same
 
 
 def test_empty_answers_equal_none_beside_a_state() -> None:
     """With a state an empty map of answers equals none; alone it makes the retry."""
-    retries = (retry(DEPLOY, {}, state="S"), retry(DEPLOY, {"a": None}, state="S"))
-    slots = {
-        lookup_key(read_call(post(each)))
-        for each in (*retries, retry(DEPLOY, state="S"))
-    }
+    retries = (
+        retry(DEPLOY, {}, state="S"),
+        retry(DEPLOY, {"a": None}, state="S"),
+        retry(DEPLOY, state="S"),
+    )
+    slots = {lookup_key(read_call(post(request))) for request in retries}
 
     assert len(slots) == 1
     assert read_call(post(retry(DEPLOY, {}))).answers is not None
@@ -282,11 +282,14 @@ FULL = with_meta(
 )
 def test_trait_tells_equal_calls_apart(trait: str, other: Request) -> None:
     """Each trait changes with what a server may answer differently by, and only it does."""
-    one, two = read_call(post(FULL)).traits(), read_call(other).traits()
+    full = read_call(post(FULL)).traits()
+    differing = read_call(other).traits()
 
-    assert one.has_progress_token
+    assert full.has_progress_token
 
-    found = [name for name in one._fields if getattr(one, name) != getattr(two, name)]
+    found = [
+        name for name in full._fields if getattr(full, name) != getattr(differing, name)
+    ]
 
     assert found[0] == trait
     assert set(found[1:]) <= {"weights", "spellings"}
@@ -306,7 +309,7 @@ INITIALIZE = rpc(
 def test_initialize_has_its_client_as_traits() -> None:
     """Version and capabilities are traits, the client is the caller, and the rest is the key."""
     call = read_call(post(INITIALIZE))
-    other = read_call(
+    later = read_call(
         post(
             rpc(
                 "initialize",
@@ -319,15 +322,15 @@ def test_initialize_has_its_client_as_traits() -> None:
         )
     )
 
-    assert call.key() == other.key()
+    assert call.key() == later.key()
     assert call.key().arguments == '{"x":1}'
     assert (call.traits().capabilities, call.traits().protocol_version) == (
         "{}",
         '"2025-11-25" ',
     )
 
-    assert other.traits().protocol_version == '"2024-11-05" '
-    assert call.caller == ' {"clientInfo":{"name":"c"}}' != other.caller
+    assert later.traits().protocol_version == '"2024-11-05" '
+    assert call.caller == ' {"clientInfo":{"name":"c"}}' != later.caller
 
 
 def test_headers_that_the_user_named_are_a_trait() -> None:
@@ -367,13 +370,15 @@ def test_traits_ignore_what_varies_between_runs() -> None:
         with_token(FULL, "other"), "params", "_meta", "traceparent", to="00-2"
     )
     stranger = changed(again, "params", "_meta", CLIENT_KEY, to={"name": "d"})
-    one, two, three = (read_call(post(request)) for request in (FULL, again, stranger))
+    first = read_call(post(FULL))
+    second = read_call(post(again))
+    of_stranger = read_call(post(stranger))
 
-    assert one.traits() == two.traits() == three.traits()
-    assert one.caller == two.caller != three.caller
-    assert (one.client, three.client) == ('{"name":"c"}', '{"name":"d"}')
+    assert first.traits() == second.traits() == of_stranger.traits()
+    assert first.caller == second.caller != of_stranger.caller
+    assert (first.client, of_stranger.client) == ('{"name":"c"}', '{"name":"d"}')
     assert read_call(post(DEPLOY)).client == read_call(get("/mcp")).client == ""
-    assert read_call(post(FULL, ("Mcp-Session-Id", "s"))).caller != one.caller
+    assert read_call(post(FULL, ("Mcp-Session-Id", "s"))).caller != first.caller
 
 
 # Sessions in headers and in the URLs of HTTP+SSE
@@ -449,14 +454,17 @@ def test_method_that_is_in_no_table_is_a_write() -> None:
 def test_events_and_interceptors_are_in_the_table() -> None:
     """A stream of events is one to which a client listens; what makes a webhook is a write."""
     events = {
-        name: each for name, each in METHODS.items() if name.startswith("events/")
+        name: method for name, method in METHODS.items() if name.startswith("events/")
     }
 
-    assert [name for name, each in events.items() if each.listens] == ["events/stream"]
-    writes = [name for name, each in events.items() if not each.reads]
+    assert [name for name, method in events.items() if method.listens] == [
+        "events/stream"
+    ]
+
+    writes = [name for name, method in events.items() if not method.reads]
 
     assert writes == ["events/subscribe", "events/unsubscribe"]
-    assert [name for name, each in events.items() if not each.named_by] == [
+    assert [name for name, method in events.items() if not method.named_by] == [
         "events/list"
     ]
     assert method_of("interceptors/list").reads
@@ -473,6 +481,7 @@ def test_the_guide_lists_the_methods_that_read() -> None:
     )
 
     assert listed is not None
-    assert {*re.findall("`(.*?)`", listed[1])} == {
-        n for n, each in METHODS.items() if each.reads
-    }
+
+    reading = {name for name, method in METHODS.items() if method.reads}
+
+    assert {*re.findall("`(.*?)`", listed[1])} == reading

@@ -38,6 +38,7 @@ def test_a_function_sees_a_call_and_not_its_transport() -> None:
 
     assert answered == expected
     assert replace(expected, answers=None) == seen(line_request(CALL + b"\n"))
+
     params = {"uri": "file:///a", "_meta": {"progressToken": 1}, "n": 1.5}
     listed = seen(post(rpc("resources/read", params)))
 
@@ -64,9 +65,11 @@ def test_only_changed_values_are_written_anew(old: Any, new: Any, member: str) -
 
     assert sent.startswith(begins + spelled)
     assert sent.endswith(ends)
+
     value = json.loads(sent)["params"][member]["k"]
 
     assert json.dumps(value) == json.dumps(json.loads(json.dumps(new)))
+
     if json.dumps(old) == json.dumps(new):
         assert sent == body
 

@@ -186,7 +186,8 @@ def test_only_a_listening_stream_is_cancelled_by_its_server(
     cancelled = message(
         notification("notifications/cancelled", requestId=spelled, reason="bye")
     )
-    listen, call = (message(rpc(name, {}, 7)) for name in (method, "tools/call"))
+    listen = message(rpc(method, {}, 7))
+    call = message(rpc("tools/call", {}, 7))
 
     (found,) = echoes(cancelled, listen)
 
@@ -197,17 +198,16 @@ def test_only_a_listening_stream_is_cancelled_by_its_server(
 SUBSCRIBED = SUBSCRIPTION_KEY.encode()
 keys = st.sampled_from(
     [
-        *(
-            b"id",
-            b"\\u0069d",
-            b"progressToken",
-            b"a",
-            b"params",
-            b"result",
-            b"_meta",
-            b"method",
-        ),
-        *(SUBSCRIBED, SUBSCRIBED.replace(b"/", b"\\/")),
+        b"id",
+        b"\\u0069d",
+        b"progressToken",
+        b"a",
+        b"params",
+        b"result",
+        b"_meta",
+        b"method",
+        SUBSCRIBED,
+        SUBSCRIBED.replace(b"/", b"\\/"),
     ]
 )
 scalars = st.sampled_from(
@@ -264,19 +264,17 @@ def test_echoes_are_those_that_stand_at_their_paths(
     is_response = answer.kind is Kind.RESPONSE
     subscription = ("result" if is_response else "params", "_meta", SUBSCRIPTION_KEY)
     wanted = {subscription: asked.id}
-    wanted |= (
-        {ID_PATH: asked.id}
-        if is_response
-        else {("params", "progressToken"): asked.progress_token}
-    )
+    if is_response:
+        wanted[ID_PATH] = asked.id
+    else:
+        wanted["params", "progressToken"] = asked.progress_token
 
-    expected = {
-        span
-        for path, spans in find_spans(sent, wanted.keys()).items()
-        for span in spans
-        if same_name(canonical(parse(sent[span.start : span.end])))
-        == same_name(wanted[path])
-    }
+    expected = set()
+    for path, spans in find_spans(sent, wanted.keys()).items():
+        for span in spans:
+            found = canonical(parse(sent[span.start : span.end]))
+            if same_name(found) == same_name(wanted[path]):
+                expected.add(span)
 
     assert {echo.span for echo in echoes(answer, asked)} == expected
 
@@ -332,7 +330,9 @@ def test_messages_are_found_where_they_stand(
     """Messages are found in JSON, newline-delimited JSON and event streams, with their place."""
     located = messages_in(response_of(response))
 
-    assert [(one.message.raw, one.piece, one.offset) for one in located] == found
+    assert [
+        (found.message.raw, found.piece, found.offset) for found in located
+    ] == found
 
 
 def test_span_of_a_message_is_placed_in_the_body() -> None:

@@ -52,6 +52,7 @@ def test_report_has_all_of_the_call_and_nothing_of_its_reporter() -> None:
     assert fence == ""
     assert blocks == ["mermaid", *["json"] * 4, "console"]
     assert body.count("\n<details>") == 4
+
     (command,) = [line for line in body.splitlines() if "replay bug.json" in line]
     words = shlex.split(command)
 

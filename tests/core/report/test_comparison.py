@@ -250,10 +250,12 @@ def test_what_was_expected_and_what_came_is_told(
     shown = [line.strip() for line in verification_text(found).splitlines()]
 
     assert shown[1:4] == lines
-    (responses,) = (each.reached for each in found.interactions)
+
+    (interaction,) = found.interactions
     (data,) = verification_data([found])["cassettes"][0]["interactions"]
 
-    assert data["responses"] == [each._asdict() for each in responses]
+    assert data["responses"] == [response._asdict() for response in interaction.reached]
+
     whole = verification_markdown([found]), verification_junit([found]).decode()
     for report in (*whole, json.dumps(data["responses"])):
         text_of = report.replace("&quot;", '"').replace("\\", "\\")
@@ -290,6 +292,7 @@ def test_what_a_server_says_steers_nothing() -> None:
     (line,) = verification_annotations(came_of_it)
 
     assert "\n" not in line
+
     markdown = verification_markdown([came_of_it])
     assert_harmless(markdown)
 

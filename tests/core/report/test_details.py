@@ -147,7 +147,8 @@ FORMS: dict[str, Callable[[CassetteDetails], str]] = {
 @pytest.mark.parametrize("name", CASSETTES)
 def test_cassette_is_shown(name: str, *, updates_goldens: bool) -> None:
     """In short, whole, for programs and drawn: the sections of a file say how."""
-    shown, path = details_of(CASSETTES[name]), DATA / "reports" / f"{name}.case"
+    shown = details_of(CASSETTES[name])
+    path = DATA / "reports" / f"{name}.case"
     for title in (
         section.title for section in read_case(path).sections if section.title
     ):
@@ -164,18 +165,15 @@ def details(*script: Step) -> CassetteDetails:
 def test_review_text_is_the_same_for_every_recording() -> None:
     """Times and sizes, which differ between recordings of one conversation, are not in it."""
     recording = loaded(cassette_of((CALL, text("done"))), "talk.json")
+    (interaction,) = recording.interactions
+    (exchange,) = interaction.exchanges
+    slower = replace(interaction, exchanges=(replace(exchange, ended_ms=9.0),))
     later: Cassette = replace(
         recording,
         recorded_at="2027-01-01T00:00:00+00:00",
         tool="mrtr-cassette 9",
         path="other.json",
-        interactions=tuple(
-            replace(
-                each,
-                exchanges=tuple(replace(one, ended_ms=9.0) for one in each.exchanges),
-            )
-            for each in recording.interactions
-        ),
+        interactions=(slower,),
     )
 
     assert review_text(details_of(later)) == review_text(details_of(recording))
@@ -249,7 +247,7 @@ def test_parameters_are_those_of_the_first_request() -> None:
     assert first.parameters == {"clientInfo": {"title": "Agent", "name": "a"}}
     assert first.client == "Agent"
     assert [
-        (each.method, each.parameters, each.arguments, each.client) for each in others
+        (call.method, call.parameters, call.arguments, call.client) for call in others
     ] == [
         ("tools/call", None, None, ""),
         ("GET /x", None, None, ""),
@@ -259,9 +257,8 @@ def test_parameters_are_those_of_the_first_request() -> None:
 
 def test_end_of_a_call_on_a_pipe() -> None:
     """A pipe has no status; its response is told by its lines."""
-    response = Response(
-        NO_STATUS, (), (Piece(answer(CALL, text("done")) + b"\n", 2, 1),), End.OPEN
-    )
+    line = answer(CALL, text("done")) + b"\n"
+    response = Response(NO_STATUS, (), (Piece(line, 2, 1),), End.OPEN)
     exchange = RecordedExchange(1, post(CALL), response, 1, 2, None, None)
     (call,) = details_of(cassette_with(([exchange], ()))).interactions
 
@@ -273,11 +270,9 @@ def test_end_of_a_call_on_a_pipe() -> None:
 
 def calls_of(session: PushingSession, **changes: Any) -> list[Interaction]:
     """Return each exchange as a call of its own, in arrival order."""
-    exchanges = sorted(session.talk.exchanges, key=lambda each: each.number or 0)
-    changed = [replace(each, **changes) for each in exchanges]
-    return list(
-        details_of(cassette_with(*(([each], ()) for each in changed))).interactions
-    )
+    exchanges = sorted(session.talk.exchanges, key=lambda made: made.number or 0)
+    calls = [([replace(exchange, **changes)], ()) for exchange in exchanges]
+    return list(details_of(cassette_with(*calls)).interactions)
 
 
 @pytest.mark.parametrize(
@@ -307,7 +302,7 @@ def test_response_is_found_on_the_stream_of_http_with_sse(
 def test_response_that_came_before_its_request_is_none() -> None:
     """A client may use an id again, also in another session: it is the response of neither."""
     session = PushingSession()
-    other = session.open(get("/mcp", ("Mcp-Session-Id", "another")))
+    another = session.open(get("/mcp", ("Mcp-Session-Id", "another")))
     opened = session.listen()
     session.post(CALL)
     session.say(opened, answer(CALL, text("done")))
@@ -315,15 +310,15 @@ def test_response_that_came_before_its_request_is_none() -> None:
     session.say(opened, refusal(CALL, -1, "used"))
     session.post(CALL)
     session.end(opened)
-    session.end(other, answer(CALL, text("done")))
+    session.end(another, answer(CALL, text("done")))
 
-    assert [(each.ended, each.final.kind) for each in calls_of(session)[2:]] == [
+    assert [(call.ended, call.final.kind) for call in calls_of(session)[2:]] == [
         ("HTTP 202, result on the stream of #2", "result"),
         ('HTTP 202, error -1 "used" on the stream of #2', "error"),
         ("HTTP 202", "nothing"),
     ]
     # A cassette that was written by hand doesn't say when its requests arrived.
-    assert {each.ended for each in calls_of(session, number=None)[2:]} == {
+    assert {call.ended for call in calls_of(session, number=None)[2:]} == {
         "HTTP 202, result on the stream of #2"
     }
 
@@ -332,13 +327,12 @@ def test_response_on_a_resumed_stream_is_found() -> None:
     """A stream that broke off goes on where the client asks for what came after an event."""
     session = PushingSession()
     broken = session.talk.request(post(CALL, SESSION))
-    session.talk.response(
-        broken, Answer((sse(progress(1)),), STREAM_HEADERS, end=End.BROKEN)
-    )
+    cut_off = Answer((sse(progress(1)),), STREAM_HEADERS, end=End.BROKEN)
+    session.talk.response(broken, cut_off)
     resumed = session.open(get("/mcp", SESSION, ("Last-Event-ID", "7")))
     session.end(resumed, answer(CALL, text("done")))
 
-    assert [each.ended for each in calls_of(session)] == [
+    assert [call.ended for call in calls_of(session)] == [
         "HTTP 200, result on the stream of #2, stream of 1 event, broken off by the upstream",
         "HTTP 200, stream of 1 event",
     ]
@@ -354,7 +348,7 @@ def test_response_in_place_is_not_looked_for_elsewhere() -> None:
     session.say(opened, answer(CALL, text("done")))
     session.end(opened)
 
-    assert [each.ended for each in calls_of(session)[1:]] == [
+    assert [call.ended for call in calls_of(session)[1:]] == [
         "abandoned: the last ask has no answer",
         "no response, result on the stream of #1",
         "HTTP 202",
@@ -436,7 +430,9 @@ def test_listening_stream_is_one_and_each_turn_has_its_own_time() -> None:
     head, whole, branch = details_of(branched()).interactions
 
     assert head.listens
-    assert [each.method for each in head.notifications] == ["notifications/x"]
+    assert [notification.method for notification in head.notifications] == [
+        "notifications/x"
+    ]
     assert [turn.answered_after_ms is None for turn in whole.turns] == [
         False,
         True,
@@ -448,9 +444,11 @@ def test_listening_stream_is_one_and_each_turn_has_its_own_time() -> None:
 def test_size_and_time_are_those_of_the_own_exchanges() -> None:
     """Calls that overlap are measured each for itself."""
     talk = Conversation()
-    one, two = talk.request(CALL), talk.request(tool("other"))
-    talk.response(two, Answer((b"data: 1\n\ndata: 2\n\n",), STREAM_HEADERS))
-    talk.response(one, text("x"))
+    first_number = talk.request(CALL)
+    second_number = talk.request(tool("other"))
+    two_events = Answer((b"data: 1\n\ndata: 2\n\n",), STREAM_HEADERS)
+    talk.response(second_number, two_events)
+    talk.response(first_number, text("x"))
     first, second = details_of(loaded(talk.cassette())).interactions
 
     assert second.ended == "HTTP 200, stream of 2 events"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 import orjson
@@ -41,15 +42,21 @@ from mrtr_cassette.core.wire.http import End
 from mrtr_cassette.errors import printable_json
 
 STATE = "eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m"
-TELLERS = sorted(
-    name
-    for module in (events, replay_events)
-    for name, teller in inspect.getmembers(module, inspect.isfunction)
-    if teller.__module__ == module.__name__
-    and name.endswith(("_said", "_event", "_events"))
-    and not name.startswith("_")
-)
-"""All public functions that tell of something."""
+
+
+def tellers_of(module: ModuleType) -> set[str]:
+    """Return the public functions of a module that tell of something."""
+    found = set()
+    for name, function in inspect.getmembers(module, inspect.isfunction):
+        is_defined_here = function.__module__ == module.__name__
+        is_public = not name.startswith("_")
+        if is_defined_here and is_public:
+            found.add(name)
+
+    return {name for name in found if name.endswith(("_said", "_event", "_events"))}
+
+
+TELLERS = sorted(tellers_of(events) | tellers_of(replay_events))
 
 Told = Iterator[tuple[str, Event | Said]]
 

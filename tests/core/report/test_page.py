@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -192,7 +193,7 @@ PAGES: dict[str, Callable[[], Node]] = {
         )
     ),
     "questions": lambda: page_of(
-        recording(*(step for question in QUESTIONS for step in asked(*question)))
+        recording(*chain.from_iterable(asked(*question) for question in QUESTIONS))
     ),
     "endings": lambda: page_of(recording(*((CALL, response) for response in ENDINGS))),
     "tasks": lambda: page_of(recording(*task_steps(STATE))),
@@ -225,15 +226,16 @@ def outline(made: Node, indent: str = "") -> Iterator[str]:
         facts = child.attributes
         named = f"{child.name} .{facts['class']}" if facts.get("class") else child.name
         named += f" #{facts['id']}" if "id" in facts else ""
-        named += "".join(f" {each}={facts[each]!r}" for each in TOLD if each in facts)
-        if all(isinstance(each, str) for each in child.children):
-            yield (
-                f"{indent}{named} {child.raw_text!r}"
-                if child.children
-                else f"{indent}{named}"
-            )
-        else:
-            yield f"{indent}{named}"
+        for attribute in TOLD:
+            if attribute in facts:
+                named += f" {attribute}={facts[attribute]!r}"
+
+        has_elements = not all(isinstance(inner, str) for inner in child.children)
+        if child.children and not has_elements:
+            named += f" {child.raw_text!r}"
+
+        yield f"{indent}{named}"
+        if has_elements:
             yield from outline(child, indent + "  ")
 
 
@@ -242,20 +244,23 @@ def test_page_is_as_its_outline_says(name: str, *, updates_goldens: bool) -> Non
     """What stands on it, in which order and state; forms have their answers, and lead nowhere."""
     made = PAGES[name]()
     classes = OUTLINED.get(name, ())
-    parts = [each for class_ in classes for each in made.every(class_=class_)]
-    parts = parts or [made.one("header"), made.one("main")]
+    parts = [made.one("header"), made.one("main")]
+    if classes:
+        parts = [*chain.from_iterable(made.every(class_=name) for name in classes)]
+
     shown = "\n".join(outline(Node("parts", {}, [*parts])))
 
     case = read_case(DATA / "pages" / f"{name}.case")
     case.expect("page", f"{shown}\n", updates=updates_goldens)
     controls = made.one("main").every("input")
 
-    assert all("disabled" in each.attributes for each in controls)
+    assert all("disabled" in control.attributes for control in controls)
 
 
 def test_long_values_are_cut() -> None:
     """A page has to stay quick; `inspect` shows the rest."""
-    _, shown, _ = page_of(recording((CALL, text("x" * 20_050)))).every("pre")
+    page = page_of(recording((CALL, text("x" * 20_050))))
+    _, shown, _ = page.every("pre")
 
     assert shown.text.endswith("x… (50 more characters)")
 
@@ -278,17 +283,16 @@ def test_recorded_texts_are_inert(words: str) -> None:
     drawn = _page_of_words(f"a{words}")
 
     assert _outline(drawn) <= _harmless_outline()
+
     for node in drawn.every():
-        for value in (
-            *node.attributes.values(),
-            *(c for c in node.children if isinstance(c, str)),
-        ):
+        texts = [child for child in node.children if isinstance(child, str)]
+        for value in (*node.attributes.values(), *texts):
             assert all(line.isprintable() for line in value.split("\n")), value
 
 
 def _outline(made: Node) -> set[tuple[str, frozenset[str]]]:
     """Return the kinds of elements of a page, each with the names of its attributes."""
-    return {(each.name, frozenset(each.attributes)) for each in made.every()}
+    return {(element.name, frozenset(element.attributes)) for element in made.every()}
 
 
 @cache

@@ -397,26 +397,25 @@ def test_junit_is_well_formed_whatever_the_names(words: str) -> None:
     root = ET.fromstring(junit(hostile))
 
     assert len(list(root.iter("testcase"))) == 4
+
     assert_harmless(junit(hostile).decode().replace("\t", ""))
 
 
 def test_what_a_run_came_to_is_an_error_of_the_library() -> None:
     """It has the misses, the calls that were not played, or why nothing was published."""
     miss = reported_miss(miss_of(ONE, tool("b")), Cassette("c.json"))
-    (one,) = details_of(loaded(cassette_of((tool("a"), text("x"))))).interactions
-    missed_, unplayed = (
-        MissesError("c.json", [miss, miss]),
-        UnplayedError("c.json", [one]),
-    )
-
+    (call,) = details_of(loaded(cassette_of((tool("a"), text("x"))))).interactions
+    missed_ = MissesError("c.json", [miss, miss])
+    unplayed = UnplayedError("c.json", [call])
     unpublished = UnpublishedError("c.json", "all 2 requests got 404")
 
     head = "2 requests had no recorded answer on c.json"
 
     assert str(missed_) == f"{head}\n\n{miss.text}\n\n{miss.text}"
     assert str(unplayed) == 'not all that is on c.json was played:\n  #1 tools/call "a"'
-    assert (missed_.misses, unplayed.unplayed) == ((miss, miss), (one,))
-    assert [each.exit_code for each in (missed_, unplayed, unpublished)] == [1, 1, 4]
+    assert (missed_.misses, unplayed.unplayed) == ((miss, miss), (call,))
+    assert (missed_.exit_code, unplayed.exit_code) == (1, 1)
+    assert unpublished.exit_code == 4
 
 
 def test_recovery_is_told_as_a_command() -> None:
@@ -462,6 +461,7 @@ def test_way_out_is_the_whole_command_of_the_front() -> None:
         first, second = report.fixes
 
         assert first == "send the recorded arguments"
+
         return second.removeprefix("record this call too with ")
 
     record = "mrtr-cassette record"
@@ -474,6 +474,7 @@ def test_way_out_is_the_whole_command_of_the_front() -> None:
     assert told(on_pipes, SHELL_TERMS, piped) == (
         f"{record} --stdio --append --seal-answers --output c.json -- node ~/s.mjs 'a b' ';'"
     )
+
     upstream = shlex.quote(server)
 
     assert told(started, SHELL_TERMS) == (
@@ -482,9 +483,11 @@ def test_way_out_is_the_whole_command_of_the_front() -> None:
     assert told(started, LIBRARY_TERMS) == (
         "record(['node', '~/my s.mjs', '{port}'], 'c.json', existing=\"append\")"
     )
+
     hidden = replace(started, command="node --key <jwt:1> s.mjs")
 
     assert told(hidden, SHELL_TERMS).endswith("--upstream 'SERVER ARGS'")
+
     for cassette in unknown:
         assert (
             told(cassette, SHELL_TERMS)
@@ -495,6 +498,7 @@ def test_way_out_is_the_whole_command_of_the_front() -> None:
         "record('http://h:1/m?a&b', 'my c.json', existing=\"append\", request_state=\"verbatim\")"
     )
     assert told(on_pipes, SUITE_TERMS, piped) == "pytest --mrtr-mode=append"
+
     again = "record all of this cassette again over"
 
     assert told(over_http, SHELL_TERMS, piped) == (
@@ -503,6 +507,7 @@ def test_way_out_is_the_whole_command_of_the_front() -> None:
     )
 
     assert told(started, SHELL_TERMS, piped).endswith("--output c.json -- SERVER ARGS")
+
     server = shlex.quote("node ~/s.mjs 'a b' ;")
 
     assert told(on_pipes, SHELL_TERMS) == (
@@ -573,10 +578,12 @@ def test_what_was_played_may_be_said_to_read(
     assert report.reason == "already-played"
     assert report.fixes[-1].endswith(offered)
     assert len(report.fixes) == 3
+
     # A recorder that played it again would not record it.
     is_never = repeat is Repeat.NEVER
 
     assert ("record --append --repeat never --output" in report.text) == is_never
+
     again = player_of((called, text("x")), **option_in(report.fixes[-1]))
 
     assert play(again, called) == play(again, called)
@@ -608,9 +615,13 @@ def test_other_history_names_the_tool_that_may_only_read() -> None:
 
         assert report.reason == "other-history"
         assert f"say so with --reads {name}" in report.text
-        by_reads, by_order = (option_in(report.fixes[at]) for at in (1, -1))
 
-        assert (by_reads, by_order) == ({"reads": [name]}, {"history": History.ORDER})
+        by_reads = option_in(report.fixes[1])
+        by_order = option_in(report.fixes[-1])
+
+        assert by_reads == {"reads": [name]}
+        assert by_order == {"history": History.ORDER}
+
         for options in ({"reads": ["get", "peek"]}, by_order):
             again = player_of(*recording, **options)
             for called in (tool("set", to=1), tool("get")):
@@ -621,17 +632,17 @@ def test_other_history_names_the_tool_that_may_only_read() -> None:
 def test_long_texts_are_shown_where_they_differ(after: str, *, ends: bool) -> None:
     """Two long values that begin alike are cut around their difference, and are whole for programs."""
     before = "x" * 10_000
-    recorded, received = (f"{before}{part}{after}" for part in ("old", "new"))
-    miss = missed(
-        player_of((tool("deploy", text=recorded), text("x"))),
-        tool("deploy", text=received),
-    )
+    recorded = f"{before}old{after}"
+    received = f"{before}new{after}"
+    player = player_of((tool("deploy", text=recorded), text("x")))
+    miss = missed(player, tool("deploy", text=received))
 
     report = reported_miss(miss, Cassette("f"))
 
     (difference,) = report.facts["differences"]
 
     assert list(difference.values())[1:] == [f'"{recorded}"', f'"{received}"']
+
     (line,) = [line for line in report.text.splitlines() if "/arguments/text: " in line]
     shown = f"recorded … {'x' * 40}old"
 
@@ -685,13 +696,13 @@ def test_miss_steers_neither_terminal_nor_runner() -> None:
     ask = {"inputRequests": {HOSTILE: form(HOSTILE)}, "resultType": "input_required"}
     player = player_of((CALL, ask), (retry(CALL, {HOSTILE: YES}), text("x")))
     play(player, CALL)
-    reports.append(
-        reported_miss(missed(player, retry(CALL, {HOSTILE: NO})), Cassette("f"))
-    )
+    miss = missed(player, retry(CALL, {HOSTILE: NO}))
+    reports.append(reported_miss(miss, Cassette("f")))
     for report in reports:
         assert_harmless(report.text)
 
         assert annotation(report).isprintable()
+
         for shown in (
             report.request,
             report.detail,
@@ -701,7 +712,7 @@ def test_miss_steers_neither_terminal_nor_runner() -> None:
             assert shown.isprintable()
 
         for difference in report.differences:
-            assert all(each is None or each.isprintable() for each in difference)
+            assert all((value or "").isprintable() for value in difference)
 
 
 def test_annotation_is_one_line_that_names_the_file() -> None:
@@ -733,8 +744,8 @@ ASKING: tuple[Step, ...] = (
 def miss_of(played: Cassette | Step, *requests: bytes | Request) -> Miss:
     """Return the miss that the last request is on a cassette, or on that of one call."""
     player = Player(played) if isinstance(played, Cassette) else player_of(played)
-    for each in requests[:-1]:
-        play(player, each)
+    for request in requests[:-1]:
+        play(player, request)
 
     return missed(player, requests[-1])
 
@@ -813,11 +824,11 @@ def test_error_has_the_id_as_the_client_spelled_it(identity: bytes) -> None:
     assert upstream_error_body(request, "refused") == (
         b'{"jsonrpc":"2.0","id":%s,%s' % (identity, error)
     )
-    for other in (post(notification("n")), post(b"junk"), get("/")):
-        assert (
-            upstream_error_body(other, "refused")
-            == b'{"jsonrpc":"2.0","id":null,' + error
-        )
+
+    for without_id in (post(notification("n")), post(b"junk"), get("/")):
+        body = upstream_error_body(without_id, "refused")
+
+        assert body == b'{"jsonrpc":"2.0","id":null,' + error
 
 
 # Events
