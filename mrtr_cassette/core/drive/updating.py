@@ -11,7 +11,6 @@ from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.edited import with_recorded_times
 from mrtr_cassette.core.cassette.recorded import (
     Cassette,
-    PostedAnswer,
     PushedRequest,
     PushedTurn,
     RecordedExchange,
@@ -76,8 +75,7 @@ class TakenResponse(NamedTuple):
             gone.
         retry: the recorded exchange whose request answers it.
         recorded_keys: the recorded keys of a task's questions by the live ones.
-        recorded_pushes: for each request that the server pushes in it, the recorded request that
-            it replaces, or None.
+        replacing: requests that the server pushes in it, and the recorded ones that they replace.
     """
 
     base: RecordedExchange
@@ -85,7 +83,7 @@ class TakenResponse(NamedTuple):
     new_keys: Mapping[str, str | None] = {}
     retry: RecordedExchange | None = None
     recorded_keys: Mapping[str, str] = {}
-    recorded_pushes: tuple[PushedRequest | None, ...] = ()
+    replacing: tuple[tuple[Located, PushedRequest], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -431,6 +429,9 @@ def _objections_to_ask(
 _Pushed = tuple[Located, LivePush]
 """A request that is pushed in a live response, and the recorded question that it asks."""
 
+_NO_TURN: Final = PushedTurn(0, (), ())
+"""Stands for a turn that was not recorded."""
+
 
 class _WholeProposal:
     """Collects the proposal of a conversation that is accepted as a whole."""
@@ -564,10 +565,7 @@ class _WholeProposal:
         return tuple(steps)
 
     def _take_pushed_turns(self) -> tuple[PushedTurn, ...]:
-        """Return the turns that the server pushes now, with the recorded answers.
-
-        The responses get the recorded requests that the new ones replace.
-        """
+        """Return the turns that the server pushes now, with the recorded answers."""
         pushes = iter(self._repetition.verified.findings.pushes)
         is_elsewhere = self._has_other_streams
         turns: list[PushedTurn] = []
@@ -578,8 +576,6 @@ class _WholeProposal:
                 is_elsewhere = True
 
             turns += self._pushed_turns_at(position, pushed)
-            recorded = self._recorded_pushes(pushed)
-            self._taken[position] = response._replace(recorded_pushes=recorded)
 
         if is_elsewhere or next(pushes, None) is not None:
             self._object("the server pushed a question elsewhere: record it again")
@@ -594,50 +590,30 @@ class _WholeProposal:
 
     def _pushed_turns_at(
         self, position: int, pushed: Iterable[_Pushed]
-    ) -> Iterator[PushedTurn]:
-        """Yield the turns of the requests that are pushed in the response at a position."""
-        base = self._taken[position].base
+    ) -> list[PushedTurn]:
+        """Return the turns of the requests that are pushed in the response at a position.
+
+        The response gets those that take the places of recorded ones.
+        """
+        response = self._taken[position]
+        turns = []
+        replacing: list[tuple[Located, PushedRequest]] = []
         for number, group in groupby(pushed, _turn_of):
+            recorded = self._interaction.numbered_turns.get(number, _NO_TURN)
+            recorded_by_key = {request.key: request for request in recorded.asked}
             asked = []
             for located, push in group:
                 key = push.name or push.key
-                asked.append(PushedRequest(key, base, located.piece))
+                asked.append(PushedRequest(key, response.base, located.piece))
+                if push.name in recorded_by_key:
+                    replacing.append((located, recorded_by_key[push.name]))
 
-            answers = self._recorded_answers(number, asked)
-            yield PushedTurn(position, tuple(asked), answers)
+            keys = {request.key for request in asked}
+            answers = [answer for answer in recorded.answers if answer.key in keys]
+            turns.append(PushedTurn(position, tuple(asked), tuple(answers)))
 
-    def _recorded_answers(
-        self, turn: int, asked: Iterable[PushedRequest]
-    ) -> tuple[PostedAnswer, ...]:
-        """Return the recorded answers of a turn to the requests that are pushed now."""
-        recorded = self._interaction.numbered_turns.get(turn)
-        if recorded is None:
-            return ()
-
-        keys = {request.key for request in asked}
-        answers = []
-        for answer in recorded.answers:
-            if answer.key in keys:
-                answers.append(answer)
-
-        return tuple(answers)
-
-    def _recorded_pushes(
-        self, pushed: Iterable[_Pushed]
-    ) -> tuple[PushedRequest | None, ...]:
-        """Return the recorded requests that pushed ones replace; None for one that is new."""
-        recorded: dict[tuple[int, str], PushedRequest] = {}
-        numbered_turns = self._interaction.numbered_turns
-        for number, turn in numbered_turns.items():
-            for request in turn.asked:
-                recorded[number, request.key] = request
-
-        replaced = []
-        for _, push in pushed:
-            name = (push.turn, push.name)
-            replaced.append(recorded.get(name))
-
-        return tuple(replaced)
+        self._taken[position] = response._replace(replacing=tuple(replacing))
+        return turns
 
 
 def _turn_of(pushed: _Pushed) -> int:
@@ -883,11 +859,7 @@ def _with_recorded_push_ids(taken: TakenResponse) -> RecordedExchange:
 
 def _recorded_push_ids(taken: TakenResponse) -> Iterator[tuple[Span, bytes]]:
     """Yield where pushed requests have their ids, and the recorded ids."""
-    pushed = _pushed_in(taken.live)
-    for recorded, located in zip(taken.recorded_pushes, pushed, strict=False):
-        if recorded is None:
-            continue
-
+    for located, recorded in taken.replacing:
         identity = recorded.message.spelled(ID_PATH)
         spans = find_spans(located.message.raw, [ID_PATH])[ID_PATH]
         span = located.in_body(spans[-1])
