@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 from json.encoder import encode_basestring_ascii
 from typing import Any, Final, Literal, Protocol
 
-from mrtr_cassette.core.cassette.recorded import RecordedExchange, RecordedInteraction
-from mrtr_cassette.core.cassette.sessions import listens
+from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.compare.responses import (
     asked_question,
     is_failure,
@@ -23,7 +22,7 @@ from mrtr_cassette.core.drive.live_session import (
     request_beside,
     with_body,
 )
-from mrtr_cassette.core.protocol.calls import Call, read_call, session_of
+from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.dialect import (
     DIALECTS,
     INPUT_RESPONSES,
@@ -38,7 +37,6 @@ from mrtr_cassette.core.protocol.dialect import (
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message, Via, messages_in
 from mrtr_cassette.core.protocol.methods import (
     CANCEL_TASK,
-    CANCELLED,
     GET_TASK,
     PING,
     TASK_ID,
@@ -723,7 +721,7 @@ class AnsweredPoll(Conversation):
         self._seen.update(dict.fromkeys(keys, is_answered))
 
 
-# How clients left calls before these ended: by cancelling them, or by closing the connection
+# Leaving a call before it ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -741,68 +739,6 @@ class Departure:
     after: int
     notice: int | None = None
     waits: bool = False
-
-
-def departures_in(interactions: Iterable[RecordedInteraction]) -> dict[int, Departure]:
-    """Return how clients of a recording left calls early, by the number of the call."""
-    found: dict[int, Departure] = {}
-    calls: dict[tuple[str, str], RecordedInteraction] = {}
-    for interaction in interactions:
-        exchange = interaction.exchanges[-1]
-        session = session_of(exchange.request)
-        message = exchange.call.message
-        if message is None:
-            continue
-
-        if message.method == CANCELLED:
-            named = canonical(message.params.get("requestId"))
-            call = calls.get((session, named))
-            if call is not None and _is_pending(call.exchanges[-1], exchange):
-                found[call.number] = _cancelled(call, interaction)
-        elif message.kind is Kind.REQUEST and message.id is not None:
-            calls[session, message.id] = interaction
-            if _was_closed(exchange):
-                found[interaction.number] = _closed(interaction)
-
-    return found
-
-
-def _is_pending(call: RecordedExchange, cancelling: RecordedExchange) -> bool:
-    """Tell whether a call had no response when a notification came that cancels it."""
-    if listens(call.call, call.response):
-        return False
-
-    response = call.response
-    located = call.located_response
-    if located is None or response is None:
-        return True
-    if cancelling.number is None:
-        return False
-
-    return response.pieces[located.piece].after >= cancelling.number
-
-
-def _cancelled(call: RecordedInteraction, notice: RecordedInteraction) -> Departure:
-    """Return how a call was left that a notification cancels."""
-    exchange = call.exchanges[-1]
-    count = messages_so_far(exchange.response, notice.exchanges[0].number)
-    is_answered = exchange.rpc_response is not None
-
-    return Departure(len(call.exchanges) - 1, count, notice.number, is_answered)
-
-
-def _closed(call: RecordedInteraction) -> Departure:
-    """Return how a call was left whose client closed the connection."""
-    count = messages_so_far(call.exchanges[-1].response)
-    return Departure(len(call.exchanges) - 1, count)
-
-
-def _was_closed(exchange: RecordedExchange) -> bool:
-    """Tell whether a client closed the connection before the response came."""
-    response = exchange.response
-    if response is None or response.is_lines or listens(exchange.call, response):
-        return False
-    return response.end is End.OPEN and exchange.rpc_response is None
 
 
 def messages_so_far(response: Response | None, before: int | None = None) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Literal
@@ -16,7 +16,7 @@ from mrtr_cassette.core.cassette.recorded import (
     runs_of,
 )
 from mrtr_cassette.core.cassette.sessions import listens, opened_session, without_pongs
-from mrtr_cassette.core.drive.conversation import Departure, departures_in, has_error
+from mrtr_cassette.core.drive.conversation import Departure, has_error, messages_so_far
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, session_of
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import (
@@ -102,7 +102,7 @@ def planned(
     """
     endpoint = endpoint_of(cassette.upstream)
     interactions = without_pongs(in_conversation_order(cassette.interactions))
-    departures = departures_in(interactions)
+    departures = _departures_in(interactions)
     cancelled = {departure.notice: number for number, departure in departures.items()}
     plan = []
     for interaction in interactions:
@@ -365,3 +365,68 @@ def _run_of(exchange: RecordedExchange, runs: Mapping[str, int]) -> int:
     if by is None:
         return 0
     return runs.get(by.recorder, 0)
+
+
+# How clients left calls before these ended: by cancelling them, or by closing the connection
+
+
+def _departures_in(interactions: Iterable[RecordedInteraction]) -> dict[int, Departure]:
+    """Return how clients of a recording left calls early, by the number of the call."""
+    found: dict[int, Departure] = {}
+    calls: dict[tuple[str, str], RecordedInteraction] = {}
+    for interaction in interactions:
+        exchange = interaction.exchanges[-1]
+        session = session_of(exchange.request)
+        message = exchange.call.message
+        if message is None:
+            continue
+
+        if message.method == CANCELLED:
+            named = canonical(message.params.get("requestId"))
+            call = calls.get((session, named))
+            if call is not None and _is_pending(call.exchanges[-1], exchange):
+                found[call.number] = _cancelled(call, interaction)
+        elif message.kind is Kind.REQUEST and message.id is not None:
+            calls[session, message.id] = interaction
+            if _was_closed(exchange):
+                found[interaction.number] = _closed(interaction)
+
+    return found
+
+
+def _is_pending(call: RecordedExchange, cancelling: RecordedExchange) -> bool:
+    """Tell whether a call had no response when a notification came that cancels it."""
+    if listens(call.call, call.response):
+        return False
+
+    response = call.response
+    located = call.located_response
+    if located is None or response is None:
+        return True
+    if cancelling.number is None:
+        return False
+
+    return response.pieces[located.piece].after >= cancelling.number
+
+
+def _cancelled(call: RecordedInteraction, notice: RecordedInteraction) -> Departure:
+    """Return how a call was left that a notification cancels."""
+    exchange = call.exchanges[-1]
+    count = messages_so_far(exchange.response, notice.exchanges[0].number)
+    is_answered = exchange.rpc_response is not None
+
+    return Departure(len(call.exchanges) - 1, count, notice.number, is_answered)
+
+
+def _closed(call: RecordedInteraction) -> Departure:
+    """Return how a call was left whose client closed the connection."""
+    count = messages_so_far(call.exchanges[-1].response)
+    return Departure(len(call.exchanges) - 1, count)
+
+
+def _was_closed(exchange: RecordedExchange) -> bool:
+    """Tell whether a client closed the connection before the response came."""
+    response = exchange.response
+    if response is None or response.is_lines or listens(exchange.call, response):
+        return False
+    return response.end is End.OPEN and exchange.rpc_response is None
