@@ -32,11 +32,11 @@ COMMANDS: Final = {
         "serve",
         "Serve the cassettes in FOLDER to a whole suite, in any language.",
     ),
-    "unwrap": ("files", "Restore a wrapped server's own command."),
+    "unwrap": ("proxies", "Restore a wrapped server's own command."),
     "verify": ("live", "Repeat recorded calls with a live server, and compare."),
     "view": ("files", "Write cassettes as pages for a browser."),
     "wrap": (
-        "files",
+        "proxies",
         "Let a client start a recorder or a replay instead of a server.",
     ),
 }

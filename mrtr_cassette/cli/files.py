@@ -1,4 +1,4 @@
-"""The commands about files alone: cassettes, journals, pages, and a client's configuration."""
+"""The commands about files alone: cassettes, journals and pages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ from mrtr_cassette.cli.common import (
 from mrtr_cassette.cli.group import painted, say, tell
 from mrtr_cassette.core.answers.forms import ACTIONS
 from mrtr_cassette.core.answers.written import answers_text
-from mrtr_cassette.core.cassette.client_config import has_wrapped, unwrapped, wrapped
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import is_foreign, load
 from mrtr_cassette.core.cassette.model import schema as generated
@@ -81,7 +80,7 @@ from mrtr_cassette.shell.files.cassettes import (
     read_file,
     without_collection,
 )
-from mrtr_cassette.shell.files.disk import change_config, is_locked
+from mrtr_cassette.shell.files.disk import is_locked
 from mrtr_cassette.shell.files.journals import merge_files, recover_journal
 from mrtr_cassette.shell.files.stores import Location, location, path_of
 from mrtr_cassette.terms import shell_command
@@ -746,9 +745,11 @@ def prune(cassette: Location, report: Path) -> None:
             f"the replay of --report {report} missed requests, and may be cut short"
         )
 
-    unplayed = {
-        each.number for each in replay.interactions if each.outcome == "never played"
-    }
+    unplayed = set()
+    for played in replay.interactions:
+        if played.outcome == "never played":
+            unplayed.add(played.number)
+
     unplayed -= needed_by_others(recording, unplayed)
     rest = without_interactions(recording, unplayed)
     if not rest.interactions:
@@ -948,73 +949,3 @@ def _chosen_calls(
         )
 
     return chosen
-
-
-_file = click.argument("file", type=click.Path(path_type=Path))
-_server = click.argument("server")
-
-
-@click.command()
-@_file
-@_server
-@click.option(
-    "--record",
-    type=CASSETTE,
-    metavar="CASSETTE",
-    help="Record the server to this cassette.",
-)
-@click.option(
-    "--replay",
-    type=CASSETTE,
-    metavar="CASSETTE",
-    help="Play this cassette instead of the server.",
-)
-def wrap(
-    file: Path, server: str, record: Location | None, replay: Location | None
-) -> None:
-    """Let a client start a recorder or a replay instead of a server.
-
-    FILE is the client's configuration (its `mcpServers`), SERVER a name in it. The rest of FILE
-    stays as it is, and a copy without wrapped servers is kept beside it. `unwrap` undoes this.
-    """
-    if record is not None and replay is None:
-        # The journal of any other would stand wherever the client runs.
-        ours = [
-            "record",
-            "--stdio",
-            "--next",
-            "--output",
-            str(path_of(record).absolute()),
-        ]
-    elif replay is not None and record is None:
-        place = replay.absolute() if isinstance(replay, Path) else replay.url
-        ours = ["replay", "--stdio", str(place)]
-    else:
-        raise UsageError("give either --record or --replay, with a cassette")
-
-    command = [*_program(), *ours]
-    backup = change_config(
-        file,
-        lambda data: wrapped(data, str(file), server, command),
-        lambda data: not has_wrapped(data, str(file)),
-    )
-    say(f"wrote {file}; the old file is {backup}; restart the client")
-
-
-@click.command()
-@_file
-@_server
-def unwrap(file: Path, server: str) -> None:
-    """Restore a wrapped server's own command."""
-    change_config(
-        file, lambda data: unwrapped(data, str(file), server), lambda _data: False
-    )
-    say(f"wrote {file}; restart the client")
-
-
-def _program() -> list[str]:
-    """Return how a client starts this program, whatever PATH it has."""
-    script = Path(sys.argv[0]).absolute()
-    if script.name == "mrtr-cassette" and script.is_file():
-        return [str(script)]
-    return [sys.executable, "-m", "mrtr_cassette"]

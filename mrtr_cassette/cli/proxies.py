@@ -1,4 +1,4 @@
-"""The commands `record` and `replay`: until a command or a signal ends them."""
+"""The commands `record` and `replay`, and those that let a client start one of the two."""
 
 # A replay loads no client and no recorder: what records imports them in its functions, and what
 # concludes the reports.
@@ -41,6 +41,7 @@ from mrtr_cassette.cli.common import (
     write_reports,
 )
 from mrtr_cassette.cli.group import TakesCommand, after_dashes, say, tell
+from mrtr_cassette.core.cassette.client_config import has_wrapped, unwrapped, wrapped
 from mrtr_cassette.core.secrets.credentials import shown_by
 from mrtr_cassette.core.secrets.rules import BUILT_IN
 from mrtr_cassette.errors import UpstreamError, UsageError
@@ -53,6 +54,7 @@ from mrtr_cassette.options import (
     options_of,
 )
 from mrtr_cassette.shell.files.cassettes import cassettes_in, exists, load_cassette
+from mrtr_cassette.shell.files.disk import change_config
 from mrtr_cassette.shell.files.log import Aside
 from mrtr_cassette.shell.files.stores import Location, path_of
 from mrtr_cassette.shell.http.access import is_loopback
@@ -579,3 +581,75 @@ async def _until_stopped(
 
     await signals.get()
     return CommandEnd(0, was_stopped=True)
+
+
+# A proxy that a client starts
+
+_file = click.argument("file", type=click.Path(path_type=Path))
+_server = click.argument("server")
+
+
+@click.command()
+@_file
+@_server
+@click.option(
+    "--record",
+    type=CASSETTE,
+    metavar="CASSETTE",
+    help="Record the server to this cassette.",
+)
+@click.option(
+    "--replay",
+    type=CASSETTE,
+    metavar="CASSETTE",
+    help="Play this cassette instead of the server.",
+)
+def wrap(
+    file: Path, server: str, record: Location | None, replay: Location | None
+) -> None:
+    """Let a client start a recorder or a replay instead of a server.
+
+    FILE is the client's configuration (its `mcpServers`), SERVER a name in it. The rest of FILE
+    stays as it is, and a copy without wrapped servers is kept beside it. `unwrap` undoes this.
+    """
+    if record is not None and replay is None:
+        # The journal of any other would stand wherever the client runs.
+        ours = [
+            "record",
+            "--stdio",
+            "--next",
+            "--output",
+            str(path_of(record).absolute()),
+        ]
+    elif replay is not None and record is None:
+        place = replay.absolute() if isinstance(replay, Path) else replay.url
+        ours = ["replay", "--stdio", str(place)]
+    else:
+        raise UsageError("give either --record or --replay, with a cassette")
+
+    command = [*_program(), *ours]
+    backup = change_config(
+        file,
+        lambda data: wrapped(data, str(file), server, command),
+        lambda data: not has_wrapped(data, str(file)),
+    )
+    say(f"wrote {file}; the old file is {backup}; restart the client")
+
+
+@click.command()
+@_file
+@_server
+def unwrap(file: Path, server: str) -> None:
+    """Restore a wrapped server's own command."""
+    change_config(
+        file, lambda data: unwrapped(data, str(file), server), lambda _data: False
+    )
+    say(f"wrote {file}; restart the client")
+
+
+def _program() -> list[str]:
+    """Return how a client starts this program, whatever PATH it has."""
+    script = Path(sys.argv[0]).absolute()
+    if script.name == "mrtr-cassette" and script.is_file():
+        return [str(script)]
+    return [sys.executable, "-m", "mrtr_cassette"]
