@@ -86,6 +86,12 @@ _LEAST_LONG_NUMBER = 10**18
 _LEAST_LONG = b"0" * 19
 """Its digits, after `_DIGITS`."""
 
+_VERSION = re.compile(rb'"[0.]+"')
+"""A text of digits and points, after `_DIGITS`; each message has one, its version."""
+
+_SMALL = 4096
+"""Bytes up to which reading a text again is faster than looking at all of its values."""
+
 _CONTAINERS = frozenset({dict, list})
 _SPACE = re.compile(r"[ \t\n\r]*")
 _CANONICAL = (
@@ -196,13 +202,15 @@ def _levels_of(tree: Any) -> Iterator[list[Any]]:
 
 
 def _is_exact(raw: bytes, tree: Any) -> bool:
-    """Tell whether orjson has read all numbers of a text exactly."""
+    """Tell whether orjson has surely read all numbers of a text exactly."""
     digits = raw.translate(_DIGITS)
     may_be_long = _LEAST_LONG in digits
-    # Each message has its version, which is no number.
-    may_be_fraction = digits.count(b"0.") > digits.count(b'"0.0"')
+    versions = b"".join(_VERSION.findall(digits))
+    may_be_fraction = digits.count(b"0.") > versions.count(b"0.")
     if not may_be_long and not may_be_fraction:
         return True
+    if len(raw) <= _SMALL:
+        return False
 
     for containers in _levels_of(tree):
         for container in containers:
