@@ -28,6 +28,7 @@ from mrtr_cassette.core.secrets.names import (
     STATE,
     TASK,
     Ref,
+    has_secrets,
     is_of_kind,
     placeholder,
     ref_of,
@@ -433,7 +434,9 @@ def _without_session(request: Request) -> Request:
 
 def _has_placeholders(request: Request) -> bool:
     """Tell whether a request has placeholders of secrets."""
-    return _all_alike(request) != request
+    values = [value for _, value in request.headers]
+    head = "\n".join([request.target, *values])
+    return has_secrets(head) or has_secrets(request.body)
 
 
 def _all_alike(request: Request) -> Request:

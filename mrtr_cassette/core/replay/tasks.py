@@ -482,13 +482,8 @@ class RecordedTasks:
         self.created_by: dict[ReplayEntry, RecordedTask] = {}
         for interaction in entries.by_interaction:
             call = _last_call(interaction)
-            if call is None or call.exchange.created_task is None:
-                continue
-
-            steps = entries.steps.get(call, [])
-            task = RecordedTask(call, call.exchange.created_task, steps)
-            self.by_id[task.id] = task
-            self.created_by[call] = task
+            if call is not None:
+                self._add(call, entries.steps.get(call, []))
 
         if not self.by_id:
             return
@@ -496,6 +491,19 @@ class RecordedTasks:
         for entry in entries.by_arrival:
             if entry.is_listening:
                 self._notify(entry)
+
+    def _add(self, call: ReplayEntry, steps: Sequence[ReplayEntry]) -> None:
+        """Take the task that a call created, if it did."""
+        response = call.exchange.response
+        # Most responses need not be read for this.
+        if response is None or b'"taskId"' not in response.body:
+            return
+
+        created = call.exchange.created_task
+        if created is not None:
+            task = RecordedTask(call, created, steps)
+            self.by_id[task.id] = task
+            self.created_by[call] = task
 
     @property
     def changing(self) -> list[ReplayEntry]:
