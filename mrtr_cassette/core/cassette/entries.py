@@ -20,10 +20,12 @@ from mrtr_cassette.core.cassette.recorded import (
 from mrtr_cassette.core.cassette.sessions import (
     PingIds,
     Streams,
+    endpoint_elsewhere,
     issued_session,
     listens,
     opened_session,
     ping_ids,
+    redirected_elsewhere,
 )
 from mrtr_cassette.core.protocol.calls import (
     NO_SESSION,
@@ -35,6 +37,7 @@ from mrtr_cassette.core.protocol.calls import (
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, InputRequest
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
 from mrtr_cassette.core.protocol.methods import PING
+from mrtr_cassette.core.protocol.origins import ServerOrigin
 from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.secrets.names import ANSWER, HASH, Ref, sha256_of, with_refs
 from mrtr_cassette.core.secrets.sealed import is_searched
@@ -240,6 +243,17 @@ class ReplayEntry:
         if response is not None and response.status >= REFUSED:
             return True
         return "error" in self.exchange.rpc_members
+
+    def leads_elsewhere(self, origin: ServerOrigin) -> str | None:
+        """Return the origin to which its response sends clients, if it isn't the server's."""
+        response = self.exchange.response
+        if response is None:
+            return None
+        if self.is_listening:
+            return endpoint_elsewhere(response, origin)
+
+        request = self.matched.request
+        return redirected_elsewhere(request, response.status, response.headers, origin)
 
     def issued(self, sha256: str) -> bool:
         """Tell whether its ask issued a state with this hash, on replay or while recorded."""

@@ -6,7 +6,7 @@ The closest match is never played; docs/matching.md says which recording a reque
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
@@ -21,18 +21,7 @@ from mrtr_cassette.core.cassette.entries import (
     is_pong,
     is_received,
 )
-from mrtr_cassette.core.cassette.lookup import (
-    CallerValues,
-    LookupKey,
-    cut_body,
-    lookup_key,
-    values_in,
-)
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.cassette.sessions import (
-    endpoint_elsewhere,
-    redirected_elsewhere,
-)
 from mrtr_cassette.core.cassette.transports import origin_of
 from mrtr_cassette.core.protocol.any_server import (
     Harmless,
@@ -42,11 +31,9 @@ from mrtr_cassette.core.protocol.any_server import (
 from mrtr_cassette.core.protocol.calls import (
     Call,
     CallKey,
-    Traits,
     read_call,
     resumed_event,
     session_of,
-    traits_of_headers,
 )
 from mrtr_cassette.core.protocol.hooks import RecordHook
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message, hides_response
@@ -71,8 +58,10 @@ from mrtr_cassette.core.replay.diagnosis import (
 from mrtr_cassette.core.replay.matching import (
     MatchedForm,
     Matching,
-    learnable,
+    Reading,
+    RecordedRequests,
     placeholders_in,
+    unknown_in,
 )
 from mrtr_cassette.core.replay.order import (
     Chosen,
@@ -85,32 +74,13 @@ from mrtr_cassette.core.replay.reply import Deliveries, Delivery
 from mrtr_cassette.core.secrets.rules import SHARED_NAMES
 from mrtr_cassette.core.secrets.values import Values
 from mrtr_cassette.core.wire.codings import readable
-from mrtr_cassette.core.wire.http import ACCEPTED, End, Request
+from mrtr_cassette.core.wire.http import ACCEPTED, Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
-from mrtr_cassette.core.wire.pointers import pointer_to, without_side
+from mrtr_cassette.core.wire.pointers import pointer_to
 from mrtr_cassette.errors import HookError
 
 _LONGER_S: Final = 10.0
 """Seconds that a client may wait longer than the recorded one for a response."""
-
-
-_Likeness = tuple[bytes, str, str, Traits]
-"""The digest of a body without the caller's values, and what else of a request counts."""
-
-
-class Reading(NamedTuple):
-    """How a request is matched.
-
-    Attributes:
-        values: its caller's.
-        texts: the values with what it teaches, if it is a recorded one only so.
-        teachers: the same where it may teach several texts, and none is taken.
-    """
-
-    matched: MatchedRequest
-    values: CallerValues
-    texts: Values | None = None
-    teachers: Sequence[Values] = ()
 
 
 class Choice(NamedTuple):
@@ -188,6 +158,7 @@ class Player:
         is_write: tells whether an exchange ends a call that may have changed something.
         add_settings: takes credentials, to be looked for in what clients send from now on.
         redacted: gives a text for the terminal, without known secrets.
+        left_out: takes note of where an ignored pointer has left something out of a response.
         was_probed: an earlier process of the client has played `server/discover`.
         before_record: a user's function that changes requests before they are matched, or None.
         stops: after a miss, requests get the same miss; `stopped` is how many did.
@@ -236,6 +207,7 @@ class Player:
             cassette, self._ignored, remembers=not stateless, matchers=matchers
         )
         found = entries_of(cassette, self._form.recorded)
+        self._requests = RecordedRequests(found.by_arrival)
         self.interactions = found.by_interaction
         self._by_arrival = found.by_arrival
         self._answered_by_proxy = found.answered_by_proxy
@@ -280,12 +252,12 @@ class Player:
         self.plays = 0
         self.learned: dict[str, str] = {}
         self.by_kind: Counter[str] = Counter()
-        self._unseen = list(self._ignored)
         self.divergences = Divergences(self._histories.recordings_held)
         self.times = self._order.plays
         self.is_write = self._effects.is_write
         self.add_settings = self._form.add_settings
         self.redacted = self._form.shown
+        self.left_out = self._form.left_out
 
     def keep_pieces(self) -> None:
         """Send the pieces of a stream one by one, as the shell keeps the recorded rhythm."""
@@ -298,7 +270,7 @@ class Player:
     def anew(self) -> Player:
         """Return a player of the same cassette that has played nothing, and has no settings."""
         # It is found out once for all.
-        _ = (self._by_likeness, self._elsewhere, self.origin)
+        _ = (self._requests.by_likeness, self._elsewhere, self.origin)
         player = copy(self)
         player.begin()
 
@@ -310,20 +282,16 @@ class Player:
         return list(chain.from_iterable(self.interactions))
 
     @cached_property
-    def _by_likeness(self) -> dict[_Likeness, ReplayEntry]:
-        """The first recorded exchange of requests that differ in caller's values only."""
-        found: dict[_Likeness, ReplayEntry] = {}
-        for entry in self._by_arrival:
-            digest = entry.matched.digest
-            if digest is not None:
-                found.setdefault(_likeness_of(entry.matched.request, digest), entry)
-
-        return found
-
-    @cached_property
     def _elsewhere(self) -> dict[ReplayEntry, str]:
         """The exchanges that send their clients away from the server, and to which origin."""
-        return _leading_elsewhere(self._by_arrival, origin_of(self.recording))
+        origin = origin_of(self.recording)
+        leading: dict[ReplayEntry, str] = {}
+        for entry in self._by_arrival:
+            elsewhere = entry.leads_elsewhere(origin)
+            if elsewhere is not None:
+                leading[entry] = elsewhere
+
+        return leading
 
     @cached_property
     def origin(self) -> ServerOrigin:
@@ -379,12 +347,12 @@ class Player:
         """Return what a request gets; nothing counts as played or missed before it is committed."""
         session = self._order.session_of(request)
         recorded, failure = self._as_recorded(request, session)
-        reading = self._recognised(recorded) or self._read(recorded)
+        reading = self._requests.read(recorded, self._form)
         if failure:
             chosen = Chosen(None, failure=failure)
         else:
             if self._value_names:
-                reading = self._learning(recorded, reading)
+                reading = self._requests.learning(reading, recorded, self._form)
 
             chosen = self._order.choose(reading.matched, session, now)
 
@@ -404,32 +372,6 @@ class Player:
         except HookError as error:
             return recorded, str(error)
 
-    @cached_property
-    def _lookups(self) -> set[LookupKey]:
-        """The keys of all recorded requests."""
-        return {entry.matched.lookup for entry in self._by_arrival}
-
-    def _learning(self, recorded: Request, reading: Reading) -> Reading:
-        """Return a reading with the texts that make a request a recorded one, if any do."""
-        known = self.values
-        if reading.matched.lookup in self._lookups or not known.unknown:
-            return reading
-
-        teachers = []
-        learned = reading
-        for texts in learnable(known, self._by_arrival, recorded):
-            self.values = texts
-            taught = self._read(recorded)
-            self.values = known
-            if taught.matched.lookup in self._lookups:
-                teachers.append(texts)
-                learned = taught._replace(texts=texts)
-
-        if len(teachers) == 1:
-            return learned
-
-        return reading._replace(teachers=teachers)
-
     def _learn_from(self, choice: Choice) -> Miss | None:
         """Hold to what a request has taught; return a miss if its response needs more than that."""
         if not self._value_names:
@@ -447,46 +389,15 @@ class Player:
 
     def _unlearned_in(self, choice: Choice) -> Miss | None:
         """Return why a recorded response can't be played yet, whose values nobody knows."""
-        unknown = self.values.unknown
         entry = choice.entry
-        if not unknown or entry is None or entry.exchange.response is None:
+        if entry is None or entry.exchange.response is None:
             return None
 
-        response = entry.exchange.response
-        texts = [response.body]
-        for _, value in response.headers:
-            texts.append(value.encode())
-
-        found = self.values.names_in(b"\n".join(texts))
-        missing = sorted(found.intersection(unknown))
+        missing = unknown_in(entry.exchange.response, self.values)
         if not missing:
             return None
 
         return unlearned(self._told(choice.recorded), missing, entry)
-
-    def _recognised(self, request: Request) -> Reading | None:
-        """Return how a request is matched that differs from a recorded one in caller's values only.
-
-        A shorter way to what `_read` returns, which takes most of the time of a play.
-        """
-        cut = cut_body(request.body)
-        if cut is None:
-            return None
-
-        digest, values = cut
-        entry = self._by_likeness.get(_likeness_of(request, digest))
-        if entry is None:
-            return None
-
-        return Reading(entry.matched, values)
-
-    def _read(self, request: Request) -> Reading:
-        """Return how a request is matched, and its caller's values."""
-        call, matched = self._form.received(request)
-        if matched.request is not request:
-            call = read_call(request)
-
-        return Reading(matched, values_in(call))
 
     # What is not played
 
@@ -520,9 +431,7 @@ class Player:
         if lacking is not None:
             return self._missed(lacking)
 
-        if self._unseen:
-            self._see(read_call(choice.reading.matched.request))
-
+        self._form.see(choice.reading.matched.request)
         if choice.reading.matched.lookup.call.method == CANCELLED:
             _cancel(choice.recorded, session)
 
@@ -659,36 +568,11 @@ class Player:
 
     def _patience(self, entry: ReplayEntry) -> float | None:
         """Return how long a client waits for a response that was not recorded; see `Play`."""
-        if not self._is_given_up(entry):
+        if not self._timelines.is_given_up(entry):
             return None
 
-        waited_ms = self._given_up_at(entry) - entry.exchange.started_ms
-        return waited_ms / 1000 + _LONGER_S
-
-    def _given_up_at(self, entry: ReplayEntry) -> float:
-        """Return the time in milliseconds at which a client stopped waiting for a response."""
-        response = entry.exchange.response
-        times = [entry.exchange.ended_ms]
-        if response is not None and response.only_accepts:
-            # HTTP+SSE: responses come on the stream that opened the session.
-            for stream in self._by_arrival:
-                if stream.is_listening and stream.session == entry.session:
-                    times.append(stream.exchange.ended_ms)
-
-        return max(times)
-
-    def _is_given_up(self, entry: ReplayEntry) -> bool:
-        """Tell whether it is about a call whose client left before the response."""
-        response = entry.exchange.response
-        if response is not None and not response.only_accepts:
-            if response.end is not End.OPEN:
-                return False
-
-        call = entry.stream
-        if call.kind is not Kind.REQUEST or call.is_listening:
-            return False
-
-        return not self._timelines.has_response(call)
+        ended_ms = self._timelines.given_up_ms(entry)
+        return (ended_ms - entry.exchange.started_ms) / 1000 + _LONGER_S
 
     # Misses
 
@@ -828,7 +712,7 @@ class Player:
 
     def _refuse(self, answer: Message, session: LiveSession, miss: Miss) -> bool:
         """Let the call during which the server asked get a miss; return whether there is one."""
-        for entry in self._answers_like(answer, session):
+        for entry in self._timelines.answers_like(answer, session.recorded):
             if not session.was_asked(entry) or session.has_arrived(entry):
                 continue
 
@@ -845,26 +729,6 @@ class Player:
             return True
 
         return False
-
-    def _answers_like(
-        self, answer: Message, session: LiveSession
-    ) -> Sequence[ReplayEntry]:
-        """Return the recorded answers of a session under the id of an answer.
-
-        Under an id that no question had, it is taken for the answer to the oldest one.
-        """
-        here = []
-        expected = []
-        for entry in self._by_arrival:
-            is_answer = entry.answered_question is not None
-            if not is_answer or entry.session != session.recorded:
-                continue
-
-            here.append(entry)
-            if entry.asker is not None and entry.asker.same_id == answer.same_id:
-                expected.append(entry)
-
-        return expected or here
 
     def waited_in_vain(self, play: Play) -> Miss | None:
         """Count a call without a recorded response as a miss, unless its client cancelled it."""
@@ -916,40 +780,20 @@ class Player:
 
     # Afterwards
 
-    def _see(self, call: Call) -> None:
-        """Take note of which members a request has that are ignored."""
-        key = lookup_key(call)
-        unseen = []
-        for path in self._unseen:
-            if lookup_key(call, (path,)) == key:
-                unseen.append(path)
-
-        self._unseen = unseen
-
     def unused_options(self) -> list[tuple[str, str]]:
         """Return the options that made no difference to any request, recorded or received.
 
         These are pointers to what was to be left out, and the names of what was to only read.
         """
-        if self._unseen:
-            for entry in self._by_arrival:
-                self._see(read_call(entry.matched.request))
+        for entry in self._by_arrival:
+            self._form.see(entry.matched.request)
 
         unused = [("reads", name) for name in self._effects.unused_reads()]
-        unused += [("ignore", pointer_to(path)) for path in self._unseen]
+        unused += [("ignore", pointer_to(path)) for path in self._form.unseen]
         if self._form.matchers is not None:
             unused += [("match", name) for name in self._form.matchers.unused()]
 
         return unused
-
-    def left_out(self, is_at: Callable[[str], bool]) -> None:
-        """Note that an ignored pointer has left something out of a response."""
-        left = []
-        for path in self._unseen:
-            if not is_at(without_side(pointer_to(path), "result")):
-                left.append(path)
-
-        self._unseen = left
 
     @property
     def connected(self) -> Iterator[tuple[int, int]]:
@@ -974,7 +818,7 @@ class Player:
         played = self._order.entries_played
         numbers = []
         for number, entries in enumerate(self.interactions, start=1):
-            if any(map(self._is_given_up, played.intersection(entries))):
+            if any(map(self._timelines.is_given_up, played.intersection(entries))):
                 numbers.append(number)
 
         return numbers
@@ -1014,34 +858,6 @@ class Player:
         # A faster replay repeats these less often.
         is_repeat = entry.numbers.lookup in played
         return not (is_repeat and self._effects.repeats_with_time(entry))
-
-
-def _likeness_of(request: Request, digest: bytes) -> _Likeness:
-    """Return what requests share that differ in caller's values only."""
-    return digest, request.method, request.target, traits_of_headers(request.headers)
-
-
-def _leading_elsewhere(
-    entries: Sequence[ReplayEntry], origin: ServerOrigin
-) -> dict[ReplayEntry, str]:
-    """Return the exchanges that send their clients away from a server, and to which origin."""
-    leading: dict[ReplayEntry, str] = {}
-    for entry in entries:
-        response = entry.exchange.response
-        if response is None:
-            continue
-
-        if entry.is_listening:
-            elsewhere = endpoint_elsewhere(response, origin)
-        else:
-            elsewhere = redirected_elsewhere(
-                entry.matched.request, response.status, response.headers, origin
-            )
-
-        if elsewhere is not None:
-            leading[entry] = elsewhere
-
-    return leading
 
 
 def _cancel(request: Request, session: LiveSession) -> None:

@@ -174,9 +174,34 @@ class Timelines:
 
         return Lifetime(entry.arrival, (ended, *_NEVER))
 
-    def has_response(self, call: ReplayEntry) -> bool:
+    def _has_response(self, call: ReplayEntry) -> bool:
         """Tell whether the response to a call was recorded, on whichever stream it came."""
         return call.exchange.rpc_response is not None or call in self._ended_elsewhere
+
+    def is_given_up(self, entry: ReplayEntry) -> bool:
+        """Tell whether it is about a call whose client left before the response."""
+        response = entry.exchange.response
+        if response is not None and not response.only_accepts:
+            if response.end is not End.OPEN:
+                return False
+
+        call = entry.stream
+        if call.kind is not Kind.REQUEST or call.is_listening:
+            return False
+
+        return not self._has_response(call)
+
+    def given_up_ms(self, entry: ReplayEntry) -> float:
+        """Return the time at which a client stopped waiting for a response."""
+        response = entry.exchange.response
+        times = [entry.exchange.ended_ms]
+        if response is not None and response.only_accepts:
+            # HTTP+SSE: responses come on the stream that opened the session.
+            for stream in self._by_arrival:
+                if stream.is_listening and stream.session == entry.session:
+                    times.append(stream.exchange.ended_ms)
+
+        return max(times)
 
     @cached_property
     def _ended_elsewhere(self) -> dict[ReplayEntry, int]:
@@ -350,6 +375,23 @@ class Timelines:
     def answers_during(self, pending: ReplayEntry) -> Sequence[ReplayEntry]:
         """Return the answers to what the server asked during a call, as they arrived."""
         return self._during.get(pending, ())
+
+    def answers_like(self, answer: Message, session: str) -> Sequence[ReplayEntry]:
+        """Return the recorded answers of a session under the id of an answer.
+
+        Under an id that no question had, it is taken for the answer to the oldest one.
+        """
+        here = []
+        expected = []
+        for entry in self._by_arrival:
+            if entry.answered_question is None or entry.session != session:
+                continue
+
+            here.append(entry)
+            if entry.asker is not None and entry.asker.same_id == answer.same_id:
+                expected.append(entry)
+
+        return expected or here
 
     def _causes_of(self, entry: ReplayEntry, response: Response) -> list[ReplayEntry]:
         """Return what clients sent for which a response waits.
