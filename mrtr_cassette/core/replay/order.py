@@ -7,10 +7,9 @@ after its ask. Where nothing is remembered (`stateless`), equal recordings are o
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from operator import eq
 from typing import Final, NamedTuple
 
 from mrtr_cassette.core.cassette.effects import CallEffects
@@ -19,17 +18,14 @@ from mrtr_cassette.core.cassette.entries import (
     MatchedRequest,
     OpenedSessions,
     ReplayEntry,
-    is_received,
 )
 from mrtr_cassette.core.cassette.lookup import CallerValues, LookupKey
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.texts import request_with
 from mrtr_cassette.core.protocol.calls import (
     NO_SESSION,
-    Call,
     Traits,
     depends_on_writes,
-    read_call,
     session_of,
 )
 from mrtr_cassette.core.protocol.hooks import MatchHook
@@ -37,7 +33,11 @@ from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import INITIALIZE, INITIALIZED
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.histories import EqualCalls, PlayedWrites, WriteHistories
-from mrtr_cassette.core.replay.stateless import StatelessGroups
+from mrtr_cassette.core.replay.index import (
+    RecordingIndex,
+    SecretMapping,
+    StatelessGroups,
+)
 from mrtr_cassette.core.replay.tasks import (
     LiveTask,
     RecordedTask,
@@ -217,90 +217,6 @@ class LiveSession:
         self.known_tasks[second] = known_first
 
 
-class SecretMapping:
-    """Maps a client's secrets to recorded placeholders.
-
-    A cassette has no secret, so a secret is first taken for the next recorded one that nobody has
-    used, and from then on only for that one.
-    """
-
-    def __init__(self) -> None:
-        self._received: dict[Ref, Ref] = {}
-
-    def fitting(
-        self, entries: Sequence[ReplayEntry], received: tuple[Ref, ...]
-    ) -> Sequence[ReplayEntry]:
-        """Return the recorded exchanges whose secrets can be those of a request."""
-        recorded = {entry.matched.secrets for entry in entries}
-        if len(recorded) > 1:
-            same = _taking(entries, received, self._is)
-            if same:
-                return same
-
-            entries = _taking(entries, received, self._may_be)
-
-        fitting = []
-        for entry in entries:
-            if not self._has_been_another(entry, received):
-                fitting.append(entry)
-
-        return fitting
-
-    def _has_been_another(self, entry: ReplayEntry, received: tuple[Ref, ...]) -> bool:
-        """Tell whether a secret was another recorded one in an earlier round of a call."""
-        earlier: set[Ref] = set()
-        parent = entry.parent
-        while parent is not None:
-            earlier.update(parent.matched.secrets)
-            parent = parent.parent
-
-        for recorded, secret in zip(entry.matched.secrets, received, strict=False):
-            if self._is(recorded, secret):
-                continue
-
-            for before in earlier:
-                if self._is(before, secret):
-                    return True
-
-        return False
-
-    def played(self, entry: ReplayEntry, received: tuple[Ref, ...]) -> None:
-        """Take note of what the secrets of a request were played as."""
-        for recorded, secret in zip(entry.matched.secrets, received, strict=False):
-            if is_received(secret):
-                self._received.setdefault(recorded, secret)
-
-    def _is(self, recorded: Ref, received: Ref) -> bool:
-        """Tell whether a client's secret is taken for a recorded one."""
-        return received in (recorded, self._received.get(recorded))
-
-    def _may_be(self, recorded: Ref, received: Ref) -> bool:
-        """Tell whether a client's secret may be taken for a recorded one."""
-        if recorded.kind != received.kind or self._is(recorded, received):
-            return True
-        return recorded not in self._received and is_received(received)
-
-
-def _taking(
-    entries: Sequence[ReplayEntry],
-    received: tuple[Ref, ...],
-    takes: Callable[[Ref, Ref], bool],
-) -> list[ReplayEntry]:
-    """Return the exchanges of which every secret takes the one received in its place."""
-    taking = []
-    for entry in entries:
-        if all(map(takes, entry.matched.secrets, received)):
-            taking.append(entry)
-
-    return taking
-
-
-def _is_of_rule(recorded: Ref, received: Ref) -> bool:
-    """Tell whether the rule that found a client's secret may have found a recorded one."""
-    # A placeholder that the client was given may stand where another rule found the secret.
-    return recorded.kind == received.kind or not is_received(received)
-
-
 # Choosing
 
 
@@ -347,7 +263,7 @@ class PlayOrder:
         tasks: the tasks that recorded calls created.
         effects: tells which calls write.
         poll_interval: the milliseconds between polls of a task, for clients; None as recorded.
-        stand_ins: the equal exchanges that are played in the place of others.
+        index: finds the recordings with the key of a request.
         hook: a user's function that tells whether two requests match, or None.
 
     Raises:
@@ -393,7 +309,6 @@ class PlayOrder:
             self.timelines.answers_during,
         )
 
-        self.stand_ins: Mapping[ReplayEntry, ReplayEntry] = {}
         self._groups: StatelessGroups | None = None
         if issued is not None:
             self._groups = StatelessGroups(
@@ -403,16 +318,15 @@ class PlayOrder:
                 self.tasks.changing,
                 self.timelines.depends_on_later,
             )
-            self.stand_ins = self._groups.stand_ins
 
         self._repeat = repeat
-        self._by_lookup: dict[LookupKey, list[ReplayEntry]] = {}
-        self._exact: dict[tuple[LookupKey, Traits], list[ReplayEntry]] = {}
+        self.index = RecordingIndex(entries.by_arrival, self._groups)
         self._candidates: dict[tuple[LookupKey, Traits], Candidates] = {}
         self._recorded: dict[str, set[int]] = {}
         self._handshakes: dict[str, list[ReplayEntry]] = {}
         for entry in entries.by_arrival:
-            self._add(entry)
+            if entry.session:
+                self._add(entry)
 
         self.opened = OpenedSessions(entries.by_arrival)
         self.begin()
@@ -431,37 +345,11 @@ class PlayOrder:
         self._last = max(map(session_number, self._recorded), default=0)
 
     def _add(self, entry: ReplayEntry) -> None:
-        """Take a recorded exchange into the indexes by which it is found."""
+        """Take an exchange of a recorded session."""
         session = entry.session
-        if session:
-            self._recorded.setdefault(session, set()).add(entry.numbers.lookup)
-            if entry.key.method == INITIALIZED:
-                self._handshakes.setdefault(session, []).append(entry)
-
-        if entry.created_by is not None or entry in self.stand_ins:
-            return
-
-        matched = self._matched(entry)
-        lookup = matched.lookup
-        # A state that the client didn't get from the cassette, such as a literal in a test, has the
-        # hash of the state that was sent while recording.
-        raw_state = entry.exchange.echoed_sha256 or lookup.state
-        raw_lookup = self._known_as(lookup._replace(state=raw_state))
-        for key in {lookup, raw_lookup}:
-            self._by_lookup.setdefault(key, []).append(entry)
-            self._exact.setdefault((key, matched.traits), []).append(entry)
-
-    def _matched(self, entry: ReplayEntry) -> MatchedRequest:
-        """Return a recorded request as it is found."""
-        if self._groups is None:
-            return entry.matched
-        return self._groups.matched(entry)
-
-    def _known_as(self, lookup: LookupKey) -> LookupKey:
-        """Return the key under which a request is found that has this one."""
-        if self._groups is None:
-            return lookup
-        return self._groups.known_as(lookup)
+        self._recorded.setdefault(session, set()).add(entry.numbers.lookup)
+        if entry.key.method == INITIALIZED:
+            self._handshakes.setdefault(session, []).append(entry)
 
     @property
     def entries_played(self) -> set[ReplayEntry]:
@@ -469,7 +357,7 @@ class PlayOrder:
         # Another thread may replay meanwhile.
         counts = tuple(self.plays.items())
         played = {entry for entry, times in counts if times}
-        for entry, stand_in in self.stand_ins.items():
+        for entry, stand_in in self.index.stand_ins.items():
             if stand_in in played:
                 played.add(entry)
 
@@ -557,12 +445,12 @@ class PlayOrder:
 
         if entry is not None:
             # Recordings that differ in ignored values come after those that match.
-            equal = self._matched(entry).closer[0].call
+            equal = self.index.matched(entry).closer[0].call
             if equal == matched.closer[0].call:
                 return chosen
 
         try:
-            entries = self.matched_by(hook, matched)
+            entries = self.index.matched_by(hook, matched)
         except HookError as error:
             return Chosen(None, failure=str(error))
 
@@ -575,42 +463,15 @@ class PlayOrder:
 
         return by_function._replace(by_function=hook.name)
 
-    def matched_by(
-        self, hook: MatchHook, matched: MatchedRequest, *, in_any_turn: bool = False
-    ) -> list[ReplayEntry]:
-        """Return the recordings of other calls that a function matches with a request.
-
-        These are of the same tool or method, and, unless in any turn, with the same answers to what
-        the same state proves.
-
-        Raises:
-            HookError: the function raised an error.
-        """
-        call = read_call(matched.request)
-        lookup = self._known_as(matched.lookup)
-        found = []
-        for recorded, entries in self._by_lookup.items():
-            is_in_turn = in_any_turn or recorded[1:] == lookup[1:]
-            is_same_name = recorded.call[:-1] == lookup.call[:-1]
-            is_other_call = is_same_name and recorded.call != lookup.call
-            if not (is_in_turn and is_other_call):
-                continue
-
-            request = entries[0].matched.request
-            is_alike = _is_alike(read_call(request), call)
-            if is_alike and hook.matches(request, matched.request):
-                found += entries
-
-        return sorted(found, key=lambda entry: entry.arrival)
-
     def _choose_equal(self, matched: MatchedRequest, session: LiveSession) -> Chosen:
         """Return the recording with the key of a request, or why there is none."""
-        lookup = self._known_as(matched.lookup)
-        equal = self._by_lookup.get(lookup)
+        index = self.index
+        lookup = index.known_as(matched.lookup)
+        equal = index.by_lookup.get(lookup)
         if equal is None:
             return Chosen(None)
 
-        for entries in self._more_alike(matched, equal):
+        for entries in index.more_alike(matched, equal):
             chosen = self._choose_of(entries, matched, session)
             if chosen.entry is not None:
                 return chosen
@@ -619,31 +480,18 @@ class PlayOrder:
         candidates = self._candidates.get(key)
         if candidates is None:
             # Where all that headers say is equal, so is the session.
-            exact = self._exact.get(key)
+            exact = index.exact.get(key)
             found = exact or self._fitting_headers(equal, matched.traits)
             if isinstance(found, Reason):
                 return Chosen(None, equal, found)
 
-            if len(self._candidates) > _MOST_CANDIDATES + len(self._exact):
+            if len(self._candidates) > _MOST_CANDIDATES + len(index.exact):
                 self._candidates.clear()
 
             candidates = Candidates(found, self.histories)
             self._candidates[key] = candidates
 
         return self._choose_among(candidates, matched, session)
-
-    def _more_alike(
-        self, matched: MatchedRequest, equal: Sequence[ReplayEntry]
-    ) -> Iterator[Sequence[ReplayEntry]]:
-        """Yield the recordings with the same value where the others match or are ignored."""
-        for level, key in enumerate(matched.closer):
-            entries = []
-            for entry in equal:
-                if self._matched(entry).closer[level] == key:
-                    entries.append(entry)
-
-            if entries and len(entries) < len(equal):
-                yield entries
 
     def _choose_of(
         self,
@@ -691,7 +539,7 @@ class PlayOrder:
         if not allowed:
             return Reason.CONDITION_MISSING
 
-        return self._most_alike(allowed, traits)
+        return self.index.most_alike(allowed, traits)
 
     def _first_without_memory(
         self, candidates: Candidates, matched: MatchedRequest, groups: StatelessGroups
@@ -699,8 +547,7 @@ class PlayOrder:
         """Return the first of some equal recordings that fits, its caller's if possible."""
         fitting = candidates.entries
         if matched.secrets:
-            taking = _taking(fitting, matched.secrets, _is_of_rule)
-            fitting = groups.fitting(taking, matched.secrets)
+            fitting = groups.fitting(fitting, matched.secrets)
             if not fitting:
                 return Chosen(None, candidates.entries, Reason.ARGUMENTS_DIFFER)
 
@@ -769,8 +616,7 @@ class PlayOrder:
         """Return the recordings that a request can get, whatever was played; or why none."""
         left = candidates.entries
         if matched.secrets:
-            taking = _taking(left, matched.secrets, _is_of_rule)
-            left = self._secrets.fitting(taking, matched.secrets)
+            left = self._secrets.fitting(left, matched.secrets)
             if not left:
                 return Chosen(None, candidates.entries, Reason.ARGUMENTS_DIFFER)
 
@@ -921,34 +767,6 @@ class PlayOrder:
             return entry.matched.request.method in _SAFE_HTTP
         return entry.kind is Kind.NOTIFICATION or self.effects.only_reads(entry.key)
 
-    def _most_alike(
-        self, entries: Sequence[ReplayEntry], traits: Traits
-    ) -> Sequence[ReplayEntry]:
-        """Return the exchanges whose traits come nearest, in recorded order.
-
-        Recordings with other traits are never a substitute, even when these are used up: the same
-        body may have been refused for its headers. So of recordings that are equally near, a
-        refusal is for those who send what was refused.
-        """
-        best: list[bool] = []
-        nearest: dict[ReplayEntry, Traits] = {}
-        for entry in entries:
-            recorded = self._matched(entry).traits
-            score = list(map(eq, recorded, traits))
-            if score > best:
-                best = score
-                nearest = {}
-
-            if score == best:
-                nearest[entry] = recorded
-
-        granted = {found for entry, found in nearest.items() if not entry.is_refused}
-        is_alike = len(set(nearest.values())) == 1
-        if is_alike or not granted:
-            return list(nearest)
-
-        return [entry for entry, found in nearest.items() if found in granted]
-
     # Playing
 
     def take_for(self, session: LiveSession, recorded: str) -> None:
@@ -1022,13 +840,6 @@ class PlayOrder:
 
         session.used.clear()
         self.histories.exchange(first, second, session.writes)
-
-
-def _is_alike(recorded: Call, received: Call) -> bool:
-    """Tell whether two calls may differ in nothing but their arguments."""
-    if recorded.contradiction or received.contradiction:
-        return False
-    return recorded.kind is received.kind
 
 
 def _reads_what_is_written(entry: ReplayEntry) -> bool:

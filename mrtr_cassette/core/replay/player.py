@@ -669,12 +669,12 @@ class Player:
 
     def _no_match(self, call: Call, matched: MatchedRequest) -> Miss:
         """Explain why nothing recorded matches a request."""
-        stand_ins = self._order.stand_ins
+        stand_ins = self._order.index.stand_ins
         recorded = Recorded(self.entries, self._ignored, self.times, stand_ins)
         hook = self._form.hook
         if hook is not None:
             with suppress(HookError):
-                same = self._order.matched_by(hook, matched, in_any_turn=True)
+                same = self._order.index.matched_by(hook, matched, in_any_turn=True)
                 recorded = recorded._replace(same_calls=same)
 
         miss = no_match(call, recorded)
@@ -853,7 +853,7 @@ class Player:
         if entry.created_by is not None and self._effects.only_reads(entry.key):
             # How often a task is polled before it ends depends on the pace.
             is_end = entry.state is not None and entry.state.is_over
-            return is_end and entry.created_by not in self._order.stand_ins
+            return is_end and entry.created_by not in self._order.index.stand_ins
 
         # A faster replay repeats these less often.
         is_repeat = entry.numbers.lookup in played

@@ -1,11 +1,13 @@
-"""Which recorded requests are equal where a replay remembers nothing, and what it can't play then.
+"""Which recordings a request may get, whatever was played: by its key, headers and secrets.
 
-A request state, or a session, stands for any that an equal request got.
+Where nothing is remembered, equal recordings are one: a request state, or a session, stands for any
+that an equal request got.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from operator import eq
 from typing import Final
 
 from mrtr_cassette.core.cassette.entries import (
@@ -13,15 +15,233 @@ from mrtr_cassette.core.cassette.entries import (
     MatchedRequest,
     ReplayEntry,
     answer_digest,
+    is_received,
 )
 from mrtr_cassette.core.cassette.lookup import LookupKey
 from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.protocol.calls import Call, Traits, read_call
+from mrtr_cassette.core.protocol.hooks import MatchHook
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.secrets.names import Ref
 from mrtr_cassette.errors import CassetteError, shorten
 
 _MOST_LISTED: Final = 10
 _REMEDY: Final = "serve it without, from one process"
+
+
+class RecordingIndex:
+    """Finds the recordings with the key of a request, and which of them its headers are like.
+
+    Attributes:
+        by_lookup: those that are found by each key, as they arrived.
+        exact: the same with all that headers say.
+        stand_ins: the equal exchanges that are played in the place of others.
+    """
+
+    def __init__(
+        self, by_arrival: Iterable[ReplayEntry], groups: StatelessGroups | None
+    ) -> None:
+        self.by_lookup: dict[LookupKey, list[ReplayEntry]] = {}
+        self.exact: dict[tuple[LookupKey, Traits], list[ReplayEntry]] = {}
+        self.stand_ins: Mapping[ReplayEntry, ReplayEntry] = {}
+        self._groups = groups
+        if groups is not None:
+            self.stand_ins = groups.stand_ins
+
+        for entry in by_arrival:
+            if entry.created_by is None and entry not in self.stand_ins:
+                self._add(entry)
+
+    def _add(self, entry: ReplayEntry) -> None:
+        """Take a recorded exchange under the keys by which it is found."""
+        matched = self.matched(entry)
+        lookup = matched.lookup
+        # A state that the client didn't get from the cassette, such as a literal in a test, has the
+        # hash of the state that was sent while recording.
+        raw_state = entry.exchange.echoed_sha256 or lookup.state
+        raw_lookup = self.known_as(lookup._replace(state=raw_state))
+        for key in {lookup, raw_lookup}:
+            self.by_lookup.setdefault(key, []).append(entry)
+            self.exact.setdefault((key, matched.traits), []).append(entry)
+
+    def matched(self, entry: ReplayEntry) -> MatchedRequest:
+        """Return a recorded request as it is found."""
+        if self._groups is None:
+            return entry.matched
+        return self._groups.matched(entry)
+
+    def known_as(self, lookup: LookupKey) -> LookupKey:
+        """Return the key under which a request is found that has this one."""
+        if self._groups is None:
+            return lookup
+        return self._groups.known_as(lookup)
+
+    def matched_by(
+        self, hook: MatchHook, matched: MatchedRequest, *, in_any_turn: bool = False
+    ) -> list[ReplayEntry]:
+        """Return the recordings of other calls that a function matches with a request.
+
+        These are of the same tool or method, and, unless in any turn, with the same answers to what
+        the same state proves.
+
+        Raises:
+            HookError: the function raised an error.
+        """
+        call = read_call(matched.request)
+        lookup = self.known_as(matched.lookup)
+        found = []
+        for recorded, entries in self.by_lookup.items():
+            is_in_turn = in_any_turn or recorded[1:] == lookup[1:]
+            is_same_name = recorded.call[:-1] == lookup.call[:-1]
+            is_other_call = is_same_name and recorded.call != lookup.call
+            if not (is_in_turn and is_other_call):
+                continue
+
+            request = entries[0].matched.request
+            is_alike = _is_alike(read_call(request), call)
+            if is_alike and hook.matches(request, matched.request):
+                found += entries
+
+        return sorted(found, key=lambda entry: entry.arrival)
+
+    def more_alike(
+        self, matched: MatchedRequest, equal: Sequence[ReplayEntry]
+    ) -> Iterator[Sequence[ReplayEntry]]:
+        """Yield the recordings with the same value where the others match or are ignored."""
+        for level, key in enumerate(matched.closer):
+            entries = []
+            for entry in equal:
+                if self.matched(entry).closer[level] == key:
+                    entries.append(entry)
+
+            if entries and len(entries) < len(equal):
+                yield entries
+
+    def most_alike(
+        self, entries: Sequence[ReplayEntry], traits: Traits
+    ) -> Sequence[ReplayEntry]:
+        """Return the exchanges whose traits come nearest, in recorded order.
+
+        Recordings with other traits are never a substitute, even when these are used up: the same
+        body may have been refused for its headers. So of recordings that are equally near, a
+        refusal is for those who send what was refused.
+        """
+        best: list[bool] = []
+        nearest: dict[ReplayEntry, Traits] = {}
+        for entry in entries:
+            recorded = self.matched(entry).traits
+            score = list(map(eq, recorded, traits))
+            if score > best:
+                best = score
+                nearest = {}
+
+            if score == best:
+                nearest[entry] = recorded
+
+        granted = {found for entry, found in nearest.items() if not entry.is_refused}
+        is_alike = len(set(nearest.values())) == 1
+        if is_alike or not granted:
+            return list(nearest)
+
+        return [entry for entry, found in nearest.items() if found in granted]
+
+
+def _is_alike(recorded: Call, received: Call) -> bool:
+    """Tell whether two calls may differ in nothing but their arguments."""
+    if recorded.contradiction or received.contradiction:
+        return False
+    return recorded.kind is received.kind
+
+
+# Secrets
+
+
+class SecretMapping:
+    """Maps a client's secrets to recorded placeholders.
+
+    A cassette has no secret, so a secret is first taken for the next recorded one that nobody has
+    used, and from then on only for that one.
+    """
+
+    def __init__(self) -> None:
+        self._received: dict[Ref, Ref] = {}
+
+    def fitting(
+        self, entries: Sequence[ReplayEntry], received: tuple[Ref, ...]
+    ) -> Sequence[ReplayEntry]:
+        """Return the recorded exchanges whose secrets can be those of a request."""
+        entries = _taking(entries, received, _is_of_rule)
+        recorded = {entry.matched.secrets for entry in entries}
+        if len(recorded) > 1:
+            same = _taking(entries, received, self._is)
+            if same:
+                return same
+
+            entries = _taking(entries, received, self._may_be)
+
+        fitting = []
+        for entry in entries:
+            if not self._has_been_another(entry, received):
+                fitting.append(entry)
+
+        return fitting
+
+    def _has_been_another(self, entry: ReplayEntry, received: tuple[Ref, ...]) -> bool:
+        """Tell whether a secret was another recorded one in an earlier round of a call."""
+        earlier: set[Ref] = set()
+        parent = entry.parent
+        while parent is not None:
+            earlier.update(parent.matched.secrets)
+            parent = parent.parent
+
+        for recorded, secret in zip(entry.matched.secrets, received, strict=False):
+            if self._is(recorded, secret):
+                continue
+
+            for before in earlier:
+                if self._is(before, secret):
+                    return True
+
+        return False
+
+    def played(self, entry: ReplayEntry, received: tuple[Ref, ...]) -> None:
+        """Take note of what the secrets of a request were played as."""
+        for recorded, secret in zip(entry.matched.secrets, received, strict=False):
+            if is_received(secret):
+                self._received.setdefault(recorded, secret)
+
+    def _is(self, recorded: Ref, received: Ref) -> bool:
+        """Tell whether a client's secret is taken for a recorded one."""
+        return received in (recorded, self._received.get(recorded))
+
+    def _may_be(self, recorded: Ref, received: Ref) -> bool:
+        """Tell whether a client's secret may be taken for a recorded one."""
+        if recorded.kind != received.kind or self._is(recorded, received):
+            return True
+        return recorded not in self._received and is_received(received)
+
+
+def _taking(
+    entries: Sequence[ReplayEntry],
+    received: tuple[Ref, ...],
+    takes: Callable[[Ref, Ref], bool],
+) -> list[ReplayEntry]:
+    """Return the exchanges of which every secret takes the one received in its place."""
+    taking = []
+    for entry in entries:
+        if all(map(takes, entry.matched.secrets, received)):
+            taking.append(entry)
+
+    return taking
+
+
+def _is_of_rule(recorded: Ref, received: Ref) -> bool:
+    """Tell whether the rule that found a client's secret may have found a recorded one."""
+    # A placeholder that the client was given may stand where another rule found the secret.
+    return recorded.kind == received.kind or not is_received(received)
+
+
+# Where nothing is remembered
 
 
 class StatelessGroups:
@@ -191,6 +411,7 @@ class StatelessGroups:
         self, entries: Sequence[ReplayEntry], received: tuple[Ref, ...]
     ) -> Sequence[ReplayEntry]:
         """Return the exchanges whose secrets can be those of a request."""
+        entries = _taking(entries, received, _is_of_rule)
         known = list(map(self._secret_known_as, received))
         same = []
         for entry in entries:
