@@ -27,7 +27,6 @@ from mrtr_cassette.core.protocol.calls import (
     traits_of_headers,
 )
 from mrtr_cassette.core.protocol.hooks import MatchHook
-from mrtr_cassette.core.protocol.jsonrpc import Located
 from mrtr_cassette.core.secrets.credentials import (
     Credentials,
     RepeatedSecrets,
@@ -72,7 +71,7 @@ from mrtr_cassette.core.wire.http import (
     Response,
     named_by_user,
 )
-from mrtr_cassette.core.wire.jsonbytes import MemberPath, Span
+from mrtr_cassette.core.wire.jsonbytes import MemberPath
 from mrtr_cassette.core.wire.pointers import pointer_to, without_side
 
 Matching = Matchers | MatchHook
@@ -188,13 +187,6 @@ class MatchedForm:
     def add_settings(self, given: UserSettings) -> None:
         """Take credentials, to be looked for in what clients send from now on."""
         self._credentials.add_settings(given)
-
-    @property
-    def repeated(self) -> Callable[[Request, Located], list[tuple[Span, str]]] | None:
-        """Finds what responses repeat of a recorded request; None where they stay as recorded."""
-        if self.matchers is None or not self.matchers.echo:
-            return None
-        return self.matchers.echo_spans
 
     @cached_property
     def issued(self) -> frozenset[str]:

@@ -226,7 +226,7 @@ class Player:
             self._timelines,
             self._order.tasks.by_id,
             stateless=stateless,
-            repeated=self._form.repeated,
+            matchers=self._form.matchers,
         )
 
         self._hidden: dict[ReplayEntry, bool] = {}

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from mrtr_cassette.core.cassette.entries import Lifetime, ReplayEntry
 from mrtr_cassette.core.cassette.lookup import CallerValues
+from mrtr_cassette.core.cassette.matchers import Matchers
 from mrtr_cassette.core.cassette.sessions import event_ids, is_answered
 from mrtr_cassette.core.cassette.texts import headers_with
 from mrtr_cassette.core.protocol.calls import NO_SESSION, read_call
@@ -43,7 +44,6 @@ from mrtr_cassette.core.wire.http import (
     End,
     Headers,
     Piece,
-    Request,
     Response,
     kept_response_headers,
 )
@@ -670,16 +670,16 @@ class Deliveries:
         tasks: Collection[str],
         *,
         stateless: bool,
-        repeated: Callable[[Request, Located], list[tuple[Span, str]]] | None = None,
+        matchers: Matchers | None = None,
     ) -> None:
         """Prepare to send.
 
         Args:
             timelines: what the parts of responses wait for.
             tasks: the ids of recorded tasks.
-            repeated: finds what messages of a response repeat of a recorded request.
+            matchers: find what messages of a response repeat of a recorded request.
         """
-        self._repeated = repeated
+        self._matchers = matchers
         self._timelines = timelines
         self._by_arrival = by_arrival
         self._tasks = tasks
@@ -816,8 +816,9 @@ class Deliveries:
             waited_for = NO_WAITS
 
         repeated = None
-        if self._repeated is not None:
-            repeated = partial(self._repeated, entry.stream.exchange.request)
+        if self._matchers is not None:
+            request = entry.stream.exchange.request
+            repeated = partial(self._matchers.echo_spans, request)
 
         # A stream may be resumed at any event that has an id.
         may_be_resumed = entry.session != NO_SESSION or any(event_ids(response))
