@@ -14,6 +14,7 @@ from mrtr_cassette.core.drive.conversation import (
     Conversation,
     Finished,
     LiveAsk,
+    PushedAsk,
 )
 from mrtr_cassette.core.drive.live_session import ServerSession
 from mrtr_cassette.core.protocol.jsonrpc import response_to
@@ -54,8 +55,8 @@ class Helpful:
     """Answers whatever the server asks, by the method of the request."""
 
     def answer(self, ask: LiveAsk) -> Answered:
-        if ask.push is not None:
-            return Answered(compact(ANSWERS[ask.push.message.method]))
+        if isinstance(ask, PushedAsk):
+            return Answered(compact(ANSWERS[ask.message.method]))
 
         live = ask.exchange.ask
         assert live is not None

@@ -97,7 +97,7 @@ async def test_pushed_question_is_answered_on_whatever_stream_it_stands() -> Non
         ]
         (push,) = script.asks
 
-        assert (push.turn, push.push.message.method) == (1, "elicitation/create")
+        assert (push.turn, push.message.method) == (1, "elicitation/create")
 
 
 @looped
@@ -108,7 +108,7 @@ async def test_whoever_supplies_answers_may_take_their_time() -> None:
     async def supply(ask: LiveAsk) -> Answered:
         asked.append(ask)
         await asyncio.sleep(0)
-        return Answered(b"{}") if ask.push is not None else Answered(b'{"a":{}}')
+        return Answered(b"{}") if ask.via == "push" else Answered(b'{"a":{}}')
 
     async def rounds(visit: Visit) -> None:
         body = visit.request.json

@@ -325,7 +325,7 @@ class Rounds:
 
     def _asked(self, ask: LiveAsk) -> Asked:
         """Return the requests of an ask with their call, numbered after those of earlier turns."""
-        call = ask.call or ask.exchange.call
+        call = ask.call
         params = {} if call.message is None else call.message.params
         first = 1
         for turn in self.turns:

@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from json.encoder import encode_basestring_ascii
-from typing import Any, Final, Literal, Protocol
+from typing import Any, ClassVar, Final, Literal, Protocol
 
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.compare.responses import (
@@ -97,23 +97,6 @@ def outcome(exchange: RecordedExchange) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class PushedQuestion:
-    """A request that the live server pushed because of a call.
-
-    Attributes:
-        key: its key as it would be recorded.
-        message: the request as it would be recorded.
-        live_id: its id as the server spelled it.
-        so_far: the pending call as it would be recorded if it ended now.
-    """
-
-    key: str
-    message: Message
-    live_id: bytes = b"null"
-    so_far: RecordedExchange | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Answered:
     """An answer to an ask.
 
@@ -130,16 +113,14 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class LiveAsk:
-    """An ask of the live server: by a response to the call, a pushed request or a state of a task.
+    """An ask of the live server: a response to the call, if it is of no other class.
 
-    `exchange` and `push` are as they would be recorded. The other attributes are as the server
-    sent them, since answers have to repeat that.
+    `exchange` is as it would be recorded. The other attributes are as the server sent them, since
+    answers have to repeat that.
 
     Attributes:
-        response: the response that asks, or creates the task.
+        response: the response that asks.
         live_keys: the live keys of its questions, by those that would be recorded.
-        task: the state of the call's task that asks, or in which the task is created.
-        call: the call, if the exchange is a poll of its task.
     """
 
     turn: int
@@ -147,101 +128,153 @@ class LiveAsk:
     request_state: str | None = None
     response: Message | None = None
     live_keys: Mapping[str, str] = field(default_factory=dict)
-    push: PushedQuestion | None = None
-    task: TaskState | None = None
-    call: Call | None = None
+
+    via: ClassVar[Via] = "result"
+    """The way by which the server asks."""
 
     @property
-    def via(self) -> Via:
-        """The way by which the server asks."""
-        if self.push is not None:
-            return "push"
-        if self.task is not None:
-            return "task"
-        return "result"
+    def call(self) -> Call:
+        """The call that is asked something."""
+        return self.exchange.call
 
     @property
     def asks_nothing(self) -> bool:
         """Whether it only makes the call a task."""
-        return self.task is not None and not self.live_keys
-
-    @property
-    def _asked_by_task(self) -> dict[str, InputRequest]:
-        """What the task asks for the first time, by its own keys."""
-        if self.task is None:
-            return {}
-
-        requests = self.task.input_requests
-        return {key: requests[key] for key in self.live_keys.values()}
-
-    @property
-    def _names_in_task(self) -> dict[str, str]:
-        """The keys of its requests by those of the task, which may have the task's id."""
-        task_id = "" if self.task is None else self.task.id
-        return key_names(self._asked_by_task, task_id)
+        return False
 
     @property
     def requests(self) -> Mapping[str, InputRequest]:
         """What it asks, by the keys under which it is answered."""
-        if self.push is not None:
-            message = self.push.message
-            return {self.push.key: input_request(message.method, message.params)}
-        if self.task is not None:
-            names = self._names_in_task
-            asked = self._asked_by_task.items()
-            return {names[key]: request for key, request in asked}
-        if self.exchange.ask is None:
-            return {}
-
-        return self.exchange.ask.input_requests
+        asked = self.exchange.ask
+        return {} if asked is None else asked.input_requests
 
     @property
     def question(self) -> Any:
         """What it asks, for `question_changes`."""
-        if self.push is not None:
-            return {"question": pushed_value(self.push.message.raw)}
-        if self.task is not None:
-            return task_question(self._asked_by_task, self.task.id)
         return asked_question(self.exchange)
 
     def answered(self, answers: Mapping[str, Any]) -> Answered:
         """Return answers to its requests in the form in which the server takes them."""
-        if self.push is not None:
-            return Answered(to_json(answers[self.push.key]).encode())
-
         asked = self.exchange.ask
-        if self.task is not None:
-            given = {}
-            for key, name in self._names_in_task.items():
-                if name in answers:
-                    given[key] = answers[name]
-
-            if given:
-                return Answered(write_answers(DIALECTS[0].name, given))
-        elif asked is not None and asked.input_requests:
-            return Answered(write_answers(asked.dialect, answers))
-
-        return Answered(None)
+        if asked is None or not asked.input_requests:
+            return Answered(None)
+        return Answered(write_answers(asked.dialect, answers))
 
     def with_answer(
         self, answered: Answered, live_key: str, answer: bytes | None
     ) -> Answered:
         """Return answers with another one to a question, by its live key; None is no answer."""
-        if self.push is not None:
-            return Answered(answer)
-
         value = answered.value or b"{}"
         return Answered(replace_members(value, (), {live_key: answer}))
 
     @property
     def refusal(self) -> Answered | None:
         """The answer to what nobody answers; None if only the call can be given up."""
-        if self.push is None:
-            return None
+        return None
 
-        message = f"nobody answers {self.push.message.method}"
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushedAsk(LiveAsk):
+    """A request that the live server pushed because of a call.
+
+    Attributes:
+        key: its key as it would be recorded.
+        message: the request as it would be recorded.
+        live_id: its id as the server spelled it.
+        so_far: the pending call as it would be recorded if it ended now.
+    """
+
+    key: str
+    message: Message
+    live_id: bytes = b"null"
+    so_far: RecordedExchange | None = None
+
+    via: ClassVar[Via] = "push"
+
+    @property
+    def requests(self) -> Mapping[str, InputRequest]:
+        """What it asks, by our key."""
+        return {self.key: input_request(self.message.method, self.message.params)}
+
+    @property
+    def question(self) -> Any:
+        """What it asks, for `question_changes`."""
+        return {"question": pushed_value(self.message.raw)}
+
+    def answered(self, answers: Mapping[str, Any]) -> Answered:
+        """Return the result to be posted."""
+        return Answered(to_json(answers[self.key]).encode())
+
+    def with_answer(
+        self, _answered: Answered, _live_key: str, answer: bytes | None
+    ) -> Answered:
+        """Return another result to be posted."""
+        return Answered(answer)
+
+    @property
+    def refusal(self) -> Answered:
+        """The error to be posted if nobody answers."""
+        message = f"nobody answers {self.message.method}"
         error = {"code": -32601, "message": message}
         return Answered(canonical(error).encode(), "error")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskAsk(LiveAsk):
+    """A state of the call's task that asks, or in which the task is created.
+
+    Attributes:
+        task: the state, whose requests under `live_keys` are asked for the first time.
+        created_by: the call, if the exchange is a poll.
+    """
+
+    task: TaskState
+    created_by: Call | None = None
+
+    via: ClassVar[Via] = "task"
+
+    @property
+    def call(self) -> Call:
+        """The call that has become the task."""
+        return self.created_by or self.exchange.call
+
+    @property
+    def asks_nothing(self) -> bool:
+        """Whether it only makes the call a task."""
+        return not self.live_keys
+
+    @property
+    def _new_requests(self) -> dict[str, InputRequest]:
+        """What the task asks for the first time, by its own keys."""
+        requests = self.task.input_requests
+        return {key: requests[key] for key in self.live_keys.values()}
+
+    @property
+    def _names(self) -> dict[str, str]:
+        """The keys under which it is answered by those of the task, which may have its id."""
+        return key_names(self._new_requests, self.task.id)
+
+    @property
+    def requests(self) -> Mapping[str, InputRequest]:
+        """What it asks, by the keys under which it is answered."""
+        names = self._names
+        return {names[key]: request for key, request in self._new_requests.items()}
+
+    @property
+    def question(self) -> Any:
+        """What it asks, for `question_changes`."""
+        return task_question(self._new_requests, self.task.id)
+
+    def answered(self, answers: Mapping[str, Any]) -> Answered:
+        """Return answers under the keys of the task."""
+        given = {}
+        for key, name in self._names.items():
+            if name in answers:
+                given[key] = answers[name]
+
+        if not given:
+            return Answered(None)
+        return Answered(write_answers(DIALECTS[0].name, given))
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +366,7 @@ class Conversation:
     def still_asks(self, ask: LiveAsk) -> bool:
         """Tell whether a later state of the task goes on asking what one asked before."""
         task = self.task
-        if task is None or ask.task is None or task is ask.task:
+        if task is None or not isinstance(ask, TaskAsk) or task is ask.task:
             return False
         return not task.input_requests.keys().isdisjoint(ask.live_keys.values())
 
@@ -443,10 +476,15 @@ class Conversation:
         exchange, message = self.session.as_recorded(push)
         pending = self.leaving.pending
         so_far = None if pending is None else pending.seal(End.OPEN, 0.0)
-        live_id = push.message.spelled(ID_PATH) or b"null"
-        question = PushedQuestion(push.key, message, live_id, so_far)
-
-        return self._tell(LiveAsk(self._asked + 1, exchange, push=question))
+        ask = PushedAsk(
+            self._asked + 1,
+            exchange,
+            key=push.key,
+            message=message,
+            live_id=push.message.spelled(ID_PATH) or b"null",
+            so_far=so_far,
+        )
+        return self._tell(ask)
 
     def responded(self, observation: Observation) -> None:
         """Take the response to the last request, which the observation has seen whole."""
@@ -481,14 +519,14 @@ class Conversation:
         if self._follows_task:
             self.task = created_task(observation.call.message, response)
 
-        ask = LiveAsk(self._asked + 1, exchange, response=response, task=self.task)
+        turn = self._asked + 1
         asked = observation.ask
         if self.task is not None:
-            self._tell(ask)
+            self._tell(TaskAsk(turn, exchange, response=response, task=self.task))
         elif asked is not None and self._script is not None:
             keys = _live_keys(exchange, asked)
             state = asked.request_state
-            self._tell(replace(ask, request_state=state, live_keys=keys))
+            self._tell(LiveAsk(turn, exchange, state, response, keys))
         else:
             self._go_on_after(exchange, response)
 
@@ -537,9 +575,15 @@ class Conversation:
             return
 
         self._seen_keys.update(new_keys.values())
-        ask = LiveAsk(self._asked + 1, exchange, response=response, task=state)
-        call = read_call(self.request)
-        self._tell(replace(ask, live_keys=new_keys, call=call))
+        ask = TaskAsk(
+            self._asked + 1,
+            exchange,
+            response=response,
+            live_keys=new_keys,
+            task=state,
+            created_by=read_call(self.request),
+        )
+        self._tell(ask)
 
     # Answers
 
@@ -567,12 +611,12 @@ class Conversation:
             self.standing = reply
             return None
 
-        if ask.push is not None:
+        if isinstance(ask, PushedAsk):
             member = reply.member.encode()
-            body = _POSTED % (ask.push.live_id, member, reply.value or b"{}")
+            body = _POSTED % (ask.live_id, member, reply.value or b"{}")
             return self.session.post(self.request, body, self)
 
-        if ask.task is not None:
+        if isinstance(ask, TaskAsk):
             self._due += self._task_requests(ask.task, reply)
             return None
 
@@ -683,7 +727,7 @@ class AnsweredPoll(Conversation):
     def answer(self, answer: Answered) -> Observation | None:
         """Answer what the last poll asked; then poll again."""
         ask = self.unanswered
-        if ask is not None and answer.value is not None:
+        if isinstance(ask, TaskAsk) and answer.value is not None:
             self._mark(ask.live_keys, is_answered=True)
             self.task = ask.task
             super().answer(answer)
@@ -708,11 +752,17 @@ class AnsweredPoll(Conversation):
         # Answers may not have taken effect so far.
         is_answered = bool(asked) and all(self._seen.get(key) for key in asked)
         self.task = state if is_answered else None
-        if new_keys:
+        if state is not None and new_keys:
             self._asked += 1
             self._mark(new_keys, is_answered=False)
-            ask = LiveAsk(self._asked, exchange, task=state, call=self._call)
-            self.standing = NeedsAnswers(replace(ask, live_keys=new_keys))
+            ask = TaskAsk(
+                self._asked,
+                exchange,
+                live_keys=new_keys,
+                task=state,
+                created_by=self._call,
+            )
+            self.standing = NeedsAnswers(ask)
         elif self.task is None:
             self.standing = Finished(self._asked, exchange)
 

@@ -35,8 +35,9 @@ from mrtr_cassette.core.drive.conversation import (
     Finished,
     LiveAsk,
     NeedsAnswers,
-    PushedQuestion,
+    PushedAsk,
     Reply,
+    TaskAsk,
 )
 from mrtr_cassette.core.drive.live_session import with_id_of, with_live_names
 from mrtr_cassette.core.protocol.dialect import (
@@ -510,9 +511,9 @@ class RecordedScript:
 
     def _reply(self, ask: LiveAsk) -> Reply:
         """Return the recorded answers in the cassette's terms."""
-        if ask.push is not None:
-            return self._answer_push(ask, ask.push)
-        if ask.task is None:
+        if isinstance(ask, PushedAsk):
+            return self._answer_push(ask)
+        if not isinstance(ask, TaskAsk):
             return self._answer_result(ask)
         if ask.asks_nothing:
             return self._take_task(ask, ask.task.id)
@@ -695,7 +696,7 @@ class RecordedScript:
 
     # Pushed requests
 
-    def _answer_push(self, ask: LiveAsk, push: PushedQuestion) -> Reply:
+    def _answer_push(self, ask: PushedAsk) -> Reply:
         """Answer a pushed request."""
         recorded = self._recorded_now
         turn = self._interaction.asking_turn(self._position_now)
@@ -711,9 +712,9 @@ class RecordedScript:
         if match.question is not None:
             name = match.question.name
 
-        self.findings.pushes.append(LivePush(match.number, name, push.key))
-        if push.so_far is not None:
-            live = with_id_of(recorded.call, push.so_far)
+        self.findings.pushes.append(LivePush(match.number, name, ask.key))
+        if ask.so_far is not None:
+            live = with_id_of(recorded.call, ask.so_far)
             self.findings.pending = LivePair(recorded, live, turn=_NO_TURN)
 
         if not self._goes_on(match):

@@ -561,7 +561,7 @@ class _AnsweredUpstream:
 
     async def supply(self, ask: LiveAsk) -> Answered | None:
         """Answer an ask."""
-        if ask.push is not None:
+        if ask.via == "push":
             return None
 
         reply = await self.answerers.answer(self.rounds, ask)

@@ -23,7 +23,7 @@ from mrtr_cassette.core.answers.written import (
     answers_of,
     read_pairs,
 )
-from mrtr_cassette.core.drive.conversation import LiveAsk, PushedQuestion
+from mrtr_cassette.core.drive.conversation import LiveAsk, PushedAsk
 from mrtr_cassette.core.protocol.dialect import (
     DIALECTS,
     InputRequest,
@@ -351,7 +351,7 @@ def push(method: str = "roots/list", turn: int = 1) -> LiveAsk:
     """Return a pushed request."""
     pushed = classify(compact(message(method, {"message": "Sure?"}, id="p")))
     assert pushed is not None
-    return LiveAsk(turn, exchange(CALL, b""), push=PushedQuestion("roots-1", pushed))
+    return PushedAsk(turn, exchange(CALL, b""), key="roots-1", message=pushed)
 
 
 def rounds(**tree: Any) -> Rounds:
