@@ -135,7 +135,8 @@ def answered(operation: Operation, pushed: bytes) -> bytes:
 
 def recorded(run: list[Operation], build: Build, known: Build, name: str) -> Cassette:
     """Return the recording of a client with one build, which knows the questions of another."""
-    server, talk = Server(build, name), Conversation()
+    server = Server(build, name)
+    talk = Conversation()
     opening = rpc("initialize")
     talk.exchange(opening, server.opens(opening))
     session = server.session
@@ -333,10 +334,12 @@ def test_accepting_pushed_questions_is_recording_the_conversation_anew(
     updated, left = taken(cassette, Live(new, "live"))
 
     assert left == []
+
     verdicts = {verified.verdict for verified in held(updated, Live(new, "next"))}
 
     assert verdicts == {"same"}
     assert all(map(waits_for_answers, updated.interactions))
+
     comparison = compared(recorded(run, new, old, "fresh"), updated)
 
     assert comparison.changes == []

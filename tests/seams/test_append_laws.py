@@ -83,7 +83,8 @@ class Store:
         return compact(result(self.called(tree["params"]), id=tree["id"]))
 
     def called(self, params: Json) -> Json:
-        name, item = params["name"], params["arguments"].get("item", "")
+        name = params["name"]
+        item = params["arguments"].get("item", "")
         answers = params.get("inputResponses")
         if name in {"book", "cancel"} and answers is None:
             self.asked += 1
@@ -267,7 +268,8 @@ def test_what_is_appended_is_what_the_live_server_alone_would_have_said(
         recorded(before, Store("first")), Store("second", start), history
     )
     is_same_server = history is History.STRICT and start == 0
-    alone, has_written = Store("alone", start), False
+    alone = Store("alone", start)
+    has_written = False
     for operation in client:
         count = len(run.live)
         words = told(run.send, operation)
@@ -281,7 +283,10 @@ def test_what_is_appended_is_what_the_live_server_alone_would_have_said(
         assert run.refused == []
 
     cassette = loaded(run.cassette())
-    exchanges = {each.number: each for one in cassette.interactions for each in one.own}
+    exchanges = {}
+    for interaction in cassette.interactions:
+        exchanges.update({exchange.number: exchange for exchange in interaction.own})
+
     alone = Store("alone", start)
     for number in range(run.player.recording.highest_number + 1, len(exchanges) + 1):
         for played in exchanges[number].follows:

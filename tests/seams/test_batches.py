@@ -72,6 +72,7 @@ def test_each_response_of_a_batch_has_the_id_of_its_caller(
     player = player_of((batch(recorded), said(messages_to(recorded, order), form)))
 
     assert missed(player, batch(caller, value=1)).reason is Reason.ARGUMENTS_DIFFER
+
     played = play(player, batch(caller))
 
     assert played == b"".join(said(messages_to(caller, order), form).chunks)

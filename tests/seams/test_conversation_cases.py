@@ -27,11 +27,13 @@ async def test_conversation_is_recorded_and_replayed(
     """A recording is stable and whole, and its replay says the same bytes to the same client."""
     case = read_case(path)
     conversation = Conversation(case)
-    cassette, recovered = tmp_path / "cassette.json", tmp_path / "recovered.json"
+    cassette = tmp_path / "cassette.json"
+    recovered = tmp_path / "recovered.json"
     await record(conversation, cassette, recovered)
     publish_journal(recovered)
 
     assert lasting_part(recovered) == lasting_part(cassette)
+
     await repeat(conversation, cassette, recorded_values())
     await repeat(conversation, cassette, other_values())
     if case.text("inspect") is not None:

@@ -23,11 +23,11 @@ JOURNALS = sorted(FROZEN.glob("v*/*.journal"))
 
 def said_of(exchange: RecordedExchange) -> dict[str, Any]:
     """Return what is known of an exchange as JSON; a character of a body is a byte."""
-    request, response = exchange.request, exchange.response
+    request = exchange.request
+    response = exchange.response
     # The first files don't say it.
     ended_after = exchange.ended_after
-    return {
-        **({} if ended_after is None else {"ended_after": ended_after}),
+    said: dict[str, Any] = {
         "number": exchange.number,
         "times_ms": [exchange.started_ms, exchange.ended_ms],
         "states": [exchange.issued_sha256, exchange.echoed_sha256],
@@ -37,53 +37,61 @@ def said_of(exchange: RecordedExchange) -> dict[str, Any]:
             [list(pair) for pair in request.headers],
             request.body.decode("latin-1"),
         ],
-        "response": None
-        if response is None
-        else [
+        "response": None,
+    }
+    if ended_after is not None:
+        said["ended_after"] = ended_after
+
+    if response is not None:
+        pieces = [
+            [piece.raw.decode("latin-1"), piece.at_ms, piece.after]
+            for piece in response.pieces
+        ]
+        said["response"] = [
             response.status,
             [list(pair) for pair in response.headers],
             response.end.value,
-            [
-                [piece.raw.decode("latin-1"), piece.at_ms, piece.after]
-                for piece in response.pieces
-            ],
-        ],
-    }
+            pieces,
+        ]
+
+    return said
 
 
 def said_by(cassette: Cassette) -> dict[str, Any]:
     """Return what a cassette says as JSON."""
     names = ("upstream", "request_state", "seals_answers", "recorded_at", "tool")
+    interactions = []
+    for interaction in cassette.interactions:
+        branch = interaction.branch
+        said: dict[str, Any] = {
+            "branch": None if branch is None else list(branch),
+            "is_orphan": interaction.is_orphan,
+            "exchanges": [said_of(exchange) for exchange in interaction.exchanges],
+        }
+        if interaction.pushed_turns:
+            said["pushed_turns"] = said_of_turns(interaction)
+
+        interactions.append(said)
+
     return {
         **{name: getattr(cassette, name) for name in names},
         "redaction": said_of_rules(cassette.redaction),
-        "interactions": [
-            {
-                "branch": None if each.branch is None else list(each.branch),
-                "is_orphan": each.is_orphan,
-                "exchanges": [said_of(exchange) for exchange in each.exchanges],
-                **({"pushed_turns": said_of_turns(each)} if each.pushed_turns else {}),
-            }
-            for each in cassette.interactions
-        ],
+        "interactions": interactions,
     }
 
 
 def said_of_turns(interaction: RecordedInteraction) -> list[Any]:
     """Return what is known of the pushed turns of an interaction as JSON."""
-    return [
-        {
-            "position": turn.position,
-            "asked": [
-                [asked.key, asked.exchange.number, asked.piece, asked.interaction]
-                for asked in turn.asked
-            ],
-            "answers": [
-                [answer.key, said_of(answer.exchange)] for answer in turn.answers
-            ],
-        }
-        for turn in interaction.pushed_turns
-    ]
+    said = []
+    for turn in interaction.pushed_turns:
+        asked = [
+            [push.key, push.exchange.number, push.piece, push.interaction]
+            for push in turn.asked
+        ]
+        answers = [[answer.key, said_of(answer.exchange)] for answer in turn.answers]
+        said.append({"position": turn.position, "asked": asked, "answers": answers})
+
+    return said
 
 
 def said_by_line(line: bytes) -> Any:

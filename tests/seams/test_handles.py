@@ -72,13 +72,15 @@ def test_a_live_server_gets_its_own_handles(
     """Wherever the value stands in a result, and wherever it is sent back; nothing differs by it."""
     old, new = pair
     assume(old != new)
-    make, call = tool("make"), with_id(SENT[sent](old), 2)
+    make = tool("make")
+    call = with_id(SENT[sent](old), 2)
     verifier, (first, second) = verifying(
         (make, ISSUED[issued](old)), (call, text(f"The page {old}"))
     )
     verdict, _ = repeated(verifier, first, ISSUED[issued](new))
 
     assert verdict == "same"
+
     verdict, params = repeated(verifier, second, text(f"The page {new}"))
 
     assert params == json.loads(SENT[sent](new))["params"]
@@ -90,7 +92,8 @@ def test_an_answer_has_the_live_handle(pair: tuple[str, str]) -> None:
     """What a client picks from an earlier result, it picks from the live server's."""
     old, new = pair
     assume(old != new)
-    make, call = tool("make"), with_id(tool("pick"), 2)
+    make = tool("make")
+    call = with_id(tool("pick"), 2)
     answered = retry(
         call, {"which": {"action": "accept", "content": {"which": old}}}, number=3
     )
@@ -101,6 +104,7 @@ def test_an_answer_has_the_live_handle(pair: tuple[str, str]) -> None:
     )
 
     assert repeated(verifier, first, text(f"Created {new}"))[0] == "same"
+
     running: Any = verifier.begin(second)
     _, sent = follow(running.conversation, asks("which"), text("picked"))
     given_now = json.loads(sent.body)["params"]["inputResponses"]["which"]
@@ -111,7 +115,8 @@ def test_an_answer_has_the_live_handle(pair: tuple[str, str]) -> None:
 
 def recorded(value: str, issued: str, sent: str, words: str = "last") -> Cassette:
     """Return the recording of a client that sends back what the server made up, and reads more."""
-    call, last = with_id(SENT[sent](value), 2), with_id(tool("last"), 3)
+    call = with_id(SENT[sent](value), 2)
+    last = with_id(tool("last"), 3)
     return loaded(
         conversation(
             (tool("make"), ISSUED[issued](value)),
@@ -132,9 +137,11 @@ def test_another_recording_with_its_own_handles_is_the_same(
 
     assert compared(before, recorded(new, issued, sent)).is_same
     assert recorded_over(before, recorded(new, issued, sent)) == (before, 3)
+
     whole, kept = recorded_over(before, recorded(new, issued, sent, "changed"))
 
     assert kept == 2
+
     result = whole.interactions[2].ending.rpc_members["result"]
 
     assert result["content"][0]["text"] == f"changed {old}"
@@ -149,12 +156,14 @@ def test_a_shortened_sha_is_the_beginning_of_the_live_one(
 ) -> None:
     """A client may send the first digits of a commit's sha, seven or more."""
     assume(old[:7] != new[:7] and made_up(old[:length]))
-    make, call = tool("commit"), with_id(tool("show", sha=old[:length]), 2)
+    make = tool("commit")
+    call = with_id(tool("show", sha=old[:length]), 2)
     verifier, (first, second) = verifying(
         (make, text(f"Created {old}")), (call, text(f"It is {old[:length]}"))
     )
 
     assert repeated(verifier, first, text(f"Created {new}"))[0] == "same"
+
     verdict, params = repeated(verifier, second, text(f"It is {new[:length]}"))
 
     assert (verdict, params["arguments"]) == ("same", {"sha": new[:length]})

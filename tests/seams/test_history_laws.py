@@ -97,18 +97,19 @@ def operations(answers: list[bool]) -> st.SearchStrategy[list[Operation]]:
 
 def recorded(run: list[Operation], *, hints: bool) -> Cassette:
     """Return the cassette of operations that came one after the other."""
-    talk, store = Conversation(), Store()
+    talk = Conversation()
+    store = Store()
     if hints:
         talk.exchange(rpc("tools/list"), HINTED)
 
-    for each in run:
-        request = each.request
-        if each.agrees is not None:
+    for operation in run:
+        request = operation.request
+        if operation.agrees is not None:
             asked = store.asks()
             talk.exchange(request, asked)
-            request = each.retry(asked["requestState"])
+            request = operation.retry(asked["requestState"])
 
-        talk.exchange(request, text(store.does(each)))
+        talk.exchange(request, text(store.does(operation)))
 
     return loaded(talk.cassette())
 
@@ -138,8 +139,8 @@ def test_play_gives_what_the_live_store_gives_after_the_same_writes(
     answers: dict[Operation, set[str]] = {}
     for run in runs:
         store = Store()
-        for each in run:
-            answers.setdefault(each, set()).add(store.does(each))
+        for operation in run:
+            answers.setdefault(operation, set()).add(store.does(operation))
 
     history = data.draw(st.sampled_from([History.AUTO, History.STRICT]))
     player = Player(
@@ -147,16 +148,16 @@ def test_play_gives_what_the_live_store_gives_after_the_same_writes(
     )
     live = Store()
 
-    for each in client:
-        result = played(player, each.request)
-        if result is not None and each.agrees is not None:
-            result = played(player, each.retry(result["requestState"]))
+    for operation in client:
+        result = played(player, operation.request)
+        if result is not None and operation.agrees is not None:
+            result = played(player, operation.retry(result["requestState"]))
 
         if result is None:
             continue
 
-        told = live.does(each)
-        if history is History.STRICT or len(answers[each]) > 1:
+        told = live.does(operation)
+        if history is History.STRICT or len(answers[operation]) > 1:
             assert words(result) == told
 
 
@@ -204,7 +205,8 @@ class Overlapping(NamedTuple):
 @st.composite
 def overlapping(draw: Any) -> Overlapping:
     """Record operations of which up to three are in flight together; their asks are not."""
-    talk, store = Conversation(), Store()
+    talk = Conversation()
+    store = Store()
     todo = draw(operations([True]))
     requests: list[tuple[Operation, bool]] = []
     before: list[set[int]] = []
@@ -218,15 +220,15 @@ def overlapping(draw: Any) -> Overlapping:
 
     while todo or flying:
         if todo and (not flying or (len(flying) < 3 and draw(st.booleans()))):
-            each = todo.pop(0)
-            request = each.request
-            if each.agrees is not None:
+            operation = todo.pop(0)
+            request = operation.request
+            if operation.agrees is not None:
                 asked = store.asks()
-                talk.response(arrive(each, request, is_retry=False), asked)
+                talk.response(arrive(operation, request, is_retry=False), asked)
                 ended.add(len(requests) - 1)
-                request = each.retry(asked["requestState"])
+                request = operation.retry(asked["requestState"])
 
-            number = arrive(each, request, is_retry=each.agrees is not None)
+            number = arrive(operation, request, is_retry=operation.agrees is not None)
             flying[len(requests) - 1] = number
         else:
             place = draw(st.sampled_from(sorted(flying)))
@@ -254,6 +256,7 @@ def test_calls_that_were_in_flight_together_play_in_any_order(
             result = played(player, request)
 
             assert result is not None, player.misses[-1].detail
+
             if operation.agrees is not None and not is_retry:
                 states[place] = result["requestState"]
 
@@ -265,9 +268,11 @@ def shuffled(before: list[set[int]], data: st.DataObject) -> list[int]:
     order: list[int] = []
     while len(order) < len(before):
         done = set(order)
-        ready = [
-            at for at, needed in enumerate(before) if at not in done and needed <= done
-        ]
+        ready = []
+        for place, needed in enumerate(before):
+            if place not in done and needed <= done:
+                ready.append(place)
+
         order.append(data.draw(st.sampled_from(ready)))
 
     return order

@@ -41,17 +41,22 @@ from mrtr_cassette.core.secrets.sealed import SHORTEST_SEARCHED, reads_as_words
 Place = Callable[[str], Any]
 
 VOCABULARY = (
-    *(
-        "stateless",
-        "session",
-        "default",
-        "Main",
-        "TEST",
-        "state",
-        "waiting",
-        "deploymentQueue",
-    ),
-    *("user", "approval", "v2", "step3", "42", "a", "production", "responsibilities"),
+    "stateless",
+    "session",
+    "default",
+    "Main",
+    "TEST",
+    "state",
+    "waiting",
+    "deploymentQueue",
+    "user",
+    "approval",
+    "v2",
+    "step3",
+    "42",
+    "a",
+    "production",
+    "responsibilities",
 )
 phrases = st.builds(
     lambda words, separator: separator.join(words),
@@ -118,6 +123,7 @@ def test_words_of_a_state_stay_in_other_text(words: str, place: Place) -> None:
     asked = json.loads(play(player, call))["result"]["requestState"]
 
     assert asked.startswith("mrtr-state:")
+
     played = play(player, retry(call, {"a": YES}, state=asked))
 
     assert json.loads(played)["result"] == place(words)
@@ -136,6 +142,7 @@ def test_random_ids_do_not_reach_the_disk(
     assert identity.encode() not in encode_cassette(
         conversation(*steps, redacts=True).cassette()
     )
+
     if len(identity) < SHORTEST_SEARCHED:
         return
 
@@ -183,9 +190,10 @@ def test_a_tools_own_member_is_played_as_it_was(
     call, result, cassette = recorded_with(value, holder)
 
     assert json.loads(play(Player(cassette), call))["result"] == result
-    other = tool("remember", **holder(f"{value}!"))
 
-    assert missed(Player(cassette), other).reason is Reason.ARGUMENTS_DIFFER
+    changed_call = tool("remember", **holder(f"{value}!"))
+
+    assert missed(Player(cassette), changed_call).reason is Reason.ARGUMENTS_DIFFER
 
 
 @given(own_values, holders)
@@ -207,6 +215,7 @@ def test_a_tools_own_member_is_verified(
         arguments = json.loads(sent.body)["params"]["arguments"]
 
         assert arguments == json.loads(call)["params"]["arguments"]
+
         found = verifier.ended(running).verdict
 
         assert found == verdict or (
@@ -220,6 +229,7 @@ def test_a_tools_own_member_is_verified(
 def test_words_are_told_from_ids(words: str) -> None:
     """Words, small numbers and both read as words; what is random doesn't."""
     assert reads_as_words(words)
+
     for seed in range(2000):
         for form, identity in ids(Random(seed)).items():
             assert form == "short" or not reads_as_words(identity), identity

@@ -29,7 +29,8 @@ from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.wire.http import Request
 
-BOOK, COUNT = tool("book"), tool("count")
+BOOK = tool("book")
+COUNT = tool("count")
 HINTED = {"tools": [{"name": "count", "annotations": {"readOnlyHint": True}}]}
 
 
@@ -286,9 +287,11 @@ def test_tasks_of_equal_calls_are_branches_that_the_answers_choose(
             task_id = result_of(played(player, BOOK))["taskId"]
 
             assert result_of(played(player, get(task_id)))["status"] == "working"
+
             asked = result_of(played(player, get(task_id)))
 
             assert asked["taskId"] == task_id
+
             tasks[name] = Task(task_id, *asked["inputRequests"])
             continue
 
@@ -298,9 +301,11 @@ def test_tasks_of_equal_calls_are_branches_that_the_answers_choose(
         ending = result_of(played(player, get(task.id)))
 
         assert ending["taskId"] == task.id
+
         result = ending["result"]["content"][0]["text"]
 
         assert (result == "left") == (answer == "N")
+
         results.append(result)
 
     assert len({task.id for task in tasks.values()}) == 3

@@ -182,6 +182,7 @@ def test_replay_without_memory_takes_any_text_that_could_be_the_secret() -> None
     player = Player(loaded(recorded(login, note)), stateless=True)
     for text in ("other7other", "third7third"):
         assert hit(player, text_of("argument", text, 1)[0])
+
         play(player, named_in(NAMED[0], "other7other")[0])
 
 
@@ -192,6 +193,7 @@ def test_text_for_a_secret_that_is_told_later_is_held_to() -> None:
     player = Player(loaded(recorded(*steps, named_in(NAMED[0], "hunter2hunter"))))
 
     assert hit(player, tool("note", text="other7other"))
+
     missed(player, tool("keep", text="third7third"))
 
     assert hit(player, tool("keep", text="other7other"))
@@ -199,11 +201,8 @@ def test_text_for_a_secret_that_is_told_later_is_held_to() -> None:
 
 def test_cassette_of_an_earlier_recorder_that_has_a_repeated_secret_plays() -> None:
     """What stands in a recorded request as it was sent is still matched as it is."""
-    login, note = (
-        named_in(NAMED[0], "hunter2hunter"),
-        text_of("argument", "hunter2hunter", 1),
-    )
-
+    login = named_in(NAMED[0], "hunter2hunter")
+    note = text_of("argument", "hunter2hunter", 1)
     made = Conversation(redacts=True)
     for call, result in (note, login):
         made.exchange(call, result)

@@ -48,7 +48,7 @@ from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.journal import decode_line, encode_line
 from mrtr_cassette.core.cassette.lookup import lookup_key
 from mrtr_cassette.core.cassette.model import CassetteModel
-from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.drive.rerecording import recorded_over
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.dialect import answers_in, recognise
@@ -109,7 +109,8 @@ objects = st.dictionaries(texts, values, max_size=4)
 
 def spellings(number: Num) -> list[str]:
     """Return ways to write a number."""
-    mantissa, exponent = number.mantissa, number.exponent
+    mantissa = number.mantissa
+    exponent = number.exponent
     return [
         f"{mantissa}e{exponent}",
         f"{mantissa}.0E{exponent:+}",
@@ -159,7 +160,7 @@ def spell(value: Any, chance: Random) -> bytes:
             return b"{" + (b",".join(pairs) or space()) + b"}"
 
         if isinstance(inner, list):
-            items = [space() + write(one) + space() for one in inner]
+            items = [space() + write(item) + space() for item in inner]
             return b"[" + (b",".join(items) or space()) + b"]"
 
         return json.dumps(inner).encode()
@@ -194,9 +195,11 @@ def scalar_paths(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Return where in a value its scalars are."""
     if isinstance(value, dict | list):
         items = value.items() if isinstance(value, dict) else enumerate(value)
-        return [
-            path for key, inner in items for path in scalar_paths(inner, (*at, key))
-        ]
+        paths = []
+        for key, inner in items:
+            paths += scalar_paths(inner, (*at, key))
+
+        return paths
 
     return [at]
 
@@ -233,7 +236,8 @@ streams = st.lists(
 def dispatched(raw: bytes) -> list[bytes]:
     """Return the data of each event that ends, by the letter of the standard."""
     lines = re.split(rb"\r\n|\r|\n", raw.removeprefix(b"\xef\xbb\xbf"))
-    events, data = [], None
+    events = []
+    data = None
     for line in lines[:-1]:
         if not line:
             if data is not None:
@@ -268,9 +272,11 @@ def test_framing_loses_nothing_and_does_not_depend_on_the_cut(
 
     assert runs == [runs[0]] * 3
     assert b"".join(framed) + rest == raw
+
     events = [read_event(event, first=index == 0) for index, event in enumerate(framed)]
 
     assert [event.data for event in events if event.data is not None] == dispatched(raw)
+
     for event in events:
         for offset, line in event.lines:
             assert event.data is not None
@@ -338,20 +344,18 @@ def test_splicing_changes_the_span_and_nothing_else(
 
     spliced = splice(raw, [(span, new) for span in spans])
 
-    outside = (
-        re.split(b"|".join(marks), splice(raw, list(zip(spans, marks, strict=True))))
-        if spans
-        else [raw]
-    )
+    outside = [raw]
+    if spans:
+        marked = splice(raw, list(zip(spans, marks, strict=True)))
+        outside = re.split(b"|".join(marks), marked)
 
     assert spliced == new.join(outside)
-    assert (
-        b"".join(
-            part + one
-            for part, one in itertools.zip_longest(outside, old, fillvalue=b"")
-        )
-        == raw
-    )
+
+    restored = outside[0]
+    for inside, part in zip(old, outside[1:], strict=True):
+        restored += inside + part
+
+    assert restored == raw
 
     found = find_spans(spliced, [path]).get(path, [])
 
@@ -379,7 +383,7 @@ def test_splicing_changes_the_span_and_nothing_else(
 
 
 @given(values, values)
-def test_canonical_text_tells_values_apart(one: Any, other: Any) -> None:
+def test_canonical_text_tells_values_apart(first: Any, second: Any) -> None:
     """Two values have the same canonical text if and only if they mean the same."""
 
     def text_of(value: Any) -> str:
@@ -392,7 +396,9 @@ def test_canonical_text_tells_values_apart(one: Any, other: Any) -> None:
 
         return canonical(read(value))
 
-    assert (text_of(one) == text_of(other)) is (meaning(one) == meaning(other))
+    is_same = meaning(first) == meaning(second)
+
+    assert (text_of(first) == text_of(second)) is is_same
 
 
 def spelled_call(
@@ -421,10 +427,11 @@ def spelled_call(
 def test_key_does_not_depend_on_spelling_id_or_meta(data: st.DataObject) -> None:
     """The same call has the same key, whoever sends it and however it is spelled."""
     arguments = data.draw(objects)
-    one, other = (read_call(post(spelled_call(data.draw, arguments))) for _ in range(2))
+    call = read_call(post(spelled_call(data.draw, arguments)))
+    again = read_call(post(spelled_call(data.draw, arguments)))
 
-    assert one.key() == other.key()
-    assert lookup_key(one) == lookup_key(other)
+    assert call.key() == again.key()
+    assert lookup_key(call) == lookup_key(again)
 
 
 @given(st.data())
@@ -435,12 +442,10 @@ def test_key_depends_on_every_scalar(data: st.DataObject) -> None:
     changed_arguments = with_scalar(arguments, path, data.draw(scalars))
     differs = meaning(arguments) != meaning(changed_arguments)
 
-    one, other = (
-        read_call(post(spelled_call(data.draw, value)))
-        for value in (arguments, changed_arguments)
-    )
+    call = read_call(post(spelled_call(data.draw, arguments)))
+    changed_call = read_call(post(spelled_call(data.draw, changed_arguments)))
 
-    assert (one.key() != other.key()) is differs
+    assert (call.key() != changed_call.key()) is differs
 
     def stripped(value: Any) -> Any:
         if isinstance(value, dict):
@@ -661,7 +666,7 @@ def test_recording_and_replaying_are_total(data: st.DataObject) -> None:
 
     player = Player(loaded(cassette, "f"), repeat=data.draw(st.sampled_from(Repeat)))
     inspection_text(details_of(loaded(cassette)))
-    requests = [one.request for one in talk.exchanges]
+    requests = [exchange.request for exchange in talk.exchanges]
     requests += [post(data.draw(hostile)) for _ in range(2)]
     for request in requests:
         decision = player.request_received(request)
@@ -675,6 +680,7 @@ def test_recording_and_replaying_are_total(data: st.DataObject) -> None:
 
     assert summary_text(report_of_replay(player))
     assert player.plays + len(player.misses) + len(player.harmless) == len(requests)
+
     with suppress(CassetteError):
         stateless = Player(loaded(cassette, "f"), stateless=True)
         for request in requests:
@@ -694,35 +700,32 @@ def test_cassette_gives_back_every_byte(data: st.DataObject) -> None:
         headers = data.draw(st.sampled_from([STREAM_HEADERS, JSON_HEADERS, ()]))
         chunks = tuple(data.draw(cut(body)))
         request = Request("PUT", "/x", (), data.draw(hostile))
-        script.append(
-            (request, Answer(chunks, headers, end=data.draw(st.sampled_from(End))))
-        )
+        end = data.draw(st.sampled_from(End))
+        script.append((request, Answer(chunks, headers, end=end)))
 
     talk = conversation(*script, seals=False)
     cassette = talk.cassette()
 
     for read in (cassette, decode_cassette(encode_cassette(cassette), "f")):
-        exchanges = [
-            each for own in loaded(read).interactions for each in own.exchanges
-        ]
-        for each, (request, response), recorded in zip(
+        exchanges: list[RecordedExchange] = []
+        for interaction in loaded(read).interactions:
+            exchanges += interaction.exchanges
+
+        for exchange, (request, sent), recorded in zip(
             exchanges, script, talk.exchanges, strict=True
         ):
-            # A request is kept as it can be read: it is matched, and never played back.
-            assert each.request.body == readable(request).body
-            assert each.response is not None
-            assert (
-                each.response.body
-                == b"".join(response.chunks)
-                == recorded.response.body
-            )
+            response = exchange.response
 
-            assert each.response.end is recorded.response.end
+            # A request is kept as it can be read: it is matched, and never played back.
+            assert exchange.request.body == readable(request).body
+            assert response is not None
+            assert response.body == b"".join(sent.chunks) == recorded.response.body
+            assert response.end is recorded.response.end
+
             if recorded.response.is_event_stream:
-                raws = [
-                    [one.raw for one in its.response.pieces] for its in (each, recorded)
-                ]
-                assert raws[0] == raws[1]
+                pieces = [piece.raw for piece in response.pieces]
+
+                assert pieces == [piece.raw for piece in recorded.response.pieces]
 
 
 # Record, then replay
@@ -772,24 +775,24 @@ class Own(NamedTuple):
     echoed: str | None
 
 
-def body_of(turn: Turn, number: int, own: Own) -> bytes:
+def body_of(turn: Turn, number: int, caller: Own) -> bytes:
     """Return the response of an exchange, for some values that are the caller's own."""
-    words = f"exchange {number}" + (f" for {own.echoed}" if turn.is_quoted else "")
+    words = f"exchange {number}" + (f" for {caller.echoed}" if turn.is_quoted else "")
     words += " changed" * turn.is_changed
     if turn.asks is None:
         result = text(words)
     else:
         keys = () if turn.asks == "only" else ("a",)
-        result = {**asks(*keys, state=own.issued), "log": words}
+        result = {**asks(*keys, state=caller.issued), "log": words}
 
-    response = compact({"jsonrpc": "2.0", "id": own.identity, "result": result})
+    response = compact({"jsonrpc": "2.0", "id": caller.identity, "result": result})
     if turn.shape in {"whole", "pieces"}:
         return response
 
     end = b"\r\n" if turn.shape == "crlf" else b"\n"
     news = b""
     if b"progressToken" in turn.request:
-        news = sse(progress(own.token), progress(own.token, 2), end=end)
+        news = sse(progress(caller.token), progress(caller.token, 2), end=end)
 
     return b": ping" + end + end + news + b"id: 7" + end + sse(response, end=end)
 
@@ -849,30 +852,33 @@ def plans(draw: st.DrawFn) -> Plan:
             turns.append(turn)
             last = len(turns) - 1
             if branches and at > 0:
-                other = Turn(request=call, shape=shape)
+                branch = Turn(request=call, shape=shape)
                 before = turns[last]
                 assert before.answers_to is not None
                 answer_last(
-                    other, turns, before.answers_to, {"a": {"action": "cancel"}}
+                    branch, turns, before.answers_to, {"a": {"action": "cancel"}}
                 )
-                other.answers_to = last
-                turns.append(other)
+                branch.answers_to = last
+                turns.append(branch)
 
     pending: list[int] = []
     done: set[int] = set()
     waiting = list(range(len(turns)))
     while waiting or pending:
-        ready = [
-            ("begin", one) for one in waiting if turns[one].answers_to in done | {None}
-        ]
-        step = draw(st.sampled_from(ready + [("end", one) for one in pending]))
-        plan.schedule.append(step)
-        if step[0] == "begin":
-            waiting.remove(step[1])
-            pending.append(step[1])
+        ready = []
+        for place in waiting:
+            if turns[place].answers_to in done | {None}:
+                ready.append(("begin", place))
+
+        ends = [("end", place) for place in pending]
+        step, place = draw(st.sampled_from(ready + ends))
+        plan.schedule.append((step, place))
+        if step == "begin":
+            waiting.remove(place)
+            pending.append(place)
         else:
-            pending.remove(step[1])
-            done.add(step[1])
+            pending.remove(place)
+            done.add(place)
 
     return plan
 
@@ -921,11 +927,10 @@ def asked_by(turn: Turn, identity: Json, token: Json, state: str | None) -> byte
     if b"progressToken" in request:
         request = with_token(request, token)
 
-    return (
-        request
-        if state is None
-        else changed(request, "params", "requestState", to=state)
-    )
+    if state is None:
+        return request
+
+    return changed(request, "params", "requestState", to=state)
 
 
 def recorded_plan(
@@ -938,15 +943,14 @@ def recorded_plan(
     """
     talk = Conversation(plan.seals)
     numbers: dict[int, int] = {}
-    for what, one in plan.schedule if schedule is None else schedule:
-        if what == "begin":
-            turn = plan.turns[one]
+    for step, place in plan.schedule if schedule is None else schedule:
+        if step == "begin":
+            turn = plan.turns[place]
             state = None if turn.echoes is None else plan.turns[turn.echoes].state
-            numbers[one] = talk.request(
-                asked_by(turn, f"id-{one}", f"token-{one}", state)
-            )
+            request = asked_by(turn, f"id-{place}", f"token-{place}", state)
+            numbers[place] = talk.request(request)
         else:
-            talk.response(numbers[one], respond(plan, one))
+            talk.response(numbers[place], respond(plan, place))
 
     return talk, sorted(numbers, key=numbers.__getitem__)
 
@@ -957,37 +961,36 @@ def replayed(
     """Play a plan's requests in some order, checking every byte of every response."""
     player = Player(loaded(cassette), **options)
     issued: dict[int, str] = {}
-    for step, one in enumerate(order):
-        turn = plan.turns[one]
-        identity, token = (
-            (step, f"t{step}") if step % 2 else (f"other {step}", 1000 + step)
-        )
+    for step, place in enumerate(order):
+        turn = plan.turns[place]
+        identity: Json = step if step % 2 else f"other {step}"
+        token: Json = f"t{step}" if step % 2 else 1000 + step
         echoed = None if turn.echoes is None else issued[turn.echoes]
-        decision = player.request_received(
-            post(asked_by(turn, identity, token, echoed))
-        )
+        request = post(asked_by(turn, identity, token, echoed))
+        decision = player.request_received(request)
         assert isinstance(decision, Play), reported_miss(decision, Cassette("f")).text
         got = sent_now(decision)
         if turn.state is not None:
-            issued[one] = state_of(got)
-            assert (issued[one] == turn.state) is not plan.seals
+            issued[place] = state_of(got)
+            assert (issued[place] == turn.state) is not plan.seals
 
-        assert got == body_of(turn, one, Own(identity, token, issued.get(one), echoed))
+        caller = Own(identity, token, issued.get(place), echoed)
+        assert got == body_of(turn, place, caller)
 
     return player
 
 
 def state_of(body: bytes) -> str:
     """Return the state that a response issues, whatever its framing."""
-    (line,) = (line for line in body.splitlines() if b'"result"' in line)
+    (line,) = [line for line in body.splitlines() if b'"result"' in line]
     state: str = json.loads(line.removeprefix(b"data: "))["result"]["requestState"]
     return state
 
 
 def assert_all_was_played_once(player: Player, plan: Plan) -> None:
     """Every recorded exchange was played exactly once, and nothing was missed."""
-    entries = [each for own in player.interactions for each in own]
-    assert [player.times[each] for each in entries] == [1] * len(plan.turns)
+    entries = itertools.chain.from_iterable(player.interactions)
+    assert [player.times[entry] for entry in entries] == [1] * len(plan.turns)
     assert (player.plays, player.misses, player.unplayed) == (len(plan.turns), [], [])
 
 
@@ -1009,15 +1012,13 @@ def test_what_was_recorded_in_two_runs_plays_as_one(
     both = second.cassette(earlier=before)
 
     assert_all_was_played_once(replayed(plan, both, [*early, *late]), plan)
-    kept = [
-        one
-        for one, after in zip(before.interactions, both.interactions, strict=False)
-        if one == after
-        or not one.elicitation_turns
-        or one.elicitation_turns[-1].answer is None
-    ]
+    for earlier, later in zip(before.interactions, both.interactions, strict=False):
+        turns = earlier.elicitation_turns
+        may_go_on = not turns or turns[-1].answer is None
 
-    assert kept == before.interactions
+        assert may_go_on or earlier == later
+
+    assert len(both.interactions) >= len(before.interactions)
 
 
 @given(plans(), st.randoms(use_true_random=False))
@@ -1026,29 +1027,29 @@ def test_what_was_recorded_plays_in_another_order(plan: Plan, chance: Any) -> No
     talk, arrived = recorded_plan(plan)
     cassette = talk.cassette()
     player = Player(loaded(cassette, "f"))
-    entries = [each for own in player.interactions for each in own]
-    before: dict[int, set[int]] = {one: set() for one in arrived}
+    entries = itertools.chain.from_iterable(player.interactions)
+    before: dict[int, set[int]] = {place: set() for place in arrived}
     alike: dict[Any, int] = {}
-    for each in sorted(entries, key=lambda each: each.arrival):
-        one = arrived[(each.exchange.number or 0) - 1]
-        if each.parent is not None:
-            before[one].add(arrived[(each.parent.exchange.number or 0) - 1])
+    for entry in sorted(entries, key=lambda recorded: recorded.arrival):
+        place = arrived[(entry.exchange.number or 0) - 1]
+        if entry.parent is not None:
+            before[place].add(arrived[(entry.parent.exchange.number or 0) - 1])
 
-        if (echoes := plan.turns[one].echoes) is not None:
-            before[one].add(echoes)
+        echoes = plan.turns[place].echoes
+        if echoes is not None:
+            before[place].add(echoes)
 
-        call = read_call(each.matched.request)
-        same = (*lookup_key(call)[::2], plan.turns[one].echoes, call.traits())
+        call = read_call(entry.matched.request)
+        same = (*lookup_key(call)[::2], echoes, call.traits())
         if same in alike:
-            before[one].add(alike[same])
+            before[place].add(alike[same])
 
-        alike[same] = one
+        alike[same] = place
 
     order: list[int] = []
     while len(order) < len(arrived):
-        ready = [
-            one for one in arrived if one not in order and before[one] <= set(order)
-        ]
+        left = [place for place in arrived if place not in order]
+        ready = [place for place in left if before[place] <= set(order)]
         order.append(chance.choice(ready))
 
     player = replayed(plan, cassette, order, history=History.ORDER)
@@ -1063,9 +1064,8 @@ def test_any_replica_plays_what_was_recorded(plan: Plan, chance: Any) -> None:
     """
     talk, arrived = recorded_plan(plan)
     cassette = talk.cassette()
-    if len({lookup_key(read_call(post(turn.request))) for turn in plan.turns}) < len(
-        plan.turns
-    ):
+    keys = {lookup_key(read_call(post(turn.request))) for turn in plan.turns}
+    if len(keys) < len(plan.turns):
         with suppress(CassetteError):
             Player(loaded(cassette), stateless=True)
 
@@ -1090,11 +1090,10 @@ def test_state_that_is_not_the_issued_one_is_never_served(
 ) -> None:
     """A request with one character of its state changed is a miss, whatever else was recorded."""
     talk, order = recorded_plan(plan)
-    echoing = [one for one in order if plan.turns[one].echoes is not None]
+    echoing = [place for place in order if plan.turns[place].echoes is not None]
     assume(echoing)
     player = replayed(plan, talk.cassette(), order)
-    one = data.draw(st.sampled_from(echoing))
-    turn = plan.turns[one]
+    turn = plan.turns[data.draw(st.sampled_from(echoing))]
     asked = plan.turns[turn.echoes or 0]
     state = asked.state or ""
     at = data.draw(st.integers(0, len(state) - 1))
@@ -1124,5 +1123,6 @@ def test_recorded_over_plays_as_the_new_recording(
     whole, _ = recorded_over(before, loaded(talk.cassette()))
 
     assert (whole is before) is not any(turn.is_changed for turn in turns)
+
     player = replayed(again, decode_cassette(dump(whole), "f"), arrived)
     assert_all_was_played_once(player, again)

@@ -139,10 +139,12 @@ def test_after_learning_nothing_is_told_of_an_unchanged_server(
     places = learned(first, again)
 
     assert [place for place in places if place.reason is not None] == []
+
     pointers = tuple(place.pointer for place in places)
     (later,) = verified(case, pointers, result_of(case, 2, call=1))
 
     assert (later.verdict, later.changes) == ("same", ())
+
     (changed,) = verified(case, pointers, result_of(case, 3, stable="shaky"))
 
     assert changed.verdict == "text-changed"

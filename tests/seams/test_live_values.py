@@ -83,11 +83,13 @@ def servers(name: str, *parts: str) -> st.SearchStrategy[Server]:
     """Return servers whose values have any of these parts."""
     some = st.lists(st.sampled_from(parts), max_size=2, unique=True).map(tuple)
     return st.fixed_dictionaries(dict.fromkeys(PLACES, some)).map(
-        lambda its: Server(name, its)
+        lambda parts_of: Server(name, parts_of)
     )
 
 
-LIST, ASKING, PUSHING = rpc("tools/list"), tool("ask"), tool("push")
+LIST = rpc("tools/list")
+ASKING = tool("ask")
+PUSHING = tool("push")
 BUILD = with_id(tool("build"), 7)
 STATE_ISSUED = tool("first")
 
@@ -133,7 +135,8 @@ def recorded(server: Server) -> Cassette:
 
     talk.event(pushing, answer(PUSHING, text("done")))
     talk.end(pushing)
-    task, key = server.value("task"), server.value("task-key")
+    task = server.value("task")
+    key = server.value("task-key")
     say(BUILD, created(task))
     say(rpc("tasks/get", {"taskId": task}, 8), state(task, "input_required", key))
     say(rpc("tasks/update", {"taskId": task, "inputResponses": {key: YES}}, 9), {})
@@ -207,12 +210,14 @@ def test_a_live_server_gets_its_own_values_back(old: Server, live: Server) -> No
 
     assert posted["id"] == live.value("push")
     assert posted["result"]["_meta"] == {RELATED: {"taskId": live.session}}
+
     show(observation, lambda body: stream(answer(body, text("done"))))
     running.conversation.responded(observation)
 
     assert driver.verifier.ended(running).verdict == "same"
 
-    task, key = live.value("task"), live.value("task-key")
+    task = live.value("task")
+    key = live.value("task-key")
     sent = driver.run(
         created(task),
         state(task, "input_required", key),
@@ -220,7 +225,7 @@ def test_a_live_server_gets_its_own_values_back(old: Server, live: Server) -> No
         state(task, "completed", result=text("built")),
     )
 
-    assert [params_of(each)["taskId"] for each in sent[1:]] == [task] * 3
+    assert [params_of(request)["taskId"] for request in sent[1:]] == [task] * 3
     assert params_of(sent[2])["inputResponses"] == {key: YES}
 
 

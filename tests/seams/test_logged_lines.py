@@ -147,6 +147,7 @@ def test_what_is_logged_after_a_response_stays_after_it(
     logs = [line for line in came if line.startswith(b"log")]
 
     assert sorted(line for line in heard if line.startswith(b"log")) == sorted(logs)
+
     for log in logs:
         assert responses_before(heard, log) >= responses_before(came, log), log
 
@@ -305,6 +306,7 @@ def test_what_is_pushed_overtakes_nothing_that_came_before_it(
     for place, said in enumerate(talk.trace):
         if said.by_client:
             assert client.may_say(place, is_eager=is_eager), said
+
             client.send(said.line)
             client.hear()
 

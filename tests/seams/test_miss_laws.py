@@ -156,7 +156,8 @@ def calls(draw: st.DrawFn) -> Request:
 @st.composite
 def posts(draw: st.DrawFn) -> Request:
     """Return a posted answer to what a server may have pushed."""
-    identity, value = draw(st.sampled_from([0, 1, 2, "a"])), draw(values)
+    identity = draw(st.sampled_from([0, 1, 2, "a"]))
+    value = draw(values)
     if draw(st.booleans()):
         return post(spelled(result(value, id=identity)))
     return post(spelled({"jsonrpc": "2.0", "id": identity, "error": value}))
@@ -369,9 +370,10 @@ def test_whatever_is_missed_has_every_form(
 ) -> None:
     """Made-up requests to made-up cassettes get what was recorded, or a miss in every form."""
     player = Player(cassette, strict=strict)
-    recorded = [
-        exchange.request for one in cassette.interactions for exchange in one.own
-    ]
+    recorded: list[Request] = []
+    for interaction in cassette.interactions:
+        recorded += [exchange.request for exchange in interaction.own]
+
     for request in (*asked, *recorded, *recorded):
         decision = player.request_received(request)
         if isinstance(decision, Miss):

@@ -165,12 +165,14 @@ def test_what_was_not_recorded_is_a_miss(name: str) -> None:
     miss = replay.miss(with_id(asking(replay.states), "my-id"))
 
     assert miss.reason.value == reason
+
     nearest = miss.nearest
 
     assert ("" if nearest is None else f"{nearest.interaction}.{nearest.turn}") == place
+
     found = [
-        f"{each.pointer.rpartition('/')[2]} {each.recorded or '-'} {each.received or '-'}"
-        for each in miss.differences
+        f"{difference.pointer.rpartition('/')[2]} {difference.recorded or '-'} {difference.received or '-'}"
+        for difference in miss.differences
     ]
 
     assert found == differences or name == "answers of another turn"
@@ -179,7 +181,8 @@ def test_what_was_not_recorded_is_a_miss(name: str) -> None:
 
     report = reported_miss(miss, Cassette("talk.json"))
     body = json.loads(error_body(report, miss.call))
-    told, data = report.text, report.facts
+    told = report.text
+    data = report.facts
 
     assert (body["jsonrpc"], body["id"]) == ("2.0", "my-id")
     assert body["error"] == {"code": -32010, "message": told, "data": data}
@@ -188,7 +191,7 @@ def test_what_was_not_recorded_is_a_miss(name: str) -> None:
     assert all(fix in told for fix in report.fixes)
     assert data["fixes"] == [*report.fixes]
     assert "talk.json" in told
-    assert all(each["pointer"] in told for each in data["differences"])
+    assert all(difference["pointer"] in told for difference in data["differences"])
     # Neither the raw state nor the client's is repeated in a text that ends up in logs.
     assert not any(state in told for state in (*STATES, *replay.states))
 
@@ -236,9 +239,8 @@ def test_placeholder_is_no_secret(token: str) -> None:
 
 def test_wrong_secret_gets_the_recorded_denial() -> None:
     """Where a denial and a welcome were recorded, a secret that was denied is never welcome."""
-    wrong, right = (
-        tool("login", password=secret) for secret in ("wrong-horse", "right-horse")
-    )
+    wrong = tool("login", password="wrong-horse")
+    right = tool("login", password="right-horse")
     script: tuple[Step, ...] = ((wrong, text("denied")), (right, text("welcome")))
     player = player_of(*script, redacts=True, repeat=Repeat.ALWAYS)
 
@@ -249,28 +251,24 @@ def test_wrong_secret_gets_the_recorded_denial() -> None:
 
 def test_states_of_parallel_identical_calls_are_not_exchanged() -> None:
     """The answers of one of two identical calls don't fit the state of the other."""
-    other = STATES[1]
+    first, second, *_ = STATES
     player = player_of(
-        (SELL, asks("price", state=STATES[0])),
-        (SELL, asks("price", state=other)),
-        (retry(SELL, {"price": 1}, state=STATES[0]), text("cheap")),
-        (retry(SELL, {"price": 2}, state=other), text("dear")),
+        (SELL, asks("price", state=first)),
+        (SELL, asks("price", state=second)),
+        (retry(SELL, {"price": 1}, state=first), text("cheap")),
+        (retry(SELL, {"price": 2}, state=second), text("dear")),
     )
 
-    one, two = (state_in(play(player, SELL)) for _ in range(2))
+    first_name = state_in(play(player, SELL))
+    second_name = state_in(play(player, SELL))
+    miss_of_first = missed(player, retry(SELL, {"price": 2}, state=first_name))
+    miss_of_second = missed(player, retry(SELL, {"price": 1}, state=second_name))
 
-    assert (
-        missed(player, retry(SELL, {"price": 2}, state=one)).reason
-        is Reason.ANSWERS_DIFFER
-    )
+    assert miss_of_first.reason is Reason.ANSWERS_DIFFER
+    assert miss_of_second.reason is Reason.ANSWERS_DIFFER
 
-    assert (
-        missed(player, retry(SELL, {"price": 1}, state=two)).reason
-        is Reason.ANSWERS_DIFFER
-    )
-
-    assert said(play(player, retry(SELL, {"price": 2}, state=two))) == "dear"
-    assert said(play(player, retry(SELL, {"price": 1}, state=one))) == "cheap"
+    assert said(play(player, retry(SELL, {"price": 2}, state=second_name))) == "dear"
+    assert said(play(player, retry(SELL, {"price": 1}, state=first_name))) == "cheap"
 
 
 def test_retry_before_its_ask_is_out_of_order() -> None:
@@ -295,7 +293,8 @@ def test_miss_changes_nothing() -> None:
     for asking, *_ in WRONG.values():
         replay.miss(asking(replay.states))
 
-    player, states = replay.player, replay.states
+    player = replay.player
+    states = replay.states
 
     assert said(play(player, retry(DEPLOY, {"when": 2}, state=states[1]))) == "deployed"
     assert said(play(player, retry(SELL, {"price": 9}, state=states[2]))) == "sold"

@@ -89,7 +89,8 @@ class Server(NamedTuple):
 @st.composite
 def servers(draw: st.DrawFn) -> Server:
     """Return a server."""
-    target, ids = draw(st.sampled_from(TARGETS)), draw(st.sampled_from(IDS))
+    target = draw(st.sampled_from(TARGETS))
+    ids = draw(st.sampled_from(IDS))
     return Server(
         "".join(draw(st.lists(st.sampled_from(LEADS), max_size=3))),
         draw(st.sampled_from(ORDERS)),
@@ -124,7 +125,8 @@ def test_every_client_posts_to_the_recorder_and_plays_its_own_session(
     for client in range(2):
         number = talk.stream(get("/v1/sse?tenant=a"))
         seen = talk.observation(number)
-        passing, got = EndpointPassing(ServerOrigin("http://server:80/v1/sse")), b""
+        passing = EndpointPassing(ServerOrigin("http://server:80/v1/sse"))
+        got = b""
         raw = server.first(client)
         places = [0, *sorted(cut for cut in cuts if cut < len(raw)), len(raw)]
         for start, end in pairwise(places):
@@ -153,6 +155,7 @@ def test_every_client_posts_to_the_recorder_and_plays_its_own_session(
         where = endpoint(sent_now(stream))
         for body in (INITIALIZE, INITIALIZED, CALL):
             assert sent_now(hit(player, post(body, target=where))) == b""
+
             if body is not INITIALIZED:
                 assert sent_now(stream) == sse(answer(body, {"of": client}))
 

@@ -55,12 +55,15 @@ def test_pings_are_no_turns_and_no_difference(
     before: list[tuple[bool, Json]], after: list[tuple[bool, Json]]
 ) -> None:
     """However many came and however they were answered, a call has the turns of its questions."""
-    old, new = recorded(before), recorded(after)
-    calls = [
-        each for each in new.interactions if each.exchanges[0].call.name == "deploy"
+    old = recorded(before)
+    new = recorded(after)
+    (call,) = [
+        interaction
+        for interaction in new.interactions
+        if interaction.exchanges[0].call.name == "deploy"
     ]
 
-    assert [len([*each.turns]) for each in calls] == [1]
+    assert len([*call.turns]) == 1
     assert compared(old, new).is_same
     assert len(planned(old)) == len(planned(new)) == 3
 
@@ -74,17 +77,21 @@ def test_replay_waits_for_no_pong_and_takes_any(
     delivery = hit(player, INITIALIZE).delivery
 
     assert delivery is not None
+
     told(delivery)
     session = "mrtr-session:1"
     listening = hit(player, within(session, Request("GET", "/mcp", (), b""))).delivery
 
     assert listening is not None
+
     calling = hit(player, within(session, CALL)).delivery
 
     assert calling is not None
-    own = sum(not on_session for on_session, _ in pings)
 
-    assert len(told(calling)) == own + 1
+    pings_of_call = sum(not on_session for on_session, _ in pings)
+
+    assert len(told(calling)) == pings_of_call + 1
+
     for at, _ in enumerate(pings):
         if pongs[at] is not None:
             pong = posted(rpc("ping", number=f"ping-{at}"), pongs[at]).body

@@ -7,6 +7,7 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Any, NamedTuple
 
 from builders import (
@@ -55,12 +56,10 @@ def message(identity: Json, result: Json) -> bytes:
 
 def retyped(identity: Json, result: Json) -> bytes:
     """Make a text of a number, and a number of a text."""
-    other = (
-        int(identity)
-        if isinstance(identity, str) and identity.isdigit()
-        else str(identity)
-    )
-    return message(other, result)
+    if isinstance(identity, str) and identity.isdigit():
+        return message(int(identity), result)
+
+    return message(str(identity), result)
 
 
 def with_word(word: bytes) -> Spelling:
@@ -216,14 +215,14 @@ def outcomes(body: bytes, identity: Json, *, is_stream: bool) -> list[Json]:
 
     found: list[Json] = []
     for read in READERS:
-        messages = [
-            inner for text_ in texts for inner in read(text_) if isinstance(inner, dict)
-        ]
-        own = [
-            it for it in messages if correlated(it.get("id")) == correlated(identity)
-        ]
+        wanted = correlated(identity)
+        responses = []
+        for message_ in chain.from_iterable(map(read, texts)):
+            if isinstance(message_, dict) and correlated(message_.get("id")) == wanted:
+                responses.append(message_)
+
         # Not a number is no number that equals itself.
-        found.append(repr(own[0].get("result")) if own else None)
+        found.append(repr(responses[0].get("result")) if responses else None)
 
     return found
 
@@ -300,9 +299,11 @@ def test_client_finds_its_response_in_every_spelling_and_coding(
         assert not is_same
         assert told, "a client gets a miss for what nobody was told"
         assert got.reason is Reason.UNREADABLE
+
         return
 
     assert isinstance(got, Play)
+
     if is_same and not is_read:
         return
 
@@ -313,6 +314,7 @@ def test_client_finds_its_response_in_every_spelling_and_coding(
         assert state is not None, (
             "the ask is not recognised, so its state is not sealed"
         )
+
         played = played.replace(state[0], STATE.encode())
         answered = retry(tool("deploy"), {"ok": True}, state=state[0].decode())
 

@@ -113,6 +113,7 @@ def test_only_an_issued_id_gets_what_was_said_in_a_session(
         answer = heard(player, named(CALLS[call], session, kind))
         if kind == "issued":
             assert answer in {f"live {call}", "miss already-played"}
+
             continue
 
         if kind == "none":

@@ -134,8 +134,10 @@ class Recording:
                 request, headers=(*request.headers, ("Last-Event-ID", resumes.last))
             )
 
-        own = (("Mcp-Session-Id", session.id),) if session.id else ()
-        headers = (*request.headers, *own)
+        headers = request.headers
+        if session.id:
+            headers = (*headers, ("Mcp-Session-Id", session.id))
+
         number = self.do(
             lambda talk, new: talk.request(
                 replace(request, headers=with_values(headers, new))
@@ -170,7 +172,8 @@ class Recording:
         event_id = b""
         if stream.last:
             session.events += 1
-            stream.last, stream.last_number = f"e{session.events}", stream.number
+            stream.last = f"e{session.events}"
+            stream.last_number = stream.number
             event_id = b"id: %b\n" % stream.last.encode()
 
         self.say(session, stream.number, event_id + sse(message))
@@ -323,8 +326,10 @@ class Recording:
 
 def resumable(session: Session) -> list[Stream]:
     """Return the streams that a client may come back for: it listens to one at a time."""
-    is_listening = session.listening is not None
-    return [each for each in session.let_go if not (each.is_listening and is_listening)]
+    if session.listening is None:
+        return session.let_go
+
+    return [stream for stream in session.let_go if not stream.is_listening]
 
 
 def steps_of(session: Session) -> list[str]:
@@ -342,21 +347,20 @@ def steps_of(session: Session) -> list[str]:
     if resumable(session):
         steps += ["resume"] * 3
 
-    if any(each.last for each in session.pending) or session.listening is not None:
+    if any(stream.last for stream in session.pending) or session.listening is not None:
         steps.append("let go")
 
-    if any(not each.is_json for each in session.pending):
+    if any(not stream.is_json for stream in session.pending):
         steps.append("cancel")
 
-    if session.listening is not None or any(
-        not each.is_json for each in session.pending
-    ):
+    has_stream = any(not stream.is_json for stream in session.pending)
+    if has_stream or session.listening is not None:
         steps += ["push", "push", "tell"]
 
     if session.unanswered:
         steps += ["respond"] * 3
 
-    if not any(each.is_json for each in session.pending):
+    if not any(stream.is_json for stream in session.pending):
         steps.append("delete")
 
     return steps
@@ -369,7 +373,7 @@ def step(recording: Recording, session: Session, data: st.DataObject) -> None:
         return
 
     name = data.draw(st.sampled_from(steps))
-    streams = [each for each in session.pending if not each.is_json]
+    streams = [stream for stream in session.pending if not stream.is_json]
     if session.listening is not None:
         streams.append(session.listening)
 
@@ -379,12 +383,14 @@ def step(recording: Recording, session: Session, data: st.DataObject) -> None:
             is_primed = not is_json and data.draw(st.booleans())
             recording.call(session, is_json=is_json, is_primed=is_primed)
         case "let go":
-            primed = [each for each in streams if each.last or each.is_listening]
+            primed = [
+                stream for stream in streams if stream.last or stream.is_listening
+            ]
             recording.let_go(session, data.draw(st.sampled_from(primed)))
         case "resume":
             recording.resume(session, data.draw(st.sampled_from(resumable(session))))
         case "cancel":
-            calls = [each for each in streams if not each.is_listening]
+            calls = [stream for stream in streams if not stream.is_listening]
             how = data.draw(st.sampled_from([None, End.OPEN, End.COMPLETE]))
             recording.cancel(session, data.draw(st.sampled_from(calls)), how)
         case "push" | "tell":
@@ -400,7 +406,8 @@ def step(recording: Recording, session: Session, data: st.DataObject) -> None:
         case "notify":
             recording.notify(session)
         case "listen":
-            is_json, is_primed = data.draw(st.booleans()), data.draw(st.booleans())
+            is_json = data.draw(st.booleans())
+            is_primed = data.draw(st.booleans())
             recording.listen(session, is_json=is_json, is_primed=is_primed)
         case "delete":
             recording.delete(session, is_refused=data.draw(st.booleans()))
@@ -437,9 +444,9 @@ class Client:
     def next_request(self) -> Sent | None:
         wanted: dict[int, int] = {}
         sends = 0
-        for each in self.trace:
-            if isinstance(each, Said):
-                wanted[each.number] = wanted.get(each.number, 0) + 1
+        for entry in self.trace:
+            if isinstance(entry, Said):
+                wanted[entry.number] = wanted.get(entry.number, 0) + 1
             elif sends == self.sent:
                 ready = all(
                     len(self.had.get(number, ())) >= count
@@ -447,8 +454,8 @@ class Client:
                     if number not in self.left_out
                 )
 
-                if each.number not in self.left_out:
-                    return each if ready else None
+                if entry.number not in self.left_out:
+                    return entry if ready else None
 
                 self.sent += 1
                 sends += 1
@@ -459,9 +466,9 @@ class Client:
 
     def expected(self) -> dict[int, list[bytes | None]]:
         said: dict[int, list[bytes | None]] = {}
-        for each in self.trace:
-            if isinstance(each, Said):
-                said.setdefault(each.number, []).append(each.piece)
+        for entry in self.trace:
+            if isinstance(entry, Said):
+                said.setdefault(entry.number, []).append(entry.piece)
 
         return said
 
@@ -530,20 +537,20 @@ class Client:
 
         said = sends = 0
         before: dict[int, int] = {}
-        for each in self.trace:
-            if isinstance(each, Sent):
+        for entry in self.trace:
+            if isinstance(entry, Sent):
                 sends += 1
                 continue
 
-            if each.number == number and said == place:
+            if entry.number == number and said == place:
                 break
 
-            said += each.number == number
+            said += entry.number == number
             # What other requests cause waits for these.
-            if each.piece is not None and sends <= self.sent:
-                before[each.number] = before.get(each.number, 0) + 1
+            if entry.piece is not None and sends <= self.sent:
+                before[entry.number] = before.get(entry.number, 0) + 1
 
-        message = classify(without_framing(each.piece) or b"")
+        message = classify(without_framing(entry.piece) or b"")
         if message is None or message.kind is not Kind.RESPONSE:
             return
 
@@ -560,25 +567,24 @@ class Client:
         owners: dict[bytes | None, int] = {}
         begun: dict[int, int] = {}
         listening = set()
-        for each in self.trace:
-            if isinstance(each, Sent):
-                resumed = each.number if each.resumes is None else begun[each.resumes]
-                begun[each.number] = resumed
-                if each.resumes is None and (
-                    each.request.method == "GET"
-                    or b"subscriptions/listen" in each.request.body
+        for entry in self.trace:
+            if isinstance(entry, Sent):
+                resumed = (
+                    entry.number if entry.resumes is None else begun[entry.resumes]
+                )
+                begun[entry.number] = resumed
+                if entry.resumes is None and (
+                    entry.request.method == "GET"
+                    or b"subscriptions/listen" in entry.request.body
                 ):
-                    listening.add(each.number)
+                    listening.add(entry.number)
 
-        for each in self.trace:
-            if isinstance(each, Sent):
+        for entry in self.trace:
+            if isinstance(entry, Sent):
                 sends += 1
-                message = classify(each.request.body)
-                if (
-                    message is None
-                    or message.kind is Kind.REQUEST
-                    or each.number in self.left_out
-                ):
+                message = classify(entry.request.body)
+                is_left_out = entry.number in self.left_out
+                if message is None or message.kind is Kind.REQUEST or is_left_out:
                     continue
 
                 owner = owners.get(message.spelled(("id",)), begun[number])
@@ -587,16 +593,11 @@ class Client:
 
                 continue
 
-            pushed = (
-                None
-                if each.piece is None
-                else classify(without_framing(each.piece) or b"")
-            )
-
+            pushed = classify(without_framing(entry.piece) or b"")
             if pushed is not None and pushed.kind is Kind.REQUEST:
-                owners[pushed.spelled(("id",))] = begun[each.number]
+                owners[pushed.spelled(("id",))] = begun[entry.number]
 
-            if each.number == number:
+            if entry.number == number:
                 if said == place:
                     break
 
@@ -629,10 +630,12 @@ def replay(player: Player, clients: list[Client], data: st.DataObject) -> None:
 
 def clients_of(recording: Recording) -> list[Client]:
     """Return the clients of a recording, who have had nothing yet."""
-    return [
-        Client([each for each in recording.trace if each.session == session.number])
-        for session in recording.sessions
-    ]
+    clients = []
+    for session in recording.sessions:
+        trace = [entry for entry in recording.trace if entry.session == session.number]
+        clients.append(Client(trace))
+
+    return clients
 
 
 def without_framing(raw: bytes | None) -> bytes | None:
@@ -651,7 +654,9 @@ def assert_same_history(client: Client) -> None:
         assert [without_framing(piece) for piece in had] == wanted
 
     assert client.next_request() is None
-    assert client.sent == sum(isinstance(each, Sent) for each in client.trace), "stuck"
+    assert client.sent == sum(isinstance(entry, Sent) for entry in client.trace), (
+        "stuck"
+    )
 
 
 @settings(max_examples=settings.default.max_examples // 2)
@@ -667,14 +672,16 @@ def test_session_plays_again_stream_by_stream(data: st.DataObject) -> None:
     for leaves_out in (False, True):
         clients = clients_of(recording)
         for client in clients if leaves_out else ():
-            told = [
-                each.number
-                for each in client.trace
-                if isinstance(each, Sent) and b'"notifications/' in each.request.body
-            ]
-            client.left_out = frozenset(
-                number for number in told if data.draw(st.booleans())
-            )
+            left_out = set()
+            for entry in client.trace:
+                if not isinstance(entry, Sent):
+                    continue
+
+                tells = b'"notifications/' in entry.request.body
+                if tells and data.draw(st.booleans()):
+                    left_out.add(entry.number)
+
+            client.left_out = frozenset(left_out)
 
         replay(player, clients, data)
         for client in clients:
@@ -694,38 +701,36 @@ def test_session_that_was_recorded_over_plays_as_it_is_now(data: st.DataObject) 
     def now(words: str) -> str:
         return re.sub(
             r"done (\d+)",
-            lambda it: f"done {it[1]}" + " now" * (int(it[1]) in changed),
+            lambda found: f"done {found[1]}" + " now" * (int(found[1]) in changed),
             words,
         )
 
     def new(words: str) -> str:
-        words = re.sub(
-            "[123]{32}", lambda it: it[0].translate({49: 97, 50: 98, 51: 99}), words
-        )
+        letters = {49: 97, 50: 98, 51: 99}
+        words = re.sub("[123]{32}", lambda found: found[0].translate(letters), words)
         return now(re.sub(r"\be(\d+)$|(?<=id: )e(\d+)", r"new-\1\2", words))
 
     talk = Conversation()
-    for each in recording.steps:
-        each(talk, new)
+    for repeat in recording.steps:
+        repeat(talk, new)
 
-    before, after = loaded(recording.talk.cassette()), loaded(talk.cassette())
+    before = loaded(recording.talk.cassette())
+    after = loaded(talk.cassette())
     whole, _ = recorded_over(before, after)
 
-    is_same = all(
-        now(each.piece.decode()) == each.piece.decode()
-        for each in recording.trace
-        if isinstance(each, Said) and each.piece is not None
-    )
+    def as_now(entry: Sent | Said) -> Sent | Said:
+        if isinstance(entry, Sent) or entry.piece is None:
+            return entry
+
+        return entry._replace(piece=now(entry.piece.decode()).encode())
+
+    is_same = all(as_now(entry) == entry for entry in recording.trace)
 
     assert (whole is before) is is_same
+
     clients = clients_of(recording)
     for client in clients:
-        client.trace = [
-            each._replace(piece=now(each.piece.decode()).encode())
-            if isinstance(each, Said) and each.piece is not None
-            else each
-            for each in client.trace
-        ]
+        client.trace = [as_now(entry) for entry in client.trace]
 
     player = Player(load(dump(whole), "f"))
     replay(player, clients, data)

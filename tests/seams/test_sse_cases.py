@@ -22,6 +22,7 @@ def test_stream_is_framed_however_it_is_cut(
 
     assert b"".join(events) + rest == raw
     assert framed(*(raw[at : at + 1] for at in range(len(raw)))) == (events, rest)
+
     for cut in range(len(raw) + 1):
         assert framed(raw[:cut], raw[cut:]) == (events, rest)
 

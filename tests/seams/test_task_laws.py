@@ -28,8 +28,10 @@ from mrtr_cassette.core.replay.order import Repeat
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.wire.http import Request
 
-TASK, CALL = "786512e2-9e0d-44bd-8f29-789f320fe840", tool("deploy")
-YES, NO = ({"action": action, "content": {}} for action in ("accept", "decline"))
+TASK = "786512e2-9e0d-44bd-8f29-789f320fe840"
+CALL = tool("deploy")
+YES = {"action": "accept", "content": {}}
+NO = {"action": "decline", "content": {}}
 
 
 class Event(NamedTuple):
@@ -56,10 +58,12 @@ class Recording(NamedTuple):
 @st.composite
 def recordings(draw: Any) -> Recording:
     """Record a task that asks for up to six keys, and is cancelled or not."""
-    talk, events = Conversation(seals=draw(st.booleans())), [Event("state")]
+    talk = Conversation(seals=draw(st.booleans()))
+    events = [Event("state")]
     talk.exchange(CALL, created(TASK))
     stream = talk.stream(listen(TASK)) if draw(st.booleans()) else 0
-    shown, answered = frozenset[str](), frozenset[str]()
+    shown = frozenset[str]()
+    answered = frozenset[str]()
     for number in range(draw(st.integers(1, 10))):
         waiting = sorted(shown - answered)
         kinds = ["state", "state", "cancel", *(["update"] * 4 if waiting else [])]
@@ -108,7 +112,8 @@ class Client:
     """Does something to the task of a call, and remembers what it saw and what was accepted."""
 
     def __init__(self, recording: Recording, player: Player) -> None:
-        self._player, self._recording = player, recording
+        self._player = player
+        self._recording = recording
         self._task = result_of(play(player, CALL))["taskId"]
         self._stream = (
             delivery_of(player, listen(self._task)) if recording.is_heard else None
@@ -122,10 +127,10 @@ class Client:
     def _told(self, request: Request) -> Json:
         """Return the result that a request gets; None where it is a miss."""
         decision = self._player.request_received(request)
-        for each in [] if self._stream is None else told(self._stream):
-            for event in re.findall(
-                rb"data: (.*)\n\n", each if isinstance(each, bytes) else b""
-            ):
+        sent = [] if self._stream is None else told(self._stream)
+        for part in sent:
+            raw = part if isinstance(part, bytes) else b""
+            for event in re.findall(rb"data: (.*)\n\n", raw):
                 self.heard.append(self._read(json.loads(event)["params"]))
 
         return result_of(sent_now(decision)) if isinstance(decision, Play) else None
@@ -153,11 +158,8 @@ class Client:
 
     def cancel(self) -> bool:
         """Tell whether a cancellation is accepted."""
-        is_next, is_accepted = (
-            self.next_is_cancel,
-            self._told(cancel(self._task)) is not None,
-        )
-
+        is_next = self.next_is_cancel
+        is_accepted = self._told(cancel(self._task)) is not None
         self.cancelled += is_next and is_accepted
         return is_accepted
 
@@ -196,7 +198,8 @@ def test_states_come_in_order_after_their_causes(
 
     Exactly the recorded answers to what was asked are accepted, and cancellations in their places.
     """
-    events, client = recording.events, Client(recording, Player(recording.cassette))
+    events = recording.events
+    client = Client(recording, Player(recording.cassette))
     recorded = sorted(
         {key for event in events if event.kind == "update" for key in event.keys}
     )
@@ -209,6 +212,7 @@ def test_states_come_in_order_after_their_causes(
             place = client.poll()
 
             assert place < client.following
+
             if place < max(recording.causes(client.following), default=-1):
                 # Nothing else was polled until now.
                 later = events[place + 1 : client.following]
@@ -242,7 +246,8 @@ def test_clients_that_answer_alike_see_alike(
 
     That is what was polled behind another state, and before the next update or cancellation.
     """
-    events, player = recording.events, Player(recording.cassette, repeat=Repeat.ALWAYS)
+    events = recording.events
+    player = Player(recording.cassette, repeat=Repeat.ALWAYS)
     seen = []
     for _ in range(2):
         client = Client(recording, player)

@@ -118,6 +118,7 @@ def test_trial_gets_what_its_live_twin_gives_or_a_miss(
                 assert said(sent_now(decision)) == words
             elif isinstance(decision, Harmless):
                 assert words is None
+
                 message = json.loads(decision.body)["error"]["message"]
 
                 assert call.name in message

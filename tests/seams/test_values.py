@@ -103,6 +103,7 @@ def test_a_suite_recorded_in_one_folder_plays_in_another(folder: str) -> None:
 
     assert HERE.encode() not in dump(cassette).replace(f"{HERE}0".encode(), b"")
     assert "{=root} is literal" in dump(cassette).decode()
+
     got = played(cassette, folder, {"root": folder})
     unnamed = played(recorded(folder, {}), folder, {})
 
@@ -142,6 +143,7 @@ def test_a_value_is_learned_from_the_first_request_and_held_to() -> None:
     assert (
         missed(player, read("/elsewhere", "one.txt")).reason is Reason.ARGUMENTS_DIFFER
     )
+
     uri = f"file://{quote(THERE, _SAFE)}/one.txt"
 
     assert uri.encode() in play(player, rpc("resources/read", {"uri": uri}))
@@ -181,9 +183,11 @@ def test_an_ambiguous_request_teaches_nothing() -> None:
     assert miss.reason is Reason.VALUE_UNKNOWN
     assert "{root} = /wk/sub" in miss.detail
     assert "{root} = /wk," in f"{miss.detail},"
+
     play(player, tool("list", path="/wk"))
 
     assert player.learned == {"root": "/wk"}
+
     play(player, tool("list", path="/wk/sub"))
 
 
@@ -199,10 +203,12 @@ def test_a_response_with_a_value_that_nobody_has_said_is_a_miss() -> None:
     st.text('/ab é"\\{}', min_size=3, max_size=12),
     st.text('/ab é"\\{}', min_size=3, max_size=12),
 )
-def test_playing_with_other_values_is_recording_with_them(one: str, other: str) -> None:
+def test_playing_with_other_values_is_recording_with_them(
+    first_name: str, second_name: str
+) -> None:
     """Whatever two folders are called, a client in the second gets what its own recording has."""
-    first = f"/w{one}w"
-    second = f"/w{other}w"
+    first = f"/w{first_name}w"
+    second = f"/w{second_name}w"
 
     def run(folder: str, texts: dict[str, str]) -> tuple[Cassette, bytes]:
         talk = Conversation()

@@ -204,7 +204,8 @@ def _ambiguous() -> list[Planted]:
         _rows_of("ambiguous.tsv")
     ):
         place = JSON_PLACES[index % len(JSON_PLACES)]
-        secret, beside = _made_up(spelled), json.loads(companions)
+        secret = _made_up(spelled)
+        beside = json.loads(companions)
         companion = next(iter(beside), "")
         first = {**beside, name: secret} if index % 2 else {name: secret, **beside}
         # As JSON, in the text of a string, and as a form.

@@ -109,14 +109,17 @@ RESULT = b'{"jsonrpc":"2.0","id":7,"result":%s}'
 @pytest.mark.parametrize(
     "body",
     [
-        *(
-            retry(DEPLOY, it, state="S")
-            for it in ("1234", 1234, True, ["1234"], [[1234]])
-        ),
-        *(
-            RESULT % it
-            for it in (b'"1234"', b"1234", b"false", b"0", b"[1234]", b'{"id":"1234"}')
-        ),
+        retry(DEPLOY, "1234", state="S"),
+        retry(DEPLOY, 1234, state="S"),
+        retry(DEPLOY, True, state="S"),
+        retry(DEPLOY, ["1234"], state="S"),
+        retry(DEPLOY, [[1234]], state="S"),
+        RESULT % b'"1234"',
+        RESULT % b"1234",
+        RESULT % b"false",
+        RESULT % b"0",
+        RESULT % b"[1234]",
+        RESULT % b'{"id":"1234"}',
         # A member that comes twice or is escaped.
         b'{"params":{"inputResponses":{"a":1234}},"params":{}}',
         b'{"params":{"inputResponses":{"a":1234},"inputResponses":null}}',
@@ -183,10 +186,10 @@ def test_sealed_answers_are_equal_if_the_answers_are() -> None:
     def slot(answers: object) -> object:
         return lookup_key(read_call(post(seal_answers(retry(DEPLOY, answers)))))
 
-    one: dict[str, object] = {"action": "accept", "content": {"x": 1, "y": None}}
+    given: dict[str, object] = {"action": "accept", "content": {"x": 1, "y": None}}
     same: dict[str, object] = {"content": {"x": 1.0}, "action": "accept", "_meta": None}
 
-    assert slot({"a": one}) == slot({"a": same})
-    assert slot({"a": one}) != slot({"a": {**one, "action": "decline"}})
-    assert slot({"a": one}) != slot({"a": {**one, "content": {"x": 2}}})
-    assert slot({"a": one}) != slot({"b": one})
+    assert slot({"a": given}) == slot({"a": same})
+    assert slot({"a": given}) != slot({"a": {**given, "action": "decline"}})
+    assert slot({"a": given}) != slot({"a": {**given, "content": {"x": 2}}})
+    assert slot({"a": given}) != slot({"b": given})

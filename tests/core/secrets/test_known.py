@@ -156,7 +156,8 @@ def test_known_state_is_found_in_every_layer(
     after: str,
 ) -> None:
     """However deep in strings of JSON a state is repeated, it is replaced and the rest stays."""
-    text, expected = before + state + after, before + sealed_hash(state) + after
+    text = before + state + after
+    expected = before + sealed_hash(state) + after
     for _ in range(layers):
         text = json.dumps(text, ensure_ascii=ensure_ascii)
         expected = json.dumps(expected, ensure_ascii=ensure_ascii)

@@ -30,7 +30,8 @@ CASSETTES = sorted(
         *ROOT.glob("tests/wild/**/*.json"),
     ]
 )
-DIGEST, CALL = "0f" * 32, "9b2f6a0c51d27e43"
+DIGEST = "0f" * 32
+CALL = "9b2f6a0c51d27e43"
 NAMES = (
     f"mrtr-state:{CALL}:1:2",
     f"mrtr-task:{CALL}:12",

@@ -116,24 +116,23 @@ def spellings(text: str, depth: int = 4) -> Iterator[str]:
             yield from spellings(inner, depth - 1)
 
 
+def is_same_name(before: str, after: str) -> bool:
+    """Tell whether a name stayed, or became a placeholder."""
+    return before == after or without_numbers(after) != after
+
+
 def same_shape(before: Any, after: Any) -> bool:
     """Tell whether two values differ in strings and in what became a placeholder only."""
-    if isinstance(before, dict):
-        return (
-            isinstance(after, dict)
-            and len(before) == len(after)
-            and all(
-                (old == new or without_numbers(new) != new)
-                and same_shape(before[old], after[new])
-                for old, new in zip(before, after, strict=True)
-            )
-        )
-    if isinstance(before, list):
-        return (
-            isinstance(after, list)
-            and len(before) == len(after)
-            and all(map(same_shape, before, after))
-        )
+    if isinstance(before, dict | list):
+        if type(after) is not type(before) or len(before) != len(after):
+            return False
+
+        if isinstance(before, list):
+            return all(map(same_shape, before, after))
+
+        has_names = all(map(is_same_name, before, after))
+        return has_names and all(map(same_shape, before.values(), after.values()))
+
     if isinstance(before, str):
         return isinstance(after, str)
     if isinstance(after, str):
@@ -154,17 +153,20 @@ def test_planted_secret_is_replaced_and_nothing_else(row: Planted) -> None:
         asked.append((rule, secret))
         return "0" * 12
 
-    raw, redacted = raw_of(row), redact(row, Redactor(RedactionRules(), remember))
+    raw = raw_of(row)
+    redacted = redact(row, Redactor(RedactionRules(), remember))
 
     assert set(asked) == {(row.rule, row.secret)}
     assert not any(
         row.secret in text for text in spellings(redacted.decode()) if row.secret
     )
     assert redact(row, raw=redacted) == redacted
+
     first, *_, last = re.split(rb"(?:<|%3C)[a-z0-9-]+:0{12}(?:>|%3E)", redacted)
     if row.rule.endswith("-number"):
         # A number's placeholder comes with quotes of its own.
-        first, last = re.sub(rb'\\*"\Z', b"", first), re.sub(rb'\A\\*"', b"", last)
+        first = re.sub(rb'\\*"\Z', b"", first)
+        last = re.sub(rb'\A\\*"', b"", last)
 
     if "encoded header" not in row.name:
         assert (raw.startswith(first), raw.endswith(last)) == (True, True)
@@ -404,6 +406,7 @@ def test_secrets_are_told_from_what_stands_around_them(
     """Names, companions and places decide, in JSON and however deep in strings of JSON."""
     for _ in range(4 if kind == "json" else 1):
         assert [secret for _, secret in secrets_of(text, kind)] == secrets
+
         text = json.dumps({"text": text})
 
 
@@ -418,7 +421,8 @@ def test_any_value_counts_where_the_place_proves_a_secret(
 ) -> None:
     """Beside what only an exchange of OAuth has, a value counts under every ambiguous name."""
     for name, known in AMBIGUOUS.items():
-        members, form = {name: value, proof: ""}, urlencode({name: value, proof: ""})
+        members = {name: value, proof: ""}
+        form = urlencode({name: value, proof: ""})
         found = [
             secrets_of(json.dumps(members)),
             secrets_of(json.dumps(dict(reversed(members.items())))),
@@ -556,6 +560,7 @@ def test_rules_and_names_can_be_switched_off() -> None:
     without = Redactor(RedactionRules(disabled=("password", "github")), token)
 
     assert body(value, without) == {**value, "secret": placeholder("secret", "x")}
+
     without = Redactor(RedactionRules(disabled=("PASSWD", "db_password")), token)
 
     assert body({**value, "dbPassword": "x"}, without) == {
@@ -703,6 +708,7 @@ def test_json_keeps_its_shape(value: Any, spell: Callable[[Any], bytes]) -> None
     redacted = REDACTOR.body(raw, JSON)
 
     assert same_shape(json.loads(raw), json.loads(redacted))
+
     for redactor in (REDACTOR, WITH_PATTERNS):
         once = redactor.body(raw, JSON)
 
@@ -737,8 +743,16 @@ PIECES = st.sampled_from(
     [
         *"{}[]:,=&?#;%+@/\\\"'<> \n\r\x00é",
         *WORDS.split(),
-        *("data: ", "is ", "Bearer ", "Basic ", "-----BEGIN PRIVATE KEY-----"),
-        *(GITHUB, JWT_URL, armoured("PRIVATE", 1), f"sig={fill(44)}", "0" * 20),
+        "data: ",
+        "is ",
+        "Bearer ",
+        "Basic ",
+        "-----BEGIN PRIVATE KEY-----",
+        GITHUB,
+        JWT_URL,
+        armoured("PRIVATE", 1),
+        f"sig={fill(44)}",
+        "0" * 20,
     ]
 )
 MESS = st.lists(PIECES | st.text(max_size=3), max_size=14).map("".join)
@@ -753,12 +767,15 @@ def test_redacting_is_idempotent(text: str, content_type: str) -> None:
         once = redactor.body(raw, content_type)
 
         assert redactor.body(once, content_type) == once
+
         plain = redactor.text(text)
 
         assert redactor.text(plain) == plain
+
         target = redactor.target(text)
 
         assert redactor.target(target) == target
+
         header = redactor.header("Mcp-Param-Authorization", text)
 
         assert redactor.header("Mcp-Param-Authorization", header) == header
@@ -778,6 +795,7 @@ def test_cut_body_is_safe(row: Planted, data: st.DataObject) -> None:
     once = REDACTOR.body(cut, content_type_of(row))
 
     assert REDACTOR.body(once, content_type_of(row)) == once
+
     is_word = re.search(rb"\W", row.secret.encode() if row.secret else b" ") is None
     # What stands before a host is none where the host is cut off.
     if is_word and row.depends_on.encode() in cut and row.rule != "url-password":
@@ -795,12 +813,13 @@ def test_framing_of_events_stays(text: str) -> None:
         lines = re.split(rb"\r\n|\r|\n", raw)
         if b"\0" not in raw:
             new = re.split(rb"\r\n|\r|\n", redacted)
-            names, new_names = (
-                [line and line.partition(b":")[0] for line in each]
-                for each in (lines, new)
-            )
-            for name, new_name in zip(names, new_names, strict=True):
-                assert new_name == name if name in fields else new_name not in fields
+            for line, new_line in zip(lines, new, strict=True):
+                name, _, _ = line.partition(b":")
+                new_name, _, _ = new_line.partition(b":")
+                if name in fields:
+                    assert new_name == name
+                else:
+                    assert new_name not in fields
 
 
 def test_request_is_redacted_in_all_its_parts() -> None:
@@ -821,14 +840,18 @@ def test_request_is_redacted_in_all_its_parts() -> None:
 
 def test_hash_of_a_secret_depends_on_its_key() -> None:
     """The same secret has the same token under one key, whatever its rule, and another elsewhere."""
-    one, other = keyed_hash(b"1" * 16), keyed_hash(b"2" * 16)
+    hashed = keyed_hash(b"1" * 16)
+    hashed_elsewhere = keyed_hash(b"2" * 16)
+    tokens = {
+        hashed("jwt", "x"),
+        hashed("jwt", "y"),
+        hashed("jwt", "\ud800"),
+        hashed_elsewhere("jwt", "x"),
+    }
 
-    assert one("jwt", "x") == one("password", "x")
-    assert (
-        len({one("jwt", "x"), one("jwt", "y"), one("jwt", "\ud800"), other("jwt", "x")})
-        == 4
-    )
-    assert re.fullmatch("[0-9a-f]{24}", one("jwt", "x"))
+    assert hashed("jwt", "x") == hashed("password", "x")
+    assert len(tokens) == 4
+    assert re.fullmatch("[0-9a-f]{24}", hashed("jwt", "x"))
 
 
 # Rules

@@ -106,15 +106,15 @@ def test_what_a_client_sends_is_sealed_as_it_was_recorded() -> None:
 
 def test_sealed_hash_is_replaced_by_its_surrogate() -> None:
     """Sealed hashes with a surrogate are replaced, and others stay."""
-    known, other = sealed_hash("known"), sealed_hash("other")
+    known = sealed_hash("known")
+    unknown = sealed_hash("other")
     surrogates = {sha256_of("known"): "S1"}
+    sealed = f"<{known}|{unknown}>"
+    revealed = f"<S1|{unknown}>"
 
-    assert (
-        reveal(f"<{known}|{other}>".encode(), surrogates.get)
-        == f"<S1|{other}>".encode()
-    )
+    assert reveal(sealed.encode(), surrogates.get) == revealed.encode()
+    assert reveal(sealed, surrogates.get) == revealed
 
-    assert reveal(f"<{known}|{other}>", surrogates.get) == f"<S1|{other}>"
     in_url = known.replace(":", "%3A")
 
     assert reveal(f"?s={in_url}", {sha256_of("known"): "S:1"}.get) == "?s=S%3A1"
@@ -122,15 +122,20 @@ def test_sealed_hash_is_replaced_by_its_surrogate() -> None:
 
 def test_surrogate_tells_call_occurrence_and_turn() -> None:
     """Another place in a conversation has another surrogate, which tells its occurrence."""
-    call, other = sha256_of("call"), sha256_of("other")
-    places = [(call, 1, 1), (other, 1, 1), (call, 12, 1), (call, 1, 2), (call, 1, 1)]
-    surrogates = [state_surrogate(*place) for place in places]
+    call = sha256_of("call")
+    another = sha256_of("other")
+    surrogates = [
+        state_surrogate(call, 1, 1),
+        state_surrogate(another, 1, 1),
+        state_surrogate(call, 12, 1),
+        state_surrogate(call, 1, 2),
+        state_surrogate(call, 1, 1),
+    ]
 
     assert len({*surrogates}) == 4
-    assert [occurrence_in(each) for each in surrogates] == [1, 1, 12, 1, 1]
-    assert (
-        occurrence_in(surrogates[0] + "x") is occurrence_in(sealed_hash("call")) is None
-    )
+    assert [*map(occurrence_in, surrogates)] == [1, 1, 12, 1, 1]
+    assert occurrence_in(surrogates[0] + "x") is None
+    assert occurrence_in(sealed_hash("call")) is None
     assert session_surrogate(1) != session_surrogate(2)
 
 
@@ -179,6 +184,7 @@ def test_state_is_what_stands_under_its_name(
 ) -> None:
     """A state is found where MCP has it, and at any depth in what broke off and is no JSON."""
     assert [place.state for place in find_states(raw)] == states
+
     if sealed is not None:
         assert seal_states(raw, lambda state: f"<{state}>") == sealed
 

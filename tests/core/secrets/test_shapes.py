@@ -162,7 +162,8 @@ def first_of(parts: Sequence[Any]) -> tuple[Chars, bool]:
             is_empty = is_empty or value[0] == 0
         else:
             assert op in EMPTY
-            first, is_empty = frozenset(), True
+            first = frozenset()
+            is_empty = True
 
         found |= first
         if not is_empty:

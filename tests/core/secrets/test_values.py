@@ -20,30 +20,37 @@ WINDOWS = r"C:\Users\Ann Lee\x1"
 _PIECES = st.one_of(
     st.sampled_from(
         [
-            *(
-                ROOT,
-                f"{ROOT}/",
-                f"{ROOT}0",
-                "/tmp/x1/sub",
-                "%2Ftmp%2Fx1",
-                "\\/tmp\\/x1",
-            ),
-            *("{root}", "{=root}", "{==root:url}", '"{port:number}"', "{port:number}"),
-            *(
-                "54321",
-                '"',
-                "\\",
-                "\\\\",
-                "\\n",
-                "/",
-                "file://",
-                " ",
-                ":",
-                ",",
-                "{",
-                "}",
-            ),
-            *("=", "\n", "data: ", "a", ".", "-", "\\u00e9", "%20"),
+            ROOT,
+            f"{ROOT}/",
+            f"{ROOT}0",
+            "/tmp/x1/sub",
+            "%2Ftmp%2Fx1",
+            "\\/tmp\\/x1",
+            "{root}",
+            "{=root}",
+            "{==root:url}",
+            '"{port:number}"',
+            "{port:number}",
+            "54321",
+            '"',
+            "\\",
+            "\\\\",
+            "\\n",
+            "/",
+            "file://",
+            " ",
+            ":",
+            ",",
+            "{",
+            "}",
+            "=",
+            "\n",
+            "data: ",
+            "a",
+            ".",
+            "-",
+            "\\u00e9",
+            "%20",
         ]
     ).map(str.encode),
     st.binary(max_size=3),
@@ -137,6 +144,7 @@ def test_a_folder_of_windows_is_found_in_escapes_and_urls() -> None:
     assert json.loads(sealed)["path"] == "{root}\\one.txt"
     assert b"Ann" not in sealed
     assert values.reveal(sealed) == raw
+
     elsewhere = Values((), {"root": r"D:\x"}).reveal(sealed)
 
     assert json.loads(elsewhere)["uri"] == "file:///D:/x/one.txt"

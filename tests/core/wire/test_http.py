@@ -118,6 +118,7 @@ def test_kept_headers_are_on_the_list() -> None:
     kept = kept_request_headers((*SECRETS, *asked, ("Host", "h")))
 
     assert kept == (("Authorization", ""), *asked)
+
     named = kept_request_headers(
         (*SECRETS, ("Cookie", "a=s3cret")), frozenset({"x-unknown"})
     )
@@ -211,6 +212,7 @@ def test_what_cannot_be_decoded_fails_without_raising() -> None:
     assert decoded("gzip", GZIP + b"trailing garbage")[1]
     assert decoded("deflate", b"\x05garbage")[1]
     assert decoded("deflate", zlib.compress(TEXT) + zlib.compress(TEXT))[1]
+
     for coding, body in codings.packed_by_libraries(TEXT):
         assert decoded(coding, body + b"garbage")[1]
         assert decoded(coding, b"garbage")[1]
@@ -255,6 +257,7 @@ def test_content_coding_of_a_request_is_undone() -> None:
 
     assert readable(request, 999) is request
     assert why_unread(request) == "its gzip is damaged, cut short or too large"
+
     fits = readable(request, 1000)
 
     assert fits.body == b"x" * 1000
@@ -295,23 +298,20 @@ a_text = st.lists(
 def lines_of(*chunks: bytes, longest: int = LONGEST) -> list[Line]:
     """Return the lines of bytes that come in these chunks; parts of a long line are joined."""
     framer = LineFramer(longest)
-    reads = [*map(framer.feed, chunks), framer.finish()]
-    passed = b"".join(
-        b"".join(line.new for line in read.lines) + read.rest for read in reads
-    )
-    assert passed == b"".join(chunks)
+    passed = b""
     joined: list[Line] = []
-    for line in (line._replace(passed=0) for read in reads for line in read.lines):
-        before = joined[-1] if joined else None
-        if (
-            before is not None
-            and not before.is_whole
-            and not before.raw.endswith(b"\n")
-        ):
-            joined[-1] = Line(before.raw + line.raw, is_whole=False)
-        else:
-            joined.append(line)
+    for read in [*map(framer.feed, chunks), framer.finish()]:
+        for line in read.lines:
+            passed += line.new
+            before = joined[-1] if joined else Line(b"", is_whole=True)
+            if before.is_whole or before.raw.endswith(b"\n"):
+                joined.append(line._replace(passed=0))
+            else:
+                joined[-1] = Line(before.raw + line.raw, is_whole=False)
 
+        passed += read.rest
+
+    assert passed == b"".join(chunks)
     return joined
 
 

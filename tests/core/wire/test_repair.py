@@ -129,14 +129,13 @@ def test_values_and_their_places_are_those_of_the_client(
     value: Any, chance: Random
 ) -> None:
     """Whatever no JSON may have around the values, they are read, and each where it stands."""
-    before, after = (
-        chance.choice([b"", b"\xef\xbb\xbf", b"\0 "]),
-        chance.choice([b"", b"\0", b"}x"]),
-    )
+    before = chance.choice([b"", b"\xef\xbb\xbf", b"\0 "])
+    after = chance.choice([b"", b"\0", b"}x"])
 
     raw = before + write(value, chance, GAPS) + after
 
     assert meaning(parse_tolerantly(raw)) == meaning(value)
+
     spans = find_spans(raw, [(key,) for key in value])
     found = {path[0]: raw[at[-1].start : at[-1].end] for path, at in spans.items()}
 
