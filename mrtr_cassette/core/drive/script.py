@@ -23,6 +23,7 @@ from mrtr_cassette.core.compare.responses import (
     comparable_text,
     pushed_value,
     question_changes,
+    question_of,
     response_changes,
     round_change,
     task_question,
@@ -42,13 +43,14 @@ from mrtr_cassette.core.drive.conversation import (
 from mrtr_cassette.core.drive.live_session import with_id_of, with_live_names
 from mrtr_cassette.core.protocol.dialect import (
     DIALECTS,
+    InputRequest,
     InputRequired,
     answers_text,
     with_answer_keys,
     write_answers,
 )
 from mrtr_cassette.core.protocol.jsonrpc import Message
-from mrtr_cassette.core.protocol.methods import LIST_ROOTS, PING
+from mrtr_cassette.core.protocol.methods import LIST_ROOTS
 from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.wire.jsonbytes import to_json
 from mrtr_cassette.core.wire.pointers import ABSENT, members_of, value_at
@@ -133,24 +135,21 @@ def open_turns(interaction: RecordedInteraction) -> list[OpenTurn]:
     turns = []
     for turn in interaction.turns:
         if turn.pushed is not None:
-            turns.append(_pushed_turn(turn.number, turn.pushed))
+            turns.append(_pushed_turn(turn, turn.pushed))
         elif turn.via == "task":
             turns.append(_task_turn(turn, interaction))
 
     return turns
 
 
-def _pushed_turn(number: int, pushed: PushedTurn) -> OpenTurn:
+def _pushed_turn(turn: RecordedTurn, pushed: PushedTurn) -> OpenTurn:
     """Return a pushed turn with all its questions."""
     questions = []
-    for request in pushed.asked:
-        if request.message.method != PING:
-            answer = _posted(pushed, request.key)
-            value = pushed_value(request.message.raw)
-            questions.append(Question(request.key, value, answer, request.key))
+    for key, asked in question_of(turn).items():
+        questions.append(Question(key, asked, _posted(pushed, key), key))
 
     return OpenTurn(
-        number,
+        turn.number,
         pushed.position,
         questions,
         is_aside=all(_is_aside(request) for request in pushed.asked),
@@ -191,12 +190,20 @@ def _task_turn(turn: RecordedTurn, interaction: RecordedInteraction) -> OpenTurn
         if name in given:
             answer = Answered(to_json(given[name]).encode())
 
-        asked = task_question({name: request}, interaction.task_id)
-        for key, value in asked.items():
-            questions.append(Question(key, value, answer, name))
+        key, asked = _alone(name, request, interaction.task_id)
+        questions.append(Question(key, asked, answer, name))
 
     after = len(interaction.exchanges)
     return OpenTurn(turn.number, after, questions, turn.asking)
+
+
+def _alone(name: str, request: InputRequest, task_id: str) -> tuple[str, Any]:
+    """Return the key and the value of a question as if its task asked nothing else.
+
+    What is asked together in one run may be asked one by one in another.
+    """
+    ((key, asked),) = task_question({name: request}, task_id).items()
+    return key, asked
 
 
 def _posted(turn: PushedTurn, key: str) -> Answered | None:
@@ -840,10 +847,9 @@ class RecordedScript:
         if state is None:
             raise AssertionError("unreachable because a state of the task asks")
 
-        asked = task_question({name: state.input_requests[name]}, state.id)
-        ((key, value),) = asked.items()
+        key, asked = _alone(name, state.input_requests[name], state.id)
         count = len(list(self._interaction.turns))
-        match = self._matching(value, count + 1, key)
+        match = self._matching(asked, count + 1, key)
         recorded: RecordedExchange | None = self._interaction.ending
         if match.turn is not None:
             recorded = match.turn.asking

@@ -742,10 +742,11 @@ def _problems(
         yield result.problem
 
     if result.unanswered is not None:
-        asked = result.unanswered
-        line = f"turn {asked.asked.turn} is not answered: {asked.key!r}: {asked.detail}"
-        if asked.example:
-            line += f"; write {printable(spelled(asked))}"
+        question = result.unanswered
+        place = f"turn {question.asked.turn} is not answered: {question.key!r}"
+        line = f"{place}: {question.detail}"
+        if question.example:
+            line += f"; write {printable(spelled(question))}"
 
         yield line
 
