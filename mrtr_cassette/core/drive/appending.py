@@ -176,7 +176,7 @@ class SessionOpening(Conversation):
     def __init__(
         self, call: Call, requests: Sequence[Request], session: ServerSession
     ) -> None:
-        super().__init__(requests[0], None, session)
+        super().__init__(requests[0], None, session, follows_task=False)
         self._unsent = deque(requests[1:])
         self.call = call
         self.failure: Miss | None = None
@@ -308,7 +308,7 @@ class ReplayToAsk(Conversation):
         recorder: Recorder,
     ) -> None:
         session = ServerSession(recorder, call.request.header(SESSION_HEADER))
-        super().__init__(call.request, script, session)
+        super().__init__(call.request, script, session, follows_task=False)
         self.asker = asker
         self.states = script.findings.states
         self._shown = shown

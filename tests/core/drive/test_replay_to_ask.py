@@ -26,6 +26,7 @@ from builders import (
     with_token,
 )
 from messages import NO, YES, Json, array_asks, asks, text
+from tasking import created
 
 from mrtr_cassette.core.drive.appending import RecordedAsks, Sessions
 from mrtr_cassette.core.protocol.calls import Call, read_call
@@ -146,8 +147,17 @@ def test_the_same_ask_may_come_in_other_forms() -> None:
         (text("done"), []),
         (refusal(CALL), []),
         (b"no JSON", []),
+        (created("task-of-today"), []),
     ],
-    ids=["another question", "one more", "no state", "a result", "an error", "no JSON"],
+    ids=[
+        "another question",
+        "one more",
+        "no state",
+        "a result",
+        "an error",
+        "no JSON",
+        "a task",
+    ],
 )
 def test_another_question_is_not_answered(response: Json, pointers: list[str]) -> None:
     """The difference is told by JSON Pointer; whatever else comes back leads nowhere."""
