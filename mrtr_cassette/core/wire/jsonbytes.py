@@ -81,13 +81,13 @@ def _canonical_number(text: str) -> str:
 MemberPath = tuple[str, ...]
 """The keys that lead to a member, from the outermost object inwards."""
 
-_DIGITS = bytes.maketrans(b"123456789eE", b"000000000..")
-_LEAST_LONG_NUMBER = 10**18
-_LEAST_LONG = b"0" * 19
-"""Its digits, after `_DIGITS`."""
+_DIGITS = bytes.maketrans(b"123456789eE,[", b"000000000..::")
+_BETWEEN = b" \t\n\r-"
+"""What may be between a number and the `:` that comes before it, after `_DIGITS`."""
 
-_VERSION = re.compile(rb'"[0.]+"')
-"""A text of digits and points, after `_DIGITS`; each message has one, its version."""
+_LEAST_LONG_NUMBER = 10**18
+_LEAST_LONG = b":" + b"0" * 19
+_FRACTION = re.compile(rb":0+\.")
 
 _SMALL = 4096
 """Bytes up to which reading a text again is faster than looking at all of its values."""
@@ -203,11 +203,10 @@ def _levels_of(tree: Any) -> Iterator[list[Any]]:
 
 def _is_exact(raw: bytes, tree: Any) -> bool:
     """Tell whether orjson has surely read all numbers of a text exactly."""
-    digits = raw.translate(_DIGITS)
+    # A text may be a number as a whole.
+    digits = b":" + raw.translate(_DIGITS, _BETWEEN)
     may_be_long = _LEAST_LONG in digits
-    versions = b"".join(_VERSION.findall(digits))
-    may_be_fraction = digits.count(b"0.") > versions.count(b"0.")
-    if not may_be_long and not may_be_fraction:
+    if not may_be_long and _FRACTION.search(digits) is None:
         return True
     if len(raw) <= _SMALL:
         return False
