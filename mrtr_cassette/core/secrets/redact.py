@@ -336,8 +336,9 @@ class Redactor:
                 found = _beside_placeholders(text, found)
 
             yield from found
-            if depth:
-                yield from self._in_base64(text, depth)
+
+        if depth:
+            yield from self._in_base64(text, depth)
 
         if depth and filter_of(ESCAPED_IN_URL)(text):
             yield from self._in_percent(text, kind, depth)
