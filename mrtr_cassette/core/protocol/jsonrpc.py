@@ -470,6 +470,10 @@ def _texts_of(response: Response) -> Iterator[bytes]:
 
 def _is_unread(text: bytes) -> bool:
     """Tell whether a text looks like a message with an id, and none is found."""
+    # A small message is remembered for whoever reads it next.
+    if len(text) <= _SMALL and classify(text) is not None:
+        return False
+
     is_certain = b"2.0" in text and is_json(text)
     if (
         is_certain

@@ -338,12 +338,17 @@ class Recorder:
         if self.values.names:
             request, response = with_references(request, response, self.values)
 
-        sealed = replace(
-            seen,
-            request=request,
-            response=None if seen.response is None else response,
+        # For every exchange, `replace` would take longer than the rest of this function.
+        sealed = RecordedExchange(
+            seen.number,
+            request,
+            None if seen.response is None else response,
+            seen.started_ms,
+            seen.ended_ms,
             issued_sha256=_hash_of(named.issued),
             echoed_sha256=_hash_of(named.echoed),
+            ended_after=seen.ended_after,
+            follows=seen.follows,
             digests=digests,
         )
         return Sealed(sealed, named.ask, _unread(call, sent))

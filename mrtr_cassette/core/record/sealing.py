@@ -56,7 +56,8 @@ def spliced(response: Response, replacements: Iterable[Replacement]) -> Response
     found = list(replacements)
     if not found:
         return response
-    return replace(response, pieces=splice_pieces(response.pieces, found))
+    pieces = splice_pieces(response.pieces, found)
+    return Response(response.status, response.headers, pieces, response.end)
 
 
 # Headers come again with call after call; what is kept of them is worked out once.
@@ -182,9 +183,10 @@ def names_in(call: Call, response: Response) -> Named:
 
     # A short id whose creation is not recorded is no secret.
     tasks = list(filter(is_searched, mentioned))
+    answers = call.answers
     echoed = None
-    if call.answers is not None:
-        echoed = call.answers.request_state
+    if answers is not None:
+        echoed = answers.request_state
 
     located = response_to(call.message, response)
     if located is None:
@@ -229,7 +231,7 @@ def with_sealed_states(request: Request, known: RepeatedSecrets) -> Request:
     for place in places:
         known.remember(place.state)
 
-    return replace(request, body=body)
+    return Request(request.method, request.target, request.headers, body)
 
 
 def state_places(response: Response, known: RepeatedSecrets) -> list[StatePlace]:

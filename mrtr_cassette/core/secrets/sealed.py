@@ -179,6 +179,9 @@ def is_searched(state: str) -> bool:
 _STATE = re.compile(rf'{REQUEST_STATE}(\\{{0,63}})"\s*:\s*\1"', re.ASCII)
 """The end of the member's name, and the beginning of its value."""
 
+_PLAIN_STATE = re.compile(rf'"{REQUEST_STATE}"\s*:\s*"([^"\\]*)"'.encode())
+"""The member, with a value that has no escapes."""
+
 _STATE_PATHS = (ECHOED_STATE_PATH, ISSUED_STATE_PATH)
 _RELATED = ("_meta", "io.modelcontextprotocol/related-task", TASK_ID)
 _TASK_IDS: Final[tuple[MemberPath, ...]] = (
@@ -247,7 +250,7 @@ def find_states(raw: bytes, known: Container[str] = ()) -> list[StatePlace]:
 
 
 def _only_state(raw: bytes) -> StatePlace | None:
-    """Return the state of a message if no other member can have that name; None if one may."""
+    """Return the plain state of a message if no other member can have that name; else None."""
     # A name that the bytes have once, in its only spelling, is that of the message's own member.
     if raw.count(REQUEST_STATE.encode()) != 1 or b"\\u" in raw:
         return None
@@ -258,11 +261,11 @@ def _only_state(raw: bytes) -> StatePlace | None:
 
     result = members_of(message.tree.get("result"))
     state = message.params.get(REQUEST_STATE, result.get(REQUEST_STATE))
-    places = _states_in(raw, Span(0, len(raw)))
-    if len(places) == 1 and places[0].state == state:
-        return places[0]
+    member = _PLAIN_STATE.search(raw)
+    if member is None or member[1].decode("utf-8", "replace") != state:
+        return None
 
-    return None
+    return StatePlace(Span(*member.span(1)), state, depth=1)
 
 
 def _json_texts(raw: bytes) -> list[Span]:
