@@ -537,6 +537,7 @@ def _read(exchange: RecordedExchange, response: Response, states: States) -> Mem
         state = polled_state(message)
 
     if state is not None:
+        # It has the result of the call that has become the task.
         method = method_of(CALL_TOOL)
         members |= _task_members(state)
         tree = {name: tree["result"][name] for name in state.response}

@@ -190,14 +190,14 @@ def _task_turn(turn: RecordedTurn, interaction: RecordedInteraction) -> OpenTurn
         if name in given:
             answer = Answered(to_json(given[name]).encode())
 
-        key, asked = _alone(name, request, interaction.task_id)
+        key, asked = _question_alone(name, request, interaction.task_id)
         questions.append(Question(key, asked, answer, name))
 
     after = len(interaction.exchanges)
     return OpenTurn(turn.number, after, questions, turn.asking)
 
 
-def _alone(name: str, request: InputRequest, task_id: str) -> tuple[str, Any]:
+def _question_alone(name: str, request: InputRequest, task_id: str) -> tuple[str, Any]:
     """Return the key and the value of a question as if its task asked nothing else.
 
     What is asked together in one run may be asked one by one in another.
@@ -308,7 +308,7 @@ class Findings:
 
 
 @dataclass(frozen=True, slots=True)
-class _Match:
+class _QuestionMatch:
     """A recorded question of a turn, or None for an additional question, and what differs now."""
 
     number: int
@@ -407,7 +407,7 @@ class _OpenQuestions:
         """Tell whether the recorded answer fits a question with these changes."""
         return all(change.verdict not in self._refused for change in changes)
 
-    def matches(self, asked: object, key: str, position: int) -> list[_Match]:
+    def matches(self, asked: object, key: str, position: int) -> list[_QuestionMatch]:
         """Return the nearest question of each open turn; `key` is that of a task's question."""
         found = []
         for turn in self.open_at(position):
@@ -416,7 +416,9 @@ class _OpenQuestions:
 
         return found
 
-    def answerable(self, matches: Sequence[_Match], asked: Any) -> _Match | None:
+    def answerable(
+        self, matches: Sequence[_QuestionMatch], asked: Any
+    ) -> _QuestionMatch | None:
         """Return the question whose answer fits what is asked now, if there is one.
 
         The answer to a form with other words fits if the fields are the same.
@@ -431,7 +433,7 @@ class _OpenQuestions:
 
         return None
 
-    def nearest(self, turn: OpenTurn, asked: object, key: str = "") -> _Match:
+    def nearest(self, turn: OpenTurn, asked: object, key: str = "") -> _QuestionMatch:
         """Return the question of a turn that is nearest to what is asked now.
 
         What was asked together may come in another order.
@@ -441,7 +443,7 @@ class _OpenQuestions:
             recorded = {question.key: question.asked}
             received = {key or question.key: asked}
             changes = self.counting(question_changes(recorded, received))
-            matches.append(_Match(turn.number, changes, turn, question))
+            matches.append(_QuestionMatch(turn.number, changes, turn, question))
 
         return min(matches, key=lambda match: len(match.changes))
 
@@ -611,9 +613,9 @@ class RecordedScript:
         if self.accepts is None or unasked:
             return _AskMatch(None, changes)
 
-        return self._answerable(live, ask, changes)
+        return self._answerable_ask(live, ask, changes)
 
-    def _answerable(
+    def _answerable_ask(
         self, live: RecordedExchange, ask: LiveAsk, changes: list[Change]
     ) -> _AskMatch:
         """Return the recorded ask that has the answers to a new one.
@@ -708,7 +710,7 @@ class RecordedScript:
         recorded = self._recorded_now
         turn = self._interaction.asking_turn(self._position_now)
         asked = self._pushed_value(ask)
-        match = self._matching(asked, turn)
+        match = self._matching_question(asked, turn)
         is_answered = match.question is not None and self._open.fits(match.changes)
         if not is_answered:
             aside = self._aside(asked)
@@ -747,7 +749,9 @@ class RecordedScript:
 
     # Questions that come one by one
 
-    def _matching(self, asked: object, number: int, key: str = "") -> _Match:
+    def _matching_question(
+        self, asked: object, number: int, key: str = ""
+    ) -> _QuestionMatch:
         """Return the recorded question that is the one asked now.
 
         An additional question gets the number given here, and `key` if a task asks it.
@@ -759,13 +763,13 @@ class RecordedScript:
         added = round_change(ABSENT, {key or "question": asked})
         match = self._open.answerable(matches, asked)
         if match is None:
-            return _Match(number, [added])
+            return _QuestionMatch(number, [added])
         if match is matches[0]:
             return match
 
         return replace(match, changes=[added, *match.changes])
 
-    def _goes_on(self, match: _Match) -> bool:
+    def _goes_on(self, match: _QuestionMatch) -> bool:
         """Note what differs in a question; tell whether the conversation goes on after it."""
         self.findings.add(match.number, match.changes)
         is_moved = any(change.verdict == "rounds-changed" for change in match.changes)
@@ -837,7 +841,7 @@ class RecordedScript:
             return unasked[0].asking
         return self._interaction.ending
 
-    def _asked_by_task(self, name: str) -> _Match:
+    def _asked_by_task(self, name: str) -> _QuestionMatch:
         """Return the recorded question that the last state asks under a key.
 
         Its poll is the one with which the state is paired.
@@ -847,9 +851,9 @@ class RecordedScript:
         if state is None:
             raise AssertionError("unreachable because a state of the task asks")
 
-        key, asked = _alone(name, state.input_requests[name], state.id)
+        key, asked = _question_alone(name, state.input_requests[name], state.id)
         count = len(list(self._interaction.turns))
-        match = self._matching(asked, count + 1, key)
+        match = self._matching_question(asked, count + 1, key)
         recorded: RecordedExchange | None = self._interaction.ending
         if match.turn is not None:
             recorded = match.turn.asking
@@ -919,7 +923,7 @@ def _issued_state(recorded: RecordedExchange) -> str | None:
     return None if recorded.ask is None else recorded.ask.request_state
 
 
-def _take_answer(match: _Match) -> Answered | None:
+def _take_answer(match: _QuestionMatch) -> Answered | None:
     """Return the recorded answer to a question, which is not open any more."""
     if match.turn is None or match.question is None:
         return None
