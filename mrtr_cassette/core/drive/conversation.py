@@ -272,9 +272,15 @@ class TaskAsk(LiveAsk):
             if name in answers:
                 given[key] = answers[name]
 
-        if not given:
-            return Answered(None)
-        return Answered(write_answers(DIALECTS[0].name, given))
+        return self.updated(given)
+
+    def updated(self, given: Mapping[str, Any], *, cancels: bool = False) -> Answered:
+        """Return answers by the keys of the task, if there are any."""
+        value = None
+        if given:
+            value = write_answers(DIALECTS[0].name, given)
+
+        return Answered(value, cancels=cancels)
 
 
 @dataclass(frozen=True, slots=True)

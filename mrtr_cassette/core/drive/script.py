@@ -42,12 +42,10 @@ from mrtr_cassette.core.drive.conversation import (
 )
 from mrtr_cassette.core.drive.live_session import with_id_of, with_live_names
 from mrtr_cassette.core.protocol.dialect import (
-    DIALECTS,
     InputRequest,
     InputRequired,
     answers_text,
     with_answer_keys,
-    write_answers,
 )
 from mrtr_cassette.core.protocol.jsonrpc import Message
 from mrtr_cassette.core.protocol.methods import LIST_ROOTS
@@ -525,7 +523,7 @@ class RecordedScript:
         if not isinstance(ask, TaskAsk):
             return self._answer_result(ask)
         if ask.asks_nothing:
-            return self._take_task(ask, ask.task.id)
+            return self._take_task(ask)
 
         return self._answer_task(ask)
 
@@ -782,7 +780,7 @@ class RecordedScript:
 
     # Tasks
 
-    def _take_task(self, ask: LiveAsk, task_id: str) -> Answered | AskedOtherwise:
+    def _take_task(self, ask: TaskAsk) -> Answered | AskedOtherwise:
         """Take the response that makes the call a task, and go on if it was one when recorded."""
         recorded_id = self._interaction.task_id
         if not recorded_id or not self._is_at_end:
@@ -791,10 +789,10 @@ class RecordedScript:
             return AskedOtherwise(ask, tuple(changes))
 
         self._came(self._exchanges[-1], ask, 0)
-        self.findings.states.append((task_id, recorded_id))
+        self.findings.states.append((ask.task.id, recorded_id))
         self._is_task = True
 
-        return Answered(None, cancels=self._open.is_left_now)
+        return ask.updated({}, cancels=self._open.is_left_now)
 
     @property
     def _is_at_end(self) -> bool:
@@ -803,7 +801,7 @@ class RecordedScript:
         is_last = position == len(self._exchanges) - 1
         return is_last and not self._open.open_at(position)
 
-    def _answer_task(self, ask: LiveAsk) -> Reply:
+    def _answer_task(self, ask: TaskAsk) -> Reply:
         """Answer what a state of the task asks, one question after the other."""
         self._came(self._asking_state(), ask, 0)
         answers: dict[str, bytes | None] = {}
@@ -824,15 +822,12 @@ class RecordedScript:
             return NeedsAnswers(ask)
 
         cancels = self._open.is_left_now
-        if answers:
-            value = write_answers(DIALECTS[0].name, answers)
-            return Answered(value, cancels=cancels)
-
         is_last = not self._open.open_at(self._progress.position)
-        if is_last and self._interaction.is_open and not cancels:
+        is_left_open = is_last and self._interaction.is_open and not cancels
+        if is_left_open and not answers:
             return NeedsAnswers(ask)
 
-        return Answered(None, cancels=cancels)
+        return ask.updated(answers, cancels=cancels)
 
     def _asking_state(self) -> RecordedExchange:
         """Return the recorded poll that should ask next, or else the last one."""
