@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
@@ -14,7 +15,7 @@ from mrtr_cassette.errors import CassetteError, damaged, shorten
 from mrtr_cassette.terms import shell_command
 
 if TYPE_CHECKING:
-    from mrtr_cassette.core.cassette.model import CassetteModel
+    from mrtr_cassette.core.cassette.model import CassetteModel, ExchangeFactsModel
 
 LFS_POINTER: Final = b"version https://git-lfs"
 """The first bytes of a file that Git LFS has not fetched."""
@@ -35,7 +36,15 @@ def load(data: bytes, path: str) -> Cassette:
     # The models that come next take as much memory as the text did.
     del data
     file = _checked(tree, path)
-    return cassette_of(file, path, file.recording.exchanges)
+    del tree
+    return cassette_of(file, path, _taken(file.recording.exchanges))
+
+
+def _taken(facts: list[ExchangeFactsModel]) -> Iterator[ExchangeFactsModel]:
+    """Yield facts, and leave none: they take more memory than what is made of them."""
+    facts.reverse()
+    while facts:
+        yield facts.pop()
 
 
 def decode_cassette(data: bytes, path: str) -> CassetteModel:
