@@ -279,9 +279,14 @@ class WriteHistories:
         """
         # A task goes on by itself, whatever is written.
         self._by_arrival: list[ReplayEntry] = []
+        self._by_path: dict[int, list[ReplayEntry]] = {}
         for entry in entries.by_arrival:
             if entry.created_by is None:
                 self._by_arrival.append(entry)
+                self._by_path.setdefault(entry.numbers.path, []).append(entry)
+
+        self._placed: dict[int, list[EqualCalls]] = {}
+        """All equal calls at their points, by path, as soon as somebody asks for them."""
 
         self._steps = entries.steps
         self._recorders = recorders
@@ -289,9 +294,8 @@ class WriteHistories:
         self._answers_during = answers_during
         self._effects = effects
         self._mode = mode
-        paths = Counter([entry.numbers.path for entry in self._by_arrival])
-        self._repeated = {path for path, count in paths.items() if count > 1}
-        self._holds_any = mode == "strict" or (mode == "auto" and bool(self._repeated))
+        has_repeated = len(self._by_path) < len(self._by_arrival)
+        self._holds_any = mode == "strict" or (mode == "auto" and has_repeated)
 
     def _write_key(self, entry: ReplayEntry) -> WriteKey:
         """Return what an entry shares with equal writes, in whichever history."""
@@ -597,7 +601,10 @@ class WriteHistories:
             return set(among)
 
         found = set()
-        for recording, line in self._equal_calls[entry.numbers.path]:
+        for line in self._placed_like(entry):
+            recorded_by = line.entries[0].exchange.recorded_by
+            recorder = "" if recorded_by is None else recorded_by.recorder
+            recording = _recording_of(recorder)
             is_wanted = recording in among and recording not in found
             if is_wanted and self._is_reached(line, played):
                 found.add(recording)
@@ -608,22 +615,13 @@ class WriteHistories:
         """Tell whether a line has a call at the point that a play has reached."""
         return next(self.in_place(line, played), None) is not None
 
-    @cached_property
-    def _equal_calls(self) -> dict[int, list[tuple[int, EqualCalls]]]:
-        """All calls with the places of their recordings, by what equal ones share."""
-        calls: dict[int, list[ReplayEntry]] = {}
-        for entry in self._by_arrival:
-            calls.setdefault(entry.numbers.path, []).append(entry)
+    def _placed_like(self, entry: ReplayEntry) -> list[EqualCalls]:
+        """Return all calls that equal one, itself included, at their points."""
+        path = entry.numbers.path
+        if path not in self._placed:
+            self._placed[path] = self._lines(self._by_path[path], is_held=True)
 
-        placed: dict[int, list[tuple[int, EqualCalls]]] = {}
-        for path, equal in calls.items():
-            lines = placed.setdefault(path, [])
-            for line in self._lines(equal, is_held=True):
-                recorded_by = line.entries[0].exchange.recorded_by
-                recorder = "" if recorded_by is None else recorded_by.recorder
-                lines.append((_recording_of(recorder), line))
-
-        return placed
+        return self._placed[path]
 
     def _are_held(self, entries: Sequence[ReplayEntry]) -> bool:
         """Tell whether equal calls are held to their histories."""
@@ -645,7 +643,7 @@ class WriteHistories:
         """Digests of the answers to calls that were recorded repeatedly."""
         digests: dict[ReplayEntry, bytes] = {}
         for entry in self._by_arrival:
-            if entry.numbers.path in self._repeated:
+            if len(self._by_path[entry.numbers.path]) > 1:
                 digests[entry] = answer_digest(entry, self._steps.get(entry, ()))
 
         return digests
@@ -693,29 +691,11 @@ class WriteHistories:
 
     def _is_in_place(self, entry: ReplayEntry, played: PlayedWrites) -> bool:
         """Tell whether a read, or one with the same answer, came after the writes of a play."""
-        point = self._points[entry]
-        alone = EqualCalls("", point, [entry], [point.lifetime.start])
-        equal = self._equal_reads.get(entry.numbers.path, [])
-        for line in (alone, *equal):
-            if self._is_reached(line, played):
+        for line in self._placed_like(entry):
+            if line.point is not None and self._is_reached(line, played):
                 return True
 
         return False
-
-    @cached_property
-    def _equal_reads(self) -> dict[int, list[EqualCalls]]:
-        """The reads that were recorded repeatedly, by what equal ones share."""
-        reads: dict[int, list[ReplayEntry]] = {}
-        for entry in self._by_arrival:
-            path = entry.numbers.path
-            if path in self._repeated and self._is_watched(entry):
-                reads.setdefault(path, []).append(entry)
-
-        lines = {}
-        for path, equal in reads.items():
-            lines[path] = self._lines(equal, is_held=True)
-
-        return lines
 
     def nearest(
         self,
