@@ -28,7 +28,7 @@ class CallEffects:
     All but `reads` is found out when it is asked for.
 
     Attributes:
-        unknown_tools: answers calls of tools that the server doesn't have; None if nothing does.
+        unknown_tools: answers calls of tools that the server doesn't have.
     """
 
     def __init__(
@@ -45,9 +45,7 @@ class CallEffects:
         """What a live server was called for: names of tools, and methods."""
         self._repeating: dict[ReplayEntry, bool] = {}
         """Whether requests are repeated as time goes by, of those that were asked for."""
-        self.unknown_tools: UnknownTools | None = None
-        if refuses_unknown_tools:
-            self.unknown_tools = UnknownTools(by_arrival)
+        self.unknown_tools = UnknownTools(by_arrival if refuses_unknown_tools else ())
 
     def only_reads(self, key: CallKey) -> bool:
         """Tell whether a call is known to change nothing."""
@@ -109,8 +107,7 @@ class CallEffects:
         if entry.asks or entry.is_listening or self.only_reads(entry.key):
             return False
 
-        unknown = self.unknown_tools
-        if unknown is not None and entry.key.name in unknown.refusals:
+        if entry.key.name in self.unknown_tools.refusals:
             return False
 
         return not _came_to_nothing(entry)
@@ -201,11 +198,6 @@ class UnknownTools:
         return refused
 
     @cached_property
-    def _endpoints(self) -> frozenset[str]:
-        """Where tools were listed."""
-        return frozenset([entry.key.endpoint for entry in self._lists])
-
-    @cached_property
     def _accepted(self) -> frozenset[str]:
         """The tools that were called with another outcome than that there is no such tool."""
         names = [entry.key.name for entry in self._calls if not _refuses(entry)]
@@ -213,14 +205,12 @@ class UnknownTools:
 
     def answer(self, call: Call) -> Harmless | None:
         """Return what the server says to a call of a tool that it doesn't have; None to others."""
-        message = call.message
-        if message is None or message.kind is not Kind.REQUEST:
-            return None
-
         name = call.name
+        if call.kind is not Kind.REQUEST:
+            return None
         if call.method != CALL_TOOL or self._listed is None:
             return None
-        if call.endpoint not in self._endpoints:
+        if call.endpoint not in {entry.key.endpoint for entry in self._lists}:
             return None
         if name in self._listed or name in self._accepted:
             return None

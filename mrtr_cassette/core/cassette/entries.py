@@ -232,6 +232,11 @@ class ReplayEntry:
         return self.question is not None
 
     @property
+    def is_by_proxy(self) -> bool:
+        """Whether the proxy sent it while recording, in place of the client."""
+        return bool(self.matched.request.header(ANSWERED_BY_HEADER))
+
+    @property
     def is_about_a_copy(self) -> bool:
         """Whether its response says nothing to a client without a copy of an earlier one."""
         return is_about_a_copy(self.exchange)
@@ -426,8 +431,7 @@ def entries_of(cassette: Cassette, read: ReadRequest) -> Entries:
         if entry.created_by is not None:
             steps.setdefault(entry.created_by, []).append(entry)
 
-        is_by_proxy = bool(entry.matched.request.header(ANSWERED_BY_HEADER))
-        if entry.parent is not None and is_by_proxy:
+        if entry.parent is not None and entry.is_by_proxy:
             answered_by_proxy[entry.parent] = entry
 
     by_arrival.sort(key=lambda entry: entry.arrival)

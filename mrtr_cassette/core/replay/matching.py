@@ -265,9 +265,11 @@ class MatchedForm:
         call = read_call(request)
         key, lookup = self._keys(call, self._ignored)
         traits = call.traits(self._header_names)
-        matched = MatchedRequest(request, key, lookup, traits, call.caller, secrets)
+        matched = MatchedRequest(
+            request, key, lookup, traits, call.caller, secrets, closer=closer
+        )
 
-        return call, matched._replace(closer=closer)
+        return call, matched
 
     def _key_of(self, request: Request) -> LookupKey:
         """Return the key of a request with all its values."""
@@ -469,13 +471,10 @@ class MatchedForm:
             matched = self._redacted(matched)
 
         if self._redacts:
-            matched = self._sent_before.sealed_request(matched)
+            matched = _all_alike(self._sent_before.sealed_request(matched))
 
         if request.header(SESSION_HEADER) not in self._sessions:
             matched = _without_session(matched)
-
-        if self._redacts:
-            matched = _all_alike(matched)
 
         if self.matchers is not None:
             matched = self.matchers.compared(matched)
@@ -670,11 +669,7 @@ class RecordedRequests:
         """The keys of all recorded requests."""
         return {entry.matched.lookup for entry in self._by_arrival}
 
-    def read(self, request: Request, form: MatchedForm) -> Reading:
-        """Return how a request is matched, in a form."""
-        return self._recognised(request) or form.received(request)
-
-    def _recognised(self, request: Request) -> Reading | None:
+    def recognised(self, request: Request) -> Reading | None:
         """Return how a request is matched that differs from a recorded one in caller's values only.
 
         A shorter way to what `MatchedForm` returns, which takes most of the time of a play.

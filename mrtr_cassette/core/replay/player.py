@@ -334,8 +334,7 @@ class Player:
         if not self.stops or not self.misses:
             return None
 
-        message = read_call(request).message
-        if message is None or message.kind is not Kind.REQUEST:
+        if read_call(request).kind is not Kind.REQUEST:
             return None
 
         self.stopped += 1
@@ -347,7 +346,7 @@ class Player:
         """Return what a request gets; nothing counts as played or missed before it is committed."""
         session = self._order.session_of(request)
         recorded, failure = self._as_recorded(request, session)
-        reading = self._requests.read(recorded, self._form)
+        reading = self._requests.recognised(recorded) or self._form.received(recorded)
         if failure:
             chosen = Chosen(None, failure=failure)
         else:
@@ -385,10 +384,6 @@ class Player:
 
             self.values = taught
 
-        return self._unlearned_in(choice)
-
-    def _unlearned_in(self, choice: Choice) -> Miss | None:
-        """Return why a recorded response can't be played yet, whose values nobody knows."""
         entry = choice.entry
         if entry is None or entry.exchange.response is None:
             return None
@@ -621,9 +616,8 @@ class Player:
         """Answer a call of a tool that the server doesn't have, or what any server answers."""
         session = session_of(call.request)
         lacks_session = self._order.opened.is_outside(session, call.endpoint)
-        tools = self._effects.unknown_tools
-        if tools is not None and not lacks_session:
-            answer = tools.answer(call)
+        if not lacks_session:
+            answer = self._effects.unknown_tools.answer(call)
             if answer is not None:
                 self.unknown_tools[call.name] += 1
                 return answer
@@ -767,7 +761,7 @@ class Player:
         After a write nothing is played that may depend on it.
         """
         call = self.shown(request)
-        if call.message is None or call.message.kind is not Kind.REQUEST:
+        if call.kind is not Kind.REQUEST:
             return
 
         session = self._order.session_of(request)

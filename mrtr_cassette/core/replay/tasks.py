@@ -32,7 +32,6 @@ from mrtr_cassette.core.protocol.tasks import (
 )
 from mrtr_cassette.core.replay.diagnosis import NoStep, Reason
 from mrtr_cassette.core.secrets.names import renaming
-from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER
 from mrtr_cassette.core.wire.jsonbytes import parse
 
 _NO_KEY: Final = {"": ""}
@@ -294,7 +293,7 @@ class LiveTask:
 
             update = steps[following]
             # What the proxy answered while recording (`answers`), it answers now too.
-            if not _is_by_proxy(update):
+            if not update.is_by_proxy:
                 return Step(entry, came)
 
             came.append(update)
@@ -441,11 +440,6 @@ class LiveTask:
             return recorded
 
         return f'"{time}"'.encode()
-
-
-def _is_by_proxy(update: ReplayEntry) -> bool:
-    """Tell whether the proxy sent an update while recording, in place of the client."""
-    return bool(update.matched.request.header(ANSWERED_BY_HEADER))
 
 
 def _last_call(interaction: Sequence[ReplayEntry]) -> ReplayEntry | None:
