@@ -85,8 +85,8 @@ class Browser:
     def requested(self) -> set[str]:
         """Return the URLs that were asked for since this was called last."""
         messages = (
-            json.loads(each["message"])["message"]
-            for each in self.driver.get_log("performance")
+            json.loads(entry["message"])["message"]
+            for entry in self.driver.get_log("performance")
         )
         return {
             message["params"]["request"]["url"]
@@ -96,7 +96,7 @@ class Browser:
 
     def complaints(self) -> list[str]:
         """Return what the console said since this was called last."""
-        return [each["message"] for each in self.driver.get_log("browser")]
+        return [entry["message"] for entry in self.driver.get_log("browser")]
 
 
 @contextmanager

@@ -35,17 +35,19 @@ async def conversation(url: str) -> list[JsonObject]:
     return [asked] + [
         (
             await post(
-                url, tool_call("deploy", id=n, inputResponses=one, requestState=state)
+                url,
+                tool_call("deploy", id=n, inputResponses=answer, requestState=state),
             )
         ).json
-        for n, one in enumerate(answers, start=2)
+        for n, answer in enumerate(answers, start=2)
     ]
 
 
 async def asking(visit: Visit) -> None:
     """Answer a first call with an ask, a decline and an accept each with its own result."""
     body = visit.request.json
-    params, identity = body.get("params", {}), body.get("id")
+    params = body.get("params", {})
+    identity = body.get("id")
     if "requestState" not in params:
         await visit.send(
             json_response(input_required("confirm", state=STATE, id=identity))

@@ -175,7 +175,8 @@ class Contract:
 
     def _said(self, body: JsonObject) -> tuple[str, Reply]:
         """Return the reply to a request, and its name."""
-        method, params = body["method"], body.get("params", {})
+        method = body["method"]
+        params = body.get("params", {})
         kept = json.loads(json.dumps([TOOLS, PROMPTS]))
         info = {"name": "contract", "version": "1"}
         about = {"capabilities": {"tools": {}}, "serverInfo": info}
@@ -236,7 +237,8 @@ class Contract:
         final: Callable[[JsonObject], JsonObject],
     ) -> tuple[str, Reply]:
         """Ask round after round, and end with a result."""
-        state, answers = params.get("requestState"), params.get("inputResponses", {})
+        state = params.get("requestState")
+        answers = params.get("inputResponses", {})
         if state is None and not answers:
             turn = 0
         elif state is None or not state.startswith(f"{self.key}-{name}-"):
@@ -276,11 +278,11 @@ class Contract:
             self.plants["push"](asking)
 
         await visit.send(stream_head())
-        for each in asking.said:
-            answer = self._pushed[each["id"]] = (
+        for push in asking.said:
+            answer = self._pushed[push["id"]] = (
                 asyncio.get_running_loop().create_future()
             )
-            await visit.send(chunk(event(each)))
+            await visit.send(chunk(event(push)))
             left = asyncio.ensure_future(visit.left())
             await asyncio.wait({answer, left}, return_when=asyncio.FIRST_COMPLETED)
             left.cancel()
@@ -378,9 +380,9 @@ async def say_everything(url: str) -> None:
 
 async def _rounds(url: str, call: JsonObject, answers: list[JsonObject]) -> None:
     asked = _response(await post(url, call))
-    for number, each in enumerate(answers, start=2):
+    for number, answer in enumerate(answers, start=2):
         state = asked["result"]["requestState"]
-        more = {"requestState": state, **({"inputResponses": each} if each else {})}
+        more = {"requestState": state, **({"inputResponses": answer} if answer else {})}
         asked = _response(
             await post(
                 url, {**call, "id": number, "params": {**call["params"], **more}}

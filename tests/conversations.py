@@ -89,7 +89,7 @@ class Values:
 
     def headers(self, step: Step) -> list[str]:
         """Return the headers of a step, with states in them."""
-        return [self._filled(step, each.encode()).decode() for each in step.headers]
+        return [self._filled(step, header.encode()).decode() for header in step.headers]
 
     def take_headers(self, step: Step, head: Head) -> None:
         """Know the states that stand in the headers of a response."""
@@ -178,7 +178,9 @@ def _steps(case: Case) -> Iterator[Step]:
 
 def _step(section: Section, word: str, number: int) -> Step:
     is_response = word == "response"
-    line, headers, text = "200" if is_response else "POST /mcp", (JSON,), section.text
+    line = "200" if is_response else "POST /mcp"
+    headers = (JSON,)
+    text = section.text
     if _HEAD.match(text):
         head, _, text = text.partition("\n\n")
         line, *given = head.splitlines()
@@ -309,7 +311,8 @@ async def record(conversation: Conversation, *cassettes: Path) -> None:
 
     async with upstream(script) as there:
         for path in cassettes:
-            server, values = Server(len(there.received)), recorded_values()
+            server = Server(len(there.received))
+            values = recorded_values()
             publishes = path == cassettes[0]
             async with (
                 recording(

@@ -69,7 +69,8 @@ class Case:
 def read_case(path: Path) -> Case:
     """Read a case."""
     head, *rest = re.split(r"^--- (.*)\n", path.read_text(), flags=re.MULTILINE)
-    titles, texts = rest[::2], rest[1::2]
+    titles = rest[::2]
+    texts = rest[1::2]
     return Case(path, (Section("", head), *map(Section, titles, texts)))
 
 

@@ -48,7 +48,7 @@ class Node:
 
     def by_id(self, place: str) -> Node:
         """Return the element with an id."""
-        (node,) = (each for each in self.every() if each.attributes.get("id") == place)
+        (node,) = (node for node in self.every() if node.attributes.get("id") == place)
         return node
 
     @property
@@ -100,12 +100,13 @@ def parsed(html: str) -> Node:
 def assert_safe(page: Node) -> None:
     """Make sure that nothing but the page's own style and script takes effect."""
     (policy,) = (
-        each.attributes["content"]
-        for each in page.every("meta")
-        if each.attributes.get("http-equiv") == "Content-Security-Policy"
+        node.attributes["content"]
+        for node in page.every("meta")
+        if node.attributes.get("http-equiv") == "Content-Security-Policy"
     )
 
-    style, script = page.one("style").raw_text, page.one("script").raw_text
+    style = page.one("style").raw_text
+    script = page.one("script").raw_text
     hashes = [
         base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
         for text in (style, script)

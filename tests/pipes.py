@@ -83,7 +83,8 @@ def spoken(command: Sequence[str], raw: bytes) -> subprocess.CompletedProcess[by
         forked.start_piped(command, errors) as process,
         ThreadPoolExecutor(1) as threads,
     ):
-        stdin, stdout = _given(process.stdin), _given(process.stdout)
+        stdin = _given(process.stdin)
+        stdout = _given(process.stdout)
         printed = threads.submit(stdout.read)
         with suppress(BrokenPipeError):
             for at in range(0, len(raw), _AT_ONCE):

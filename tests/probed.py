@@ -295,7 +295,8 @@ class ProbedServer:
             await say(result(value, id=message["id"]))
 
     async def _result(self, message: JsonObject, say: Say) -> JsonObject:
-        method, params = message["method"], message.get("params", {})
+        method = message["method"]
+        params = message.get("params", {})
         if method not in self.methods:
             raise RefusedError(f"Method not found: {method}", NO_METHOD)
 
@@ -466,7 +467,8 @@ class RoundsServer(ProbedServer):
         self._used: set[str] = set()
 
     async def _called(self, params: JsonObject, say: Say) -> JsonObject:
-        state, answers = params.get("requestState"), params.get("inputResponses")
+        state = params.get("requestState")
+        answers = params.get("inputResponses")
         fresh = Begun(params["name"], params.get("arguments", {}))
         if state is None and answers is None:
             return self._ask(fresh)

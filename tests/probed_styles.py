@@ -74,7 +74,8 @@ SIGN_IN: Called = (
 
 def probed(style: Style, folder: Path, calls: Sequence[Called] = CALLS) -> JsonObject:
     """Record a server, probe it, and return the report on its cassette."""
-    cassette, report = folder / "cassette.json", folder / "report.json"
+    cassette = folder / "cassette.json"
+    report = folder / "report.json"
     for path in (cassette, report):
         path.unlink(missing_ok=True)
 

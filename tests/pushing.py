@@ -68,8 +68,8 @@ def posted(pushed: bytes, value: Json) -> Request:
 def in_sealed_session(request: Request) -> Request:
     """Return a request as a client of a cassette has it that never was a file."""
     headers = [
-        (name, sealed_hash(it) if name == SESSION[0] else it)
-        for name, it in request.headers
+        (name, sealed_hash(value) if name == SESSION[0] else value)
+        for name, value in request.headers
     ]
     return replace(request, headers=tuple(headers))
 
@@ -94,8 +94,8 @@ class PushingSession:
 
     def say(self, stream: int, *messages: bytes) -> None:
         """Let the server say something on a stream."""
-        for each in messages:
-            self.talk.event(stream, each)
+        for said in messages:
+            self.talk.event(stream, said)
 
     def post(self, request: bytes | Request, response: Json = ACCEPTED) -> int:
         """Let a request and its whole response arrive; return its number."""
@@ -109,7 +109,9 @@ class PushingSession:
         self.talk.end(stream, how)
 
     def exchange(self, number: int) -> RecordedExchange:
-        return next(each for each in self.talk.exchanges if each.number == number)
+        return next(
+            exchange for exchange in self.talk.exchanges if exchange.number == number
+        )
 
     def turn(
         self,
@@ -172,7 +174,7 @@ def branched() -> Cassette:
     that in another way, and is asked once more.
     """
     call = tool("deploy", env="prod")
-    again, other = (retry(call, {"ok": value}) for value in (YES, NO))
+    again, declined = (retry(call, {"ok": value}) for value in (YES, NO))
     pushes = [
         compact({"jsonrpc": "2.0", "id": n, **form(f"question {n}")}) for n in range(5)
     ]
@@ -185,10 +187,10 @@ def branched() -> Cassette:
     session.post(posted(roots(), NO))
     session.end(asking, pushes[3], answer(call, asks("ok")))
     session.end(session.open(again), answer(again, text("done")))
-    left = session.open(other)
+    left = session.open(declined)
     session.say(left, pushes[4])
     session.post(posted(pushes[4], YES))
-    session.end(left, answer(other, text("left")))
+    session.end(left, answer(declined, text("left")))
     session.end(stream)
 
     return loaded(session.talk.cassette())
@@ -208,8 +210,8 @@ SCRIPTS = st.lists(
 def pushed_to(session: PushingSession, stream: int) -> list[tuple[int, str]]:
     """Return what was pushed on a stream since this was asked last: to which exchange, as what."""
     return [
-        (each.exchange, each.key)
-        for each in session.talk.observation(stream).take_pushed()
+        (push.exchange, push.key)
+        for push in session.talk.observation(stream).take_pushed()
     ]
 
 
@@ -222,7 +224,7 @@ def made_up(
     live: list[tuple[int, str]] = []
     for step, name, pick in script:
         header = ("Mcp-Session-Id", name)
-        own = [number for number, its in streams.items() if its == name]
+        numbers = [number for number, session in streams.items() if session == name]
         if step == "call":
             request = with_id(
                 tool("deploy"), len(session.talk.exchanges) + len(streams) + 10
@@ -232,12 +234,12 @@ def made_up(
             streams[session.open(get("/mcp", header))] = name
         elif step == "post":
             session.post(post(posted(elicit(pick), YES).body, header))
-        elif own and step == "push":
-            number = own[pick % len(own)]
+        elif numbers and step == "push":
+            number = numbers[pick % len(numbers)]
             session.say(number, elicit(pick))
             live += pushed_to(session, number)
-        elif own:
-            number = own[pick % len(own)]
+        elif numbers:
+            number = numbers[pick % len(numbers)]
             del streams[number]
             session.end(number)
 

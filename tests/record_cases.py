@@ -33,17 +33,21 @@ from mrtr_cassette.core.wire.sse import read_event
 from mrtr_cassette.shell.files.cassettes import load_cassette
 
 FLOWS = (
-    *(
-        "list",
-        "add",
-        "deploy",
-        "deploy-declined",
-        "tag-release",
-        "provision",
-        "wipe-cache",
-    ),
-    *("release-train", "everything", "build", "count", "ask-late", "release-notes"),
-    *("deployment", "plain"),
+    "list",
+    "add",
+    "deploy",
+    "deploy-declined",
+    "tag-release",
+    "provision",
+    "wipe-cache",
+    "release-train",
+    "everything",
+    "build",
+    "count",
+    "ask-late",
+    "release-notes",
+    "deployment",
+    "plain",
 )
 LEGACY_FLOW = "plan"
 """A flow of the 2025-11-25 revision, whose server asks by pushed requests."""
@@ -169,8 +173,8 @@ def write_case(side: Side, flow: str, folder: Path) -> None:
     assert done.code == 0, done.stderr
     exchanges = [
         exchange
-        for each in load_cassette(cassette).interactions
-        for exchange in each.own
+        for interaction in load_cassette(cassette).interactions
+        for exchange in interaction.own
     ]
 
     exchanges.sort(key=lambda exchange: exchange.number or 0)

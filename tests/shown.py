@@ -124,6 +124,6 @@ class Reader(Session):
         for line in filter(
             None, re.sub(r" in [\d.]+s\b", " in N s", shown).splitlines()
         ):
-            assert any(line in each for each in lines), (
+            assert any(line in shown_lines for shown_lines in lines), (
                 f"$ {command}\n{line}\n--- printed:\n{printed}"
             )

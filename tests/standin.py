@@ -345,8 +345,12 @@ class PushingServer:
         """
         self.posted: list[Any] = []
         self.ended: list[str] = []
-        self._question, self._done, self._session = question, done, session
-        self._on_session, self._greeting, self._tools = on_session, greeting, tools
+        self._question = question
+        self._done = done
+        self._session = session
+        self._on_session = on_session
+        self._greeting = greeting
+        self._tools = tools
         self._answers: asyncio.Queue[JsonObject] = asyncio.Queue()
         self._listener: Visit | None = None
 
@@ -396,7 +400,7 @@ class PushingServer:
                 greeted = {"id": None} if self._greeting is None else self._greeting
                 while greeted["id"] not in {
                     None,
-                    *(each["id"] for each in self.posted),
+                    *(message["id"] for message in self.posted),
                 }:
                     await self._answers.get()
 

@@ -65,10 +65,12 @@ async def apost(url, body):
 
 def test_record_and_replay_in_plain_code(server, tmp_path):
     """In a `with` block a blocking client records and replays; the sessions tell what was said."""
-    path, lines = tmp_path / "deploy.json", []
+    path = tmp_path / "deploy.json"
+    lines = []
     with record(server, path, log=lines.append) as recording:
         assert recording.path == path
         assert recording.interactions == ()
+
         post(recording.url, DEPLOY)
         first = post(recording.url, ACCEPT)
         so_far = recording.interactions
@@ -79,12 +81,14 @@ def test_record_and_replay_in_plain_code(server, tmp_path):
     assert recording.problem is None
     assert recording.unreachable == 0
     assert any("asks: " in line for line in lines)
+
     (call,) = so_far
 
     assert call.number == 1
     assert call.call == 'tools/call "deploy"'
     assert call.arguments == {"env": "test"}
     assert call.ended == "HTTP 200, result"
+
     (turn,) = call.turns
 
     assert turn.asked == {"confirm": "Deploy to test?"}
@@ -93,11 +97,13 @@ def test_record_and_replay_in_plain_code(server, tmp_path):
     with replay(path, on_miss="report") as replaying:
         assert replaying.path == path
         assert replaying.unplayed == replaying.interactions == so_far
+
         post(replaying.url, DEPLOY)
 
         assert post(replaying.url, ACCEPT) == first
         assert replaying.unplayed == ()
         assert replaying.misses == ()
+
         error = post(replaying.url, DECLINE)["error"]
 
     (miss,) = replaying.misses
@@ -122,7 +128,7 @@ def test_errors_only_are_no_recording(server, tmp_path):
     assert recording.objection == caught.value.reason
     assert caught.value.exit_code == 4
     assert len(recording.interactions) == 1
-    assert [each.name for each in tmp_path.iterdir()] == ["deploy.json.journal"]
+    assert [path.name for path in tmp_path.iterdir()] == ["deploy.json.journal"]
 
 
 @pytest.fixture
@@ -181,6 +187,7 @@ def test_what_was_not_played_is_raised_where_that_is_asked_for(deployed):
     assert caught.value.unplayed == replaying.unplayed != ()
     assert str(caught.value).endswith('\n  #1 tools/call "deploy"')
     assert caught.value.exit_code == 1
+
     with (
         pytest.raises(MissesError),
         replay(deployed, fail_on_unplayed=True) as replaying,
@@ -195,11 +202,13 @@ def test_record_and_replay_in_asyncio(server, tmp_path):
         before = threading.active_count()
         async with record(server, tmp_path / "deploy.json") as recording:
             assert threading.active_count() == before
+
             await apost(recording.url, DEPLOY)
             first = await apost(recording.url, ACCEPT)
 
         async with replay(recording.path) as replaying:
             await apost(replaying.url, DEPLOY)
+
             assert await apost(replaying.url, ACCEPT) == first
 
         assert replaying.interactions == recording.interactions

@@ -33,6 +33,7 @@ def test_call_is_answered_by_name_or_by_a_file(url: str, tmp_path: Path) -> None
 
     assert (result.text, result.is_error) == ("Deployed to production", False)
     assert result.turns[0].answered_by == {"confirm": "call"}
+
     rules = tmp_path / "answers.toml"
     rules.write_text('[[rule]]\naction = "decline"\n')
 
@@ -40,6 +41,7 @@ def test_call_is_answered_by_name_or_by_a_file(url: str, tmp_path: Path) -> None
         return mrtr_cassette.call(url, "deploy", arguments, answers=rules)
 
     assert asyncio.run(within_a_loop()).text == "Deployment cancelled"
+
     with mrtr_cassette.replay(cassette) as replay:
         again = mrtr_cassette.call(
             replay.url, "deploy", arguments, answers={"confirm": True}
@@ -81,6 +83,7 @@ def test_question_that_nothing_answers_is_an_error(url: str) -> None:
 
     assert unanswered is not None
     assert unanswered.asked.requests["confirm"].message == "Deploy to production?"
+
     with pytest.warns(UserWarning, match="nothing asked for the answer 'spare'"):
         mrtr_cassette.call(
             url, "deploy", arguments, answers={"confirm": True, "spare": 1}

@@ -121,10 +121,12 @@ def test_action_shows_what_a_pull_request_changes(folder):
     subprocess.run([PROGRAM, "check", "--fix", path], check=True, capture_output=True)
 
     assert run_action(folder, sha=git("rev-parse", "HEAD"))[0] == 0
+
     summary = (folder / "summary.md").read_text()
 
     assert summary.count("### ") == summary.count("### suite/cassettes/one.json\n") == 1
     assert '"Deployed twice"' in summary
+
     (folder / "left out.toml").write_text(
         "[[ignore]]\npointers = ['/content/0/text']\n"
     )
@@ -160,10 +162,12 @@ def test_hook_checks_the_cassettes_of_a_commit(folder):
     (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
 
     assert hook["language"] == "python"
+
     path = "suite/cassettes/one.json"
 
     assert re.search(hook["files"], path)
     assert not re.search(hook["files"], "suite/one.json")
+
     command = [*shlex.split(hook["entry"]), path]
     env = {**os.environ, "PATH": f"{PROGRAM.parent}{os.pathsep}{os.environ['PATH']}"}
     codes = []
@@ -190,12 +194,15 @@ def test_container_has_and_runs_what_exists(folder):
     ]
 
     assert all((ROOT / name).exists() for names in copied for name in names)
+
     facts = dict(steps)
 
     assert facts["USER"].split(":")[0] != "0"
+
     (program,) = json.loads(facts["ENTRYPOINT"])
 
     assert program.endswith("/bin/mrtr-cassette")
+
     command = [
         str(folder / "suite/cassettes/one.json") if word == "/cassette.json" else word
         for word in json.loads(facts["CMD"])
@@ -222,6 +229,7 @@ def test_workflow_runs_targets_with_no_more_than_it_needs(path):
     workflow = yaml.load(path.read_text(), Loader=yaml.BaseLoader)
 
     assert workflow["permissions"] == {}
+
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     may_write = {
         "publish": {"id-token", "attestations"},
@@ -233,6 +241,7 @@ def test_workflow_runs_targets_with_no_more_than_it_needs(path):
         written = {right for right, access in rights if access == "write"}
 
         assert written == may_write.get(name, set())
+
         commands = [step["run"].split() for step in job["steps"] if "run" in step]
         for program, target in commands:
             assert program == "make"
@@ -274,6 +283,7 @@ def test_forms_for_contributors_are_whole():
         asked |= {field.get("id") for field in form.get("body", [])}
 
     assert "cassette" in asked
+
     makefile = (ROOT / "Makefile").read_text()
     pages = (ROOT / "CONTRIBUTING.md").read_text()
     pages += (ROOT / ".pre-commit-config.yaml").read_text()
@@ -282,6 +292,7 @@ def test_forms_for_contributors_are_whole():
 
     for name in re.findall(r"`((?:core|shell|tests|docs|bench)/[\w./]+)`", pages):
         places = (ROOT / name, ROOT / "mrtr_cassette" / name)
+
         assert any(place.exists() for place in places), name
 
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
@@ -304,6 +315,7 @@ def test_packages_are_what_an_index_takes(packages):
 
     assert len(links) > 10
     assert not [link for link in links if not link.startswith(f"{address}")]
+
     with tarfile.open(packages[0]) as source:
         assert any(name.endswith("/tests/conftest.py") for name in source.getnames())
 

@@ -54,6 +54,7 @@ def test_the_readme_session_runs_as_shown(session):
     """Every command of the README's session prints what the README shows, and the miss too."""
     for command, shown in _steps(README):
         code, printed = session.run(command)
+
         assert (code, _normal(printed)) == (0, _normal(shown)), command
 
     (command,) = re.findall(r"`(mrtr-cassette replay [^`]* --decline)`", README)
@@ -74,6 +75,7 @@ def test_the_readme_test_records_and_replays(session):
         named = re.match(r"# (\S+\.py)\n", block)
 
         assert named
+
         (session.folder / named[1]).write_text(block)
 
     assert "1 passed" in session.run("pytest -q test_deploy.py")[1]
@@ -101,6 +103,7 @@ def test_the_shells_complete_as_the_readme_says(session, shell):
 
     assert code == 0
     assert f"_MRTR_CASSETTE_COMPLETE={shell}_complete" in printed
+
     words = 'COMP_WORDS="mrtr-cassette rep" COMP_CWORD=1 '
     command = f"{words}_MRTR_CASSETTE_COMPLETE={shell}_complete mrtr-cassette"
 
@@ -168,6 +171,7 @@ def test_links_lead_somewhere(page):
         linked = page.parent / target if target else page
 
         assert linked.exists(), target
+
         if anchor and linked.suffix == ".md":
             assert anchor in _anchors(linked.read_text()), f"{target}#{anchor}"
 

@@ -105,10 +105,13 @@ def test_no_text_steers_neither_terminal_nor_runner(text: str) -> None:
     assert_harmless(shown)
 
     assert printable_lines(shown) == shown
+
     assert_harmless(str(CassetteError("f", text)))
 
 
-@given(st.recursive(st.text(st.characters()), lambda each: st.lists(each, max_size=2)))
+@given(
+    st.recursive(st.text(st.characters()), lambda values: st.lists(values, max_size=2))
+)
 def test_json_that_steers_nothing_means_the_same(value: object) -> None:
     """What is escaped in JSON is escaped as JSON does."""
     shown = printable_json(json.dumps(["##[x]", value], ensure_ascii=False, indent=1))

@@ -72,6 +72,7 @@ def test_the_workflow_runs_commands_that_exist(reader):
     assert set(re.findall(r"--[a-z-]+(?= )", replay.partition(" -- ")[0])) <= set(
         shown.split()
     )
+
     (reader.folder / "test_it.py").write_text("def test_it(): pass")
     code, printed = reader.run(f"{tests} -p no:cacheprovider")
 
@@ -100,11 +101,13 @@ def test_the_issue_form_names_commands_that_exist():
     )
 
     assert [item["type"] for item in form["body"]] == ["markdown", *["textarea"] * 3]
+
     lines = re.findall(
         r"uvx mrtr-cassette (\S+)(.*)", form["body"][0]["attributes"]["value"]
     )
 
     assert [command for command, _ in lines] == ["record", "cut", "report"]
+
     for command, options in lines:
         shown = run_here(command, "--help").out
         words = re.findall(r"(?<= )--?[a-z-]+", options)

@@ -166,9 +166,12 @@ def test_core_imports_nothing_that_waits(path: Path) -> None:
         package = name.partition(".")[0]
         if package in THIRD_PARTY:
             modules = THIRD_PARTY[package]
+
             assert modules is None or path.stem in modules, f"{name} in {path.stem}"
         elif package == "mrtr_cassette":
-            assert any(is_within(name, own) for own in OWN), f"{name} in {path.stem}"
+            assert any(is_within(name, package) for package in OWN), (
+                f"{name} in {path.stem}"
+            )
         else:
             assert package in sys.stdlib_module_names, f"{name} in {path.stem}"
             assert package not in WAITS_OR_VARIES, f"{name} in {path.stem}"
@@ -183,6 +186,7 @@ def test_core_reads_writes_and_awaits_nothing(path: Path) -> None:
         assert not isinstance(
             node, ast.AsyncFunctionDef | ast.AsyncFor | ast.AsyncWith | ast.Await
         ), f"line {node.lineno} of {path.stem}"
+
         if isinstance(node, ast.Name):
             assert node.id not in CALLS, (
                 f"{node.id} in line {node.lineno} of {path.stem}"
@@ -220,7 +224,8 @@ def test_every_folder_has_its_place() -> None:
 @pytest.mark.parametrize("path", [*CORE, *SHELL], ids=dotted)
 def test_imports_point_one_way(path: Path) -> None:
     """A module imports nothing from a folder of its half that comes after its own."""
-    half, folder = path.parent.parent.name, path.parent.name
+    half = path.parent.parent.name
+    folder = path.parent.name
     if half == "mrtr_cassette":
         return
 
@@ -264,6 +269,7 @@ def test_modules_form_no_circle() -> None:
         free = {module for module, used in uses.items() if not used & uses.keys()}
 
         assert free, f"a circle in {sorted(uses)}"
+
         uses = {module: used for module, used in uses.items() if module not in free}
 
 
@@ -273,6 +279,7 @@ def test_modules_use_no_private_name_of_another(path: Path) -> None:
     for name in imports_of(tree_of(path)):
         if is_within(name, "mrtr_cassette"):
             last = name.rpartition(".")[2]
+
             assert not last.startswith("_") or last.startswith("__"), (
                 f"{name} in {dotted(path)}"
             )

@@ -45,6 +45,7 @@ def test_values_can_not_be_changed():
     ignore.append("b")
 
     assert options.ignore == ("/a",)
+
     with pytest.raises(AttributeError):
         options.repeat = "always"
 
@@ -113,6 +114,7 @@ def test_every_front_has_a_term_for_every_slot(terms):
     }
 
     assert {"append", "ignore"} <= slots
+
     values = set(re.findall("<<([a-z_]+)>>", " ".join(COMMANDS.values())))
 
     assert slots - EVERY_OPTION - values <= terms.keys()
@@ -134,9 +136,9 @@ def test_the_guide_lists_every_option_of_a_test_suite():
 def test_only_the_command_line_names_its_flags():
     """No text of the core, the library or pytest's side has a flag of the command line in it."""
     flags = {
-        flag_of(*each)
+        flag_of(*option)
         for options in EVERY_CLASS
-        for each in options_of(options).items()
+        for option in options_of(options).items()
     }
 
     flags -= {""}
@@ -150,6 +152,7 @@ def test_only_the_command_line_names_its_flags():
     }
     for path in set(PACKAGE.rglob("*.py")) - ours:
         named = pattern.findall(path.read_text(encoding="utf-8"))
+
         assert not named, f"{named} in {path}"
 
 
@@ -161,5 +164,6 @@ def test_what_counts_plays_does_not_go_with_what_counts_none():
     assert caught.value.in_terms(common.TERMS).startswith(
         "--repeat never and --stateless don't go"
     )
+
     with pytest.raises(UsageError, match="stdio and stateless don't go together"):
         mrtr_cassette.replay("c.json", stdio=True, stateless=True)

@@ -43,6 +43,7 @@ def test_a_link_to_a_section_leads_to_its_heading(page):
     text = page.read_text("utf-8")
     for target, anchor in re.findall(r"\]\(([\w./-]*)#([^)]+)\)", text):
         linked = (page.parent / target).resolve() if target else page
+
         assert anchor in _anchors(linked.read_text("utf-8")), (
             page.relative_to(ROOT),
             target,

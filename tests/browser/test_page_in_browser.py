@@ -49,7 +49,8 @@ def demo(folder: Path) -> Path:
 def noted(folder: Path) -> Path:
     """A page with branches, hostile texts, misses and differences."""
     path = folder / "noted.html"
-    first, second = recording("Sure?"), recording(HOSTILE_WORDS)
+    first = recording("Sure?")
+    second = recording(HOSTILE_WORDS)
     player = player_of(*script_of(HOSTILE_WORDS))
     missed(player, tool("deploy", env=HOSTILE_WORDS))
     missed(player, tool(HOSTILE_WORDS))
@@ -96,6 +97,7 @@ def test_page_shows_what_was_recorded(browser: Browser, demo: Path) -> None:
 
     assert browser.one("h1").text == "demo-server.json"
     assert len(browser.driver.find_elements(By.CSS_SELECTOR, "li.call")) == 19
+
     person = browser.one("#i10 .person-time")
 
     assert person.value_of_css_property("fill") == 'url("#hatch")'
@@ -129,6 +131,7 @@ def test_recorded_texts_do_nothing(browser: Browser, noted: Path) -> None:
     browser.one("#open-all").click()
 
     assert browser.run("window.hurt === undefined")
+
     counts = "['script', 'style', 'img', 'form'].map(n => document.getElementsByTagName(n).length)"
 
     assert browser.run(counts) == [1, 1, 0, 0]
@@ -161,6 +164,7 @@ def test_apps_are_shown_without_power(browser: Browser, folder: Path) -> None:
     browser.driver.switch_to.frame(frame)
 
     assert browser.one("p").text == "Hello"
+
     browser.one("#leave").click()
     browser.driver.switch_to.default_content()
 
@@ -196,6 +200,7 @@ def test_pictures_of_results_are_shown(browser: Browser, folder: Path) -> None:
     )
 
     assert browser.run(widths) == [1]
+
     asked = {url for url in browser.requested() if not url.startswith("data:")}
 
     assert asked <= {path.as_uri(), "about:blank"}
@@ -211,9 +216,11 @@ def test_links_lead_to_calls_and_turns(browser: Browser, demo: Path) -> None:
     assert is_open(browser, "i13")
     assert not is_open(browser, "i12")
     assert 0 <= browser.run(top, "i13t1") < 900
+
     browser.one("#filter").send_keys("errors")
 
     assert not browser.one("#i12").is_displayed()
+
     browser.run("location.hash = '#i12t3'")
 
     assert is_open(browser, "i12")
@@ -240,6 +247,7 @@ def test_search_looks_into_everything(browser: Browser, demo: Path) -> None:
     assert search(browser, "nowhere to be found") == "0 of 19 calls"
     assert not browser.one("section.session").is_displayed()
     assert search(browser, "") == ""
+
     browser.one("#filter").send_keys("calls that ask")
 
     assert browser.one("#found").text == "11 of 19 calls"
@@ -258,6 +266,7 @@ def test_reviewer_finds_a_changed_question(browser: Browser, folder: Path) -> No
 
     assert [link.text for link in links] == ["#2", "#3", "#4", "#4"]
     assert all(link.rect["y"] < 900 for link in links)
+
     links[0].click()
     before, after = (browser.one(f"#c2 .{side}") for side in ("before", "after"))
 
@@ -265,6 +274,7 @@ def test_reviewer_finds_a_changed_question(browser: Browser, folder: Path) -> No
     assert before.rect["x"] + before.rect["width"] <= after.rect["x"]
     assert "Travel insurance" in before.text
     assert "I agree to pay 29 EUR for travel insurance" in after.text
+
     browser.run("location.hash = '#o4'")
 
     assert browser.one("#o4").is_displayed()
@@ -282,16 +292,20 @@ def test_keyboard_is_enough(browser: Browser, demo: Path) -> None:
     press("/")
 
     assert browser.run(focused) == "query"
+
     press("deploy", Keys.ESCAPE)
 
     assert browser.one("#query").get_property("value") == ""
+
     browser.run("document.activeElement.blur()")
     press("j", "j", "j", "k")
 
     assert browser.run(focused) == "i2"
+
     press(Keys.ENTER)
 
     assert is_open(browser, "i2")
+
     browser.one("#keys").click()
     browser.run("document.activeElement.blur()")
     press("/")
@@ -310,6 +324,7 @@ def test_page_without_its_script_is_whole(browser: Browser, demo: Path) -> None:
         assert not browser.one(".toolbar").is_displayed()
         assert browser.one("#i12t2").is_displayed()
         assert not browser.one("#i7t1").is_displayed()
+
         browser.one("#i7 > summary").click()
 
         assert browser.one("#i7t1").is_displayed()
@@ -324,6 +339,7 @@ def test_page_prints_everything(browser: Browser, demo: Path) -> None:
     browser.open(demo)
 
     assert not browser.one("#i7t1").is_displayed()
+
     browser.emulate(media="print")
     try:
         assert browser.run("document.getElementById('i7t1').checkVisibility()")

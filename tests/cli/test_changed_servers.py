@@ -123,6 +123,7 @@ def test_what_is_recorded_over_stands_in_the_order_of_the_conversation(
     )
 
     assert calls == ["put", "get"]
+
     project.run("view", "c.json")
     page = project.cassette.with_suffix(".html").read_text()
 
@@ -158,11 +159,13 @@ def test_a_tool_that_is_gone_is_refused_with_the_words_of_the_server(
     told = project.verify("1 get", *reports, code=1)
 
     assert '#3 tools/call "get": refused' in told
+
     restoring, accepting = told.split("fix: ")[1].splitlines()[:2]
 
     assert restoring.startswith("run the server as it was recorded, such as in")
     assert "--accept refused" in accepting
     assert "Unknown tool: get" in told
+
     folder = project.cassette.parent
     (failure,) = ET.fromstring((folder / "report.xml").read_text()).iter("failure")
     texts = [
@@ -192,6 +195,7 @@ def test_a_call_too_many_names_the_option_for_tools_that_read(project: Project) 
 
     assert "already-played" in missed
     assert "--reads get" in missed
+
     words = ("replay", "c.json", "--reads", "get", "--", sys.executable, "client.py")
     told = project.run(*words, "get", "put=a", "get")
 

@@ -102,15 +102,18 @@ async def test_the_program_names_its_subcommands_and_version() -> None:
 
     assert ended.code == 0
     assert await run("--help") == ended
+
     listed = ended.out.partition("Commands:\n")[2].split("\n")
 
     assert {line.split()[0] for line in listed if line.startswith("  ")} >= set(
         SUBCOMMANDS
     )
     assert "..." not in "".join(listed)
+
     groups = re.findall(r"^([A-Z].*):$", (await run("record", "-h")).out, re.MULTILINE)
 
     assert groups == ["Options", "Recording", "Matching", "TLS", "Operation"]
+
     version = await run("--version")
 
     assert (version.code, version.out.split()[0]) == (0, "mrtr-cassette,")
@@ -145,6 +148,7 @@ async def test_a_damaged_cassette_is_3_and_explained(tmp_path: Path) -> None:
 
     assert (ended.code, ended.out) == (3, "")
     assert ended.err.startswith(f"error: {path}: not JSON: ")
+
     with pytest.raises(CassetteError) as caught:
         async with playing(path):
             pass
@@ -223,6 +227,7 @@ async def test_an_edit_is_refused_until_it_is_accepted(tmp_path: Path) -> None:
     assert (await run("check", path)) == Outcome(
         0, f"{path}: 2 interactions, all as recorded\n", ""
     )
+
     data = edited(lambda t: final(t)["body"].update(id=99))(path.read_bytes())
     path.write_bytes(data)
     refused = await run("check", path)
@@ -232,6 +237,7 @@ async def test_an_edit_is_refused_until_it_is_accepted(tmp_path: Path) -> None:
         f"accept the edit with: mrtr-cassette check {path} --fix\n"
     )
     assert path.read_bytes() == data
+
     accepted = await run("check", path, "--fix")
 
     assert accepted.code == 0
@@ -262,6 +268,7 @@ def test_a_pointer_of_git_lfs_is_not_recorded_over(tmp_path: Path) -> None:
     )
     for words in ("check",), ("record", *UPSTREAM, "--force", "-o"):
         ended = run_here(*words, path)
+
         assert (ended.code, "git lfs pull" in ended.err) == (3, True)
 
     assert path.read_bytes() == pointer
@@ -288,9 +295,11 @@ def test_both_sides_of_a_conflict_are_merged_by_the_commands_of_the_error(
         git("commit", "--message=recorded")
 
     assert git("merge", "theirs") == 1
+
     refused = run_here("check", path)
 
     assert (refused.code, refused.out) == (3, "")
+
     commands = refused.err.partition("merge both sides with: ")[2].partition("; or ")[0]
     found = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": found}
@@ -333,10 +342,12 @@ def test_inspect_shows_what_all_cassettes_cover(tmp_path: Path) -> None:
 
     assert shown.code == 0
     assert "  turn 1, confirm: accept 2, decline 2, cancel never\n" in shown.out
+
     data = json.loads(run_here("inspect", path, "--coverage", "--json").out)
     (question,) = data["tools"]["deploy"]["questions"]
 
     assert question["decline"] == 1
+
     refused = run_here("inspect", path, "--coverage", "--full")
 
     assert (refused.code, "don't go together" in refused.err) == (2, True)
@@ -350,6 +361,7 @@ def test_inspect_fails_where_an_answer_was_tried_too_seldom(tmp_path: Path) -> N
 
     assert (enough.code, enough.err) == (0, "")
     assert "| deploy | 1 | confirm | 1 | 1 | never | 0 |\n" in enough.out
+
     never = run_here(*words, "decline=100", "--fail-under", "cancel=80")
 
     assert (never.code, never.out) == (1, enough.out)
@@ -380,18 +392,25 @@ def test_inspect_shows_a_cassette_in_short_whole_as_json_and_drawn(
         )
     )
 
-    assert [each.code for each in (short, whole, data, drawn, both)] == [0, 0, 0, 0, 2]
+    assert [ended.code for ended in (short, whole, data, drawn, both)] == [
+        0,
+        0,
+        0,
+        0,
+        2,
+    ]
     assert "turn 1, with request state: confirm (form)\n" in short.out
     assert "branch: shares the ask of turn 1 with #1" in short.out
     assert "      asked    confirm\n        confirm?\n" in whole.out
     assert json.loads(data.out)["interactions"][0]["final"]["kind"] == "result"
     assert drawn.out.startswith("```mermaid\nsequenceDiagram\n")
     assert both.err == "error: --markdown and --full don't go together\n"
+
     (tmp_path / "other.json").write_bytes(path.read_bytes())
     for words in (tmp_path,), (tmp_path / "*.json",), (path, tmp_path / "other.json"):
         listed = json.loads(run_here("inspect", *words, "--json").out)
 
-        assert [Path(each["cassette"]).name for each in listed] == [
+        assert [Path(facts["cassette"]).name for facts in listed] == [
             "c.json",
             "other.json",
         ]

@@ -127,6 +127,7 @@ def test_a_breakdown_is_taken_after_a_look_only(recorded: Path, tmp_path: Path) 
 
     assert code == 1
     assert ": the server broke down; --review takes that too\n" in shown
+
     code, shown = session(cassette, "error", "--review", keys="n")
 
     assert (code, cassette.read_bytes()) == (1, before)
@@ -148,6 +149,7 @@ def test_response_is_asked_about_with_all_its_changes(
     assert '    - "old words"\n    + "new' in shown
     assert "    /extra: " in shown
     assert "\x1b[2J" not in shown
+
     review = ("--review", "--accept", "text-changed")
     code, shown = session(cassette, "new words", *review, keys=" ")
 
@@ -161,7 +163,8 @@ def asking(key: str) -> Any:
     """Return a server that asks under this key, and then says which key was answered."""
 
     async def server(visit: Visit) -> None:
-        asked, params = visit.request.json, visit.request.json["params"]
+        asked = visit.request.json
+        params = visit.request.json["params"]
         said: Any = text(
             "answered" if key in params.get("inputResponses", {}) else "nothing"
         )
@@ -224,14 +227,17 @@ for line in sys.stdin:
 
 def test_what_call_recorded_from_a_command_is_updated_from_it(tmp_path: Path) -> None:
     """Such a cassette is one of HTTP, and what the server says on its pipes goes in as such."""
-    server, path = tmp_path / "server.py", tmp_path / "call.json"
+    server = tmp_path / "server.py"
+    path = tmp_path / "call.json"
     server.write_text(LINES)
     started = ("--", sys.executable, str(server))
 
     assert run_here("call", "say", "--record", str(path), *started, "old").code == 0
+
     before = path.read_text().splitlines()
 
     assert run_here("verify", str(path), "--accept", "all", *started, "new").code == 0
+
     after = path.read_text().splitlines()
     changed = [line.strip() for line in after if line not in before]
 

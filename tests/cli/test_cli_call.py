@@ -49,24 +49,29 @@ def test_whole_conversation_is_printed_as_json(url: str, tmp_path: Path) -> None
     ended = run("call", url, "deploy", "env=production", "--json", *options, *record)
 
     assert ended.exit_code == 0
+
     data = json.loads(ended.stdout)
 
     assert data["result"]["content"][0]["text"] == "Deployed to production"
     assert data["turns"][0]["answered_by"] == {"confirm": "call"}
+
     events = [
         json.loads(line) for line in ended.stderr.splitlines() if line.startswith("{")
     ]
 
-    assert [each["event"] for each in events] == ["answered", "ended", "concluded"]
+    assert [event["event"] for event in events] == ["answered", "ended", "concluded"]
     assert "warning: nothing asked for the answer 'spare'" in ended.stderr
+
     shown = run("inspect", str(tmp_path / "c.json")).stdout
 
     assert (
         "\n    Deploy to production? → confirm: yes → Deployed to production\n" in shown
     )
+
     size = len(json.dumps(data["result"], separators=(",", ":")))
 
     assert size < int(re.findall(r"[(]([0-9]+) bytes", shown)[-1]) < size + 99
+
     again = run("call", url, "add", "a=1", "b=2", *record)
 
     assert again.exit_code == 3
@@ -172,6 +177,7 @@ def test_wrong_words_are_usage_errors(words: list[str], reason: str) -> None:
 def test_no_server_is_told(tmp_path: Path) -> None:
     """By the exit code of upstreams, and no endpoint is asked before its URL is read."""
     assert run("call", "http://127.0.0.1:9/mcp", "deploy").exit_code == 4
+
     file = tmp_path / "a.toml"
     file.write_text('[rest]\nurl = "nowhere"\n')
     ended = run("call", "http://127.0.0.1:9/mcp", "deploy", "--answers", str(file))
@@ -184,7 +190,8 @@ def test_answers_file_of_a_recording_gives_its_answers(
     url: str, tmp_path: Path
 ) -> None:
     """`answers from` writes rules by which the same call ends as it did."""
-    cassette, file = str(tmp_path / "c.json"), tmp_path / "a.toml"
+    cassette = str(tmp_path / "c.json")
+    file = tmp_path / "a.toml"
     call = ("call", url, "deploy", "env=production")
     done = run(*call, "--answer", "confirm=yes", "--record", cassette)
     file.write_text(run("answers", "from", cassette).stdout)
@@ -326,6 +333,7 @@ def test_further_signals_leave_no_server_behind(tmp_path: Path) -> None:
             )
 
             assert process.stdin is not None
+
             process.stdin.write(b"{}\n")
             started.append((process, gate))
 
@@ -349,12 +357,14 @@ def test_further_signals_leave_no_server_behind(tmp_path: Path) -> None:
     stopped = [128 + first for _, first, _ in cases[:-1]]
 
     assert codes == [*stopped, 128 + signal.SIGKILL], said
+
     names = [first.name for _, first, _ in cases[:-1]]
 
     assert [text.splitlines()[-1] for text in said[:-1]] == [
         f"error: stopped by {name}" for name in names
     ]
     assert not any("Traceback" in text for text in said)
+
     for server in servers:
         with pytest.raises(ProcessLookupError):
             os.kill(server, 0)

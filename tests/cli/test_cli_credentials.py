@@ -105,10 +105,18 @@ HEADERS = {
     "X-Tenant": "kq7x-tenant-4713",
     "Cookie": "theme=dark; sid=kq7x-cookie-4714",
 }
-ARGUMENT, VARIABLE = "kq7x-argument", "kq7x-variable-4719"
+ARGUMENT = "kq7x-argument"
+VARIABLE = "kq7x-variable-4719"
 SECRETS = [
-    *("kq7x-bearer-4711", "kq7x-apikey-4712", "kq7x-tenant-4713", "kq7x-cookie-4714"),
-    *("kq7x-query-4715", "kq7x-inner-4716", "kq7x-password-4717", ARGUMENT, VARIABLE),
+    "kq7x-bearer-4711",
+    "kq7x-apikey-4712",
+    "kq7x-tenant-4713",
+    "kq7x-cookie-4714",
+    "kq7x-query-4715",
+    "kq7x-inner-4716",
+    "kq7x-password-4717",
+    ARGUMENT,
+    VARIABLE,
 ]
 CONFIG = b64encode(b'{"region":"eu","apiKey":"kq7x-inner-4716"}').decode()
 CALLS = [
@@ -173,7 +181,7 @@ class Project:
 
     def say(self, *arguments: str, lines: list[Any]) -> str:
         """Say lines to a command on pipes, and return what it tells beside them."""
-        said = b"".join(json.dumps(each).encode() + b"\n" for each in lines)
+        said = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
         told = spoken([*PROGRAM, *arguments], said).stderr.decode()
         self.told.append(told)
 
@@ -185,11 +193,11 @@ class Project:
 
     def check(self) -> None:
         """Make sure that no credential was told or written, as it is or in base64."""
-        own = ("server.py", "client.py")
+        programs = ("server.py", "client.py")
         files = [
             path
             for path in self.folder.rglob("*")
-            if path.is_file() and path.name not in own
+            if path.is_file() and path.name not in programs
         ]
 
         text = "\n".join(
@@ -197,7 +205,7 @@ class Project:
         )
         encoded = [
             CONFIG,
-            *(b64encode(each.encode()).decode()[:-4] for each in SECRETS),
+            *(b64encode(secret.encode()).decode()[:-4] for secret in SECRETS),
         ]
         assert [secret for secret in (*SECRETS, *encoded) if secret in text] == []
 
@@ -243,10 +251,12 @@ def test_no_command_tells_what_it_gives_a_server_over_http(
         )
 
         assert recorded.exit_code == 0, recorded.output
+
         cassette = Path("c.json").read_text()
 
         assert "knows " in cassette
         assert "<api-key:" in cassette
+
         more = tool_call("more", arguments={"key": SECRETS[1]})
         append = ("record", "--append", *upstream, "--output", "c.json")
         appended = made.run(*append, *made.client(*CALLS, more))
@@ -261,6 +271,7 @@ def test_no_command_tells_what_it_gives_a_server_over_http(
             ["ask", "--json"],
         ):
             called = made.run("call", made.url, *words, *made.given)
+
             assert "knows " in called.output, called.output
 
         taping = ("--answer", "sure:=true", "--record", "d.json")
@@ -271,11 +282,13 @@ def test_no_command_tells_what_it_gives_a_server_over_http(
 
         assert "4 interactions: 3 same, 1 skipped" in same.output
         assert same.exit_code == 0
+
         made.drift()
         changed = made.run("verify", "c.json", *upstream, *REPORTS)
 
         assert changed.exit_code == 1
         assert changed.output.count("now knows") >= 3
+
         declined = {"sure": {"action": "decline"}}
         lost = tool_call(
             "ask", id=9, arguments={}, inputResponses=declined, requestState="s" * 40
@@ -294,6 +307,7 @@ def test_no_command_tells_what_it_gives_a_server_over_http(
 
         assert played.exit_code == 1
         assert "arguments-differ" in played.output
+
         made.check()
 
 
@@ -309,6 +323,7 @@ def test_no_command_tells_what_it_gives_a_server_that_it_starts(
         made.say(*record, *server, lines=[*CALLS[:2], PUSHED, ANSWER])
 
         assert "knows <api-key:1>, <token:1>" in Path("c.json").read_text()
+
         more = tool_call("more", id=7, arguments={"key": VARIABLE})
         made.say(*record, "--append", *server, lines=[CALLS[0], more])
         # The client's own are the same when it is played.
@@ -317,6 +332,7 @@ def test_no_command_tells_what_it_gives_a_server_that_it_starts(
         )
 
         assert "played 2 of 5 interactions, no misses" in played
+
         missed = tool_call("more", id=8, arguments={"key": VARIABLE, "as": ARGUMENT})
         replay = ("replay", "--stdio", "c.json", "--report", "m.json")
 
@@ -324,12 +340,14 @@ def test_no_command_tells_what_it_gives_a_server_that_it_starts(
 
         for words in (["say", "--json"], ["refuse"], ["push"], ["push", "--json"]):
             called = made.run("call", *words, *server)
+
             assert "knows " in called.output, called.output
 
         for start in ("pipe", "{port}"):
             same = made.run(
                 "verify", "c.json", "--only", "say", *REPORTS, *made.server(start)
             )
+
             assert same.exit_code == 0, same.output
 
         made.drift()
@@ -343,6 +361,7 @@ def test_no_command_tells_what_it_gives_a_server_that_it_starts(
             "accepted"
             in made.run("verify", "c.json", "--accept", "all", *server).output
         )
+
         made.check()
 
 
@@ -363,6 +382,7 @@ def test_secret_in_the_path_of_the_url_is_told_of(
         )
 
         assert secret not in line
+
         option = shlex.split(line.partition("record with ")[2])
         for command in (
             [*record, "--append", *made.client(CALLS[1])],
@@ -385,6 +405,7 @@ def test_secret_in_the_path_of_the_url_is_told_of(
             assert "warning: the path" not in ended.output
 
         assert "2 interactions: 2 same" in made.told[2]
+
         text = "\n".join([*made.told, Path("c.json").read_text()])
 
         assert secret not in text

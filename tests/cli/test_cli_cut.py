@@ -33,10 +33,12 @@ def test_cassette_is_printed_or_written_where_none_is() -> None:
 
     assert (printed.code, printed.err) == (0, "")
     assert len(json.loads(printed.out)["interactions"]) == 1
+
     written = cut("2", "--alone", "-o", "two.json")
 
     assert written == (0, "", "wrote two.json: 1 interaction\n")
     assert Path("two.json").read_text() == printed.out
+
     refused = cut("--last", "-o", "two.json")
 
     assert refused.code == 3
@@ -80,6 +82,7 @@ def test_shared_part_says_what_was_taken_out() -> None:
     ]
 
     assert "sent from /home/<shared-user:1>/x" in Path("bug.json").read_text()
+
     blank = cut("#1", "--share", "--blank-text")
 
     assert "sent from" not in blank.out
@@ -96,6 +99,7 @@ def test_report_is_about_one_call() -> None:
     assert str(Path.cwd()) not in printed.out
     assert run_here("report", "c.json", "--last", "-o", "bug.md").code == 0
     assert "tools/call three" in Path("bug.md").read_text()
+
     refused = run_here("report", "c.json", "1", "2")
 
     assert (refused.code, refused.err) == (2, "error: report takes a single call\n")

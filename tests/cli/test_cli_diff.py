@@ -22,7 +22,7 @@ from mrtr_cassette.cli import main
 
 def write(path: Path, *words: str) -> Path:
     """Write a cassette with one call for each word, which is returned."""
-    script = [(tool(f"tool-{number}"), text(each)) for number, each in enumerate(words)]
+    script = [(tool(f"tool-{number}"), text(word)) for number, word in enumerate(words)]
     path.write_bytes(encode_cassette(cassette_of(*script)))
     return path
 
@@ -36,10 +36,8 @@ def diff(*arguments: object) -> Result:
 
 def test_what_a_file_ignores_is_no_difference(tmp_path: Path) -> None:
     """`--ignore-from` leaves out of `diff`, and of what git is shown, what `verify` leaves out."""
-    old, new = (
-        write(tmp_path / "a.json", "x", "y"),
-        write(tmp_path / "b.json", "x", "z"),
-    )
+    old = write(tmp_path / "a.json", "x", "y")
+    new = write(tmp_path / "b.json", "x", "z")
 
     file = tmp_path / "ignored.toml"
     for_git = ("--git", "c.json", old, "0", "100644", new, "1", "100644")
@@ -70,39 +68,42 @@ def test_a_mask_leaves_out_a_part_of_a_text(tmp_path: Path) -> None:
         path.write_bytes(encode_cassette(cassette_of((call, rows))))
         files.append(path)
 
-    old, same, other = files
+    old, same, changed = files
     mask = "[0-9]{2}:[0-9]{2}"
 
     assert diff(old, same).exit_code == 1
+
     masked = diff(old, same, "--mask", mask)
 
     assert (masked.exit_code, masked.stderr) == (0, "")
-    differing = diff(old, other, "--mask", mask, "--mask", "x{9}")
+
+    differing = diff(old, changed, "--mask", mask, "--mask", "x{9}")
 
     assert differing.exit_code == 1
     assert "text-changed" in differing.output
     assert differing.stderr == "note: --mask x{9} matched nothing\n"
     assert mrtr_cassette.diff(old, same, masks=[mask]).is_same
+
     rules = tmp_path / "ignore.toml"
     rules.write_text(f"[[ignore]]\ncall = 'list'\nmasks = ['{mask}']\n")
 
     assert diff(old, same, "--ignore-from", rules).exit_code == 0
-    assert diff(old, other, "--ignore-from", rules).exit_code == 1
+    assert diff(old, changed, "--ignore-from", rules).exit_code == 1
 
 
 def test_the_exit_code_tells_whether_something_differs(tmp_path: Path) -> None:
     """0 where nothing does that counts, 1 where something does, 3 where a file can't be read."""
-    old, new = (
-        write(tmp_path / "a.json", "x", "y"),
-        write(tmp_path / "b.json", "x", "z"),
-    )
+    old = write(tmp_path / "a.json", "x", "y")
+    new = write(tmp_path / "b.json", "x", "z")
 
-    same, other = diff(old, old), diff(old, new)
+    same = diff(old, old)
+    changed = diff(old, new)
 
-    assert (same.exit_code, other.exit_code) == (0, 1)
+    assert (same.exit_code, changed.exit_code) == (0, 1)
     assert same.output.splitlines()[-1] == "the same: 2 interactions"
-    assert '~ #2 tools/call "tool-1": text-changed' in other.output
-    assert "\x1b" not in other.output
+    assert '~ #2 tools/call "tool-1": text-changed' in changed.output
+    assert "\x1b" not in changed.output
+
     left_out = diff(old, new, "--ignore", "/content/0/text", "--ignore", "/contents")
 
     assert left_out.exit_code == 0
@@ -112,6 +113,7 @@ def test_the_exit_code_tells_whether_something_differs(tmp_path: Path) -> None:
 
     assert missing.exit_code == 3
     assert "there is no such cassette" in missing.stderr
+
     new.write_text("{}")
 
     assert diff(old, new).exit_code == 3
@@ -120,7 +122,8 @@ def test_the_exit_code_tells_whether_something_differs(tmp_path: Path) -> None:
 def test_the_null_device_is_a_cassette_without_calls(tmp_path: Path) -> None:
     """It stands for a file that git adds or deletes."""
     old = write(tmp_path / "a.json", "x")
-    added, deleted = diff(os.devnull, old), diff(old, os.devnull)
+    added = diff(os.devnull, old)
+    deleted = diff(old, os.devnull)
 
     assert (added.exit_code, deleted.exit_code) == (1, 1)
     assert '+ #1 tools/call "tool-0"' in added.output
@@ -129,10 +132,12 @@ def test_the_null_device_is_a_cassette_without_calls(tmp_path: Path) -> None:
 
 def test_other_formats(tmp_path: Path) -> None:
     """JSON for programs, Markdown for people; not both."""
-    old, new = write(tmp_path / "a.json", "x"), write(tmp_path / "b.json", "z")
+    old = write(tmp_path / "a.json", "x")
+    new = write(tmp_path / "b.json", "z")
     data = json.loads(diff(old, new, "--json").stdout)
 
     assert (data["same"], data["verdict"]) == (False, "text-changed")
+
     markdown = diff(old, new, "--markdown").output.splitlines()
 
     assert markdown[:3] == ["**1 of 1 interaction differs: 1 changed**", "", "```diff"]
@@ -146,7 +151,7 @@ def said(path: Path, *results: Any, key: str = "ask_sure") -> Path:
         (retry(tool("deploy"), {key: YES}, state=state), text("done")),
     ]
 
-    calls = [(tool(f"tool-{number}"), each) for number, each in enumerate(results)]
+    calls = [(tool(f"tool-{number}"), result) for number, result in enumerate(results)]
     path.write_bytes(encode_cassette(cassette_of(*asking, *calls)))
 
     return path
@@ -212,7 +217,8 @@ def test_colour_is_for_terminals(
     tmp_path: Path, no_color: str, is_coloured: Any
 ) -> None:
     """A terminal gets colour, unless its user wants none."""
-    old, new = write(tmp_path / "a.json", "x"), write(tmp_path / "b.json", "z")
+    old = write(tmp_path / "a.json", "x")
+    new = write(tmp_path / "b.json", "z")
     terminal, side = pty.openpty()
     done = subprocess.run(
         [sys.executable, "-m", "mrtr_cassette", "diff", old, new],
@@ -232,22 +238,23 @@ def test_colour_is_for_terminals(
 
 def test_the_library_compares_with_typed_results(tmp_path: Path) -> None:
     """What the command shows, as values."""
-    old, new = (
-        write(tmp_path / "a.json", "x", "y"),
-        write(tmp_path / "b.json", "x", "z"),
-    )
+    old = write(tmp_path / "a.json", "x", "y")
+    new = write(tmp_path / "b.json", "x", "z")
 
     comparison = mrtr_cassette.diff(old, str(new))
 
     assert not comparison.is_same
+
     first, second = comparison.interactions
 
     assert (first.mark, second.mark, second.verdict) == ("=", "~", "text-changed")
+
     (change,) = [change for stage in second.stages for change in stage.changes]
 
     assert change == mrtr_cassette.Change(
         "text-changed", "/content/0/text", '"y"', '"z"'
     )
+
     for spelled in ("/content", "/result/content"):
         assert mrtr_cassette.diff(old, new, ignore=[spelled]).is_same
 
@@ -276,6 +283,7 @@ def test_history_with_files_that_are_no_cassettes_is_shown_by_git(
         )
 
         assert ended.returncode == 0, ended.stderr
+
         return ended.stdout.decode()
 
     git("init", "-q")
@@ -304,6 +312,7 @@ def test_history_with_files_that_are_no_cassettes_is_shown_by_git(
     shown = git("log", "-p", "--format=tformat:commit")
 
     assert shown.count("commit\n") == 6
+
     for line in (
         "+[1]",
         '-{"version": 1, "inter',

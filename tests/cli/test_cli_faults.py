@@ -27,7 +27,8 @@ def ping(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @looped
 async def test_a_replay_tells_which_faults_were_met(ping: Path, tmp_path: Path) -> None:
     """Log, summary, JSON report and JUnit name them; one that nothing met makes it fail."""
-    faults, report = tmp_path / "faults.toml", tmp_path / "report"
+    faults = tmp_path / "faults.toml"
+    report = tmp_path / "report"
     faults.write_text(
         '[[fault]]\nmethod = "ping"\noccurrence = 1\nstatus = 503\n'
         '[[fault]]\ntool = "dploy"\ndrop = "head"\n'
@@ -41,6 +42,7 @@ async def test_a_replay_tells_which_faults_were_met(ping: Path, tmp_path: Path) 
 
         assert (await post(url, message("ping"))).status == 503
         assert (await post(url, message("ping"))).status == 200
+
         ended = await process.stopped()
 
     first = "fault 1 (method ping, occurrence 1, status 503)"
@@ -101,6 +103,7 @@ def test_the_library_takes_the_same_tables(ping: Path) -> None:
     replay = mrtr_cassette.replay(ping, faults=[{"status": 500}], on_miss="report")
     with replay as playing:
         asyncio.run(post(playing.url, message("ping")))
+
         assert [fault.times for fault in playing.faults] == [1]
 
 
@@ -122,12 +125,14 @@ GETS_503 = GETS_503.replace(
 
 def test_faults_of_pipes(tmp_path: Path) -> None:
     """A lost response ends the server; what only HTTP has is refused."""
-    path, faults = tmp_path / "c.json", tmp_path / "faults.toml"
+    path = tmp_path / "c.json"
+    faults = tmp_path / "faults.toml"
     spoken(recorder(path), call(1))
     replay = [*PROGRAM, "replay", str(path), "--stdio"]
     whole = spoken(replay, call(1))
 
     assert whole.stdout
+
     for drop, kept in (
         ('"head"', b""),
         ('"body"', whole.stdout[: len(whole.stdout) // 2]),
@@ -141,11 +146,13 @@ def test_faults_of_pipes(tmp_path: Path) -> None:
     slowed = spoken([*replay, "--faults", str(faults)], call(1))
 
     assert slowed.stdout == whole.stdout
+
     faults.write_text("[[fault]]\nstatus = 503\n")
     refused = spoken([*replay, "--faults", str(faults)], call(1))
 
     assert refused.returncode == 2
     assert b"fault 1: status needs HTTP" in refused.stderr
+
     lost = mrtr_cassette.replay(path, stdio=True, faults=[{"session_lost": True}])
     with pytest.raises(UsageError, match="session_lost needs HTTP"):
         lost.__enter__()
@@ -164,5 +171,6 @@ def test_starts_of_a_server_on_pipes_add_up(tmp_path: Path) -> None:
         spoken(playing.command, call(1))
 
     assert [fault.came for fault in playing.faults] == [2, 0]
+
     with pytest.raises(MrtrCassetteError, match="nothing met fault 2"):
         replay.__exit__(None, None, None)

@@ -41,10 +41,12 @@ def test_a_diff_tells_nothing_within_a_mask(
     assert run_here("diff", *two).code == 1
     assert run_here("diff", *two, "--mask", MASK).code == 0
     assert run_here("diff", *two, "--mask", r"\d+").code == 1
+
     rules = tmp_path / "ignore.toml"
     rules.write_text(f"[[ignore]]\nmasks = ['{MASK}']\n")
 
     assert run_here("diff", *two, "--ignore-from", rules).code == 0
+
     rules.write_text(f"[[ignore]]\ncall = 'other'\nmasks = ['{MASK}']\n")
 
     assert run_here("diff", *two, "--ignore-from", rules).code == 1
@@ -67,6 +69,7 @@ def test_a_mask_that_can_not_be_meant_is_refused(
         ["verify", two[0], "--upstream", "http://127.0.0.1:1"],
     ):
         ended = run_here(*words, "--mask", mask)
+
         assert (ended.code, problem in ended.err) == (2, True), ended.err
 
     rules = tmp_path / "ignore.toml"
@@ -93,6 +96,7 @@ async def test_verify_and_a_new_recording_keep_what_is_masked(
         again = ("record", "--force", "-o", old, "--upstream", url, "--port", 0)
         async with command(*again, "--mask", MASK) as process:
             await post(await process.listening(), CALL)
+
             assert (await process.stopped()).code == 0
 
     assert json.loads(old.read_bytes())["interactions"] == before

@@ -18,7 +18,8 @@ from standin import answering, event_stream, json_response
 import mrtr_cassette
 
 FIRST, SECOND, THIRD = (f"{digit * 8}-0000-4000-8000-00000000000a" for digit in "123")
-NOW, LATER = "2026-11-29T07:00:00Z", "2026-11-29T08:30:00.5+01:00"
+NOW = "2026-11-29T07:00:00Z"
+LATER = "2026-11-29T08:30:00.5+01:00"
 
 
 def made(words: str, **structured: Any) -> dict[str, Any]:
@@ -72,6 +73,7 @@ async def test_values_of_a_kind_match_and_are_counted(recorded: Path) -> None:
         played = await post(url, create(THIRD, LATER, n=7.0))
 
         assert played.json["result"]["content"][0]["text"] == FIRST
+
         wrong = [
             await post(url, create("no id")),
             await post(url, create(THIRD, "yesterday")),

@@ -45,15 +45,18 @@ def test_the_demo_server_acts_on_no_answer_that_it_did_not_ask_for(tmp_path):
     assert f"at most {outcome['requests']} requests to " in run.err
     assert outcome["counts"].keys().isdisjoint({"acted", "crashed"})
     assert "0 findings in " in run.out
+
     # Without a terminal there is a line for each question.
     count = len(outcome["probes"])
     lines = [line for line in run.err.splitlines() if " probes made; next: #" in line]
 
     assert lines[0].startswith(f"0 of {count} probes made; next: #7 tools/call")
     assert len(lines) == len(set(lines))
+
     (signin,) = [
         made for made in outcome["probes"] if made["probe"] == "url-accepted-at-once"
     ]
+
     # Its result tells what was answered, and nothing that a visit would be needed for.
     assert signin["verdict"] == "undecidable"
 
@@ -79,10 +82,12 @@ def test_what_is_information_can_be_made_a_finding(tmp_path):
     assert found == ["answers-unasked"]
     assert f"wrote {output}: " in run.err
     assert run_here("check", output).code == 0
+
     again = run_here("probe", DEMO, "--record", output, "--", *SERVER)
 
     assert again.code == 3
     assert "use --force to replace it or --append to add to it" in again.err
+
     alone = run_here("probe", DEMO, "--force", "--", *SERVER)
 
     assert "--force and --append are about a cassette of branches" in alone.err

@@ -53,13 +53,16 @@ def test_what_was_never_played_is_taken_out_and_told() -> None:
 
     assert (pruned.exit_code, pruned.stdout) == (0, 'removed #2 tools/call "two"\n')
     assert pruned.stderr == "wrote c.json: 2 interactions\n"
+
     after = Path("c.json").read_text().splitlines()
     added = [line for line in after if line not in before]
 
     assert [json.loads(line.rstrip(","))["interaction"] for line in added] == [2]
+
     checked = CliRunner().invoke(main, ["check", "c.json"])
 
     assert "2 interactions, all as recorded" in checked.stdout
+
     stale = prune()
 
     assert (
@@ -74,8 +77,9 @@ def test_report_that_proves_nothing_changes_nothing() -> None:
     replayed("one", "two", "three")
 
     assert prune().stderr == "c.json: everything was played; nothing was removed\n"
-    other = cassette_of(*SCRIPT[:2], (tool("four"), text("four")))
-    Path("other.json").write_bytes(encode_cassette(other))
+
+    extended = cassette_of(*SCRIPT[:2], (tool("four"), text("four")))
+    Path("other.json").write_bytes(encode_cassette(extended))
 
     assert (
         "is not a JSON report of a replay of this cassette"
@@ -85,6 +89,7 @@ def test_report_that_proves_nothing_changes_nothing() -> None:
     replayed()
 
     assert "played nothing" in prune().stderr
+
     player = replayed("one")
     missed(player, post(tool("five")))
     report(player)

@@ -46,10 +46,16 @@ async def test_a_signal_ends_a_recording_in_good_order(tmp_path: Path) -> None:
     program = shutil.which("mrtr-cassette", path=Path(sys.executable).parent)
 
     assert program is not None
+
     async with (
         upstream(asking) as server,
         command(
-            *("record", "--port", 0, "-o", path.name, server.url),
+            "record",
+            "--port",
+            0,
+            "-o",
+            path.name,
+            server.url,
             program=[program],
             cwd=tmp_path,
         ) as process,
@@ -60,12 +66,13 @@ async def test_a_signal_ends_a_recording_in_good_order(tmp_path: Path) -> None:
 
     assert process.first_line == f"listening on {url}\n"
     assert (ended.code, ended.out) == (0, "")
+
     said, *_, wrote = ended.err.splitlines()
 
     assert said == "point the client there; Ctrl-C writes cassette.json"
     assert wrote == f"wrote {path.name}: 2 interactions, 3 exchanges recorded"
     assert len(read(path)["interactions"]) == 2
-    assert [one.name for one in tmp_path.iterdir()] == [path.name]
+    assert [path.name for path in tmp_path.iterdir()] == [path.name]
     assert STATE not in ended.err + path.read_text()
 
 
@@ -116,11 +123,13 @@ urllib.request.urlopen(urllib.request.Request(url, body, headers)).read()
 
 def test_a_report_has_what_a_recording_came_to(tmp_path: Path) -> None:
     """`--report` has the facts of the last line and what was replaced, as JSON."""
-    path, report = tmp_path / "c.json", tmp_path / "report.json"
+    path = tmp_path / "c.json"
+    report = tmp_path / "report.json"
     client = [sys.executable, "-c", LOGGING_IN]
     ended = recording(path, PONG, client=client, options=("--report", str(report)))
 
     assert ended.code == 0
+
     facts = read(report)
 
     assert (facts["cassette"], facts["interactions"], facts["exchanges"]) == (
@@ -162,7 +171,8 @@ def test_what_is_hardly_meant_leaves_no_cassette(
         f"mrtr-cassette recover {path} (or delete the journal)\n"
     )
 
-    assert [each.name for each in tmp_path.iterdir()] == ["c.json.journal"]
+    assert [path.name for path in tmp_path.iterdir()] == ["c.json.journal"]
+
     # What has only errors is in nobody's way.
     again = recording(path, reply, reply, client=client)
 
@@ -215,6 +225,7 @@ async def test_a_signal_ends_the_command_and_the_recording(
         await process.listening()
 
         assert process.process.stdout is not None
+
         await process.process.stdout.readuntil(b"done\n")
         for number in numbers:
             process.kill(number)
@@ -244,6 +255,7 @@ def test_force_replaces_what_exists_but_not_by_nothing(tmp_path: Path) -> None:
     assert path.read_text() == "precious"
     assert recording(path, PONG, client=caller("ping"), options=("--force",)).code == 0
     assert len(read(path)["interactions"]) == 1
+
     before = path.stat().st_mtime_ns, path.read_bytes()
     again = recording(path, PONG, client=caller("ping"), options=("--force",))
 
@@ -275,11 +287,13 @@ async def test_append_adds_what_is_missing(tmp_path: Path) -> None:
                 assert (
                     await run("inspect", path)
                 ).err == ""  # no note of a living recorder
+
                 await post(url, message("ping"))
                 await conversation(url)
                 ended = await process.stopped()
 
                 assert ended.code == 0
+
                 said.append(ended.err.splitlines()[-1])
 
         assert len(server.received) == 3
@@ -368,10 +382,12 @@ async def killed(path: Path, *options: object) -> None:
 @looped
 async def test_a_killed_recording_is_recovered(tmp_path: Path) -> None:
     """After `kill -9` every command says `recover`, which gives all that was complete; it plays."""
-    path, journal = tmp_path / "c.json", tmp_path / "c.json.journal"
+    path = tmp_path / "c.json"
+    journal = tmp_path / "c.json.journal"
     await killed(path)
 
-    assert [one.name for one in tmp_path.iterdir()] == [journal.name]
+    assert [path.name for path in tmp_path.iterdir()] == [journal.name]
+
     kept = journal.read_bytes()
     for arguments in (
         ("record", "--port", 0, *UPSTREAM, "--output", path),
@@ -388,12 +404,14 @@ async def test_a_killed_recording_is_recovered(tmp_path: Path) -> None:
 
     assert (ended.code, path.read_text()) == (3, "precious")
     assert not any(option in ended.err for option in ("--force", "--append"))
+
     path.unlink()
 
     assert await run("recover", path) == Outcome(
         0, "", f"wrote {path}: 2 interactions, 3 exchanges recorded\n"
     )
-    assert [one.name for one in tmp_path.iterdir()] == ["c.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["c.json"]
+
     async with command("replay", path, "--port", 0) as process:
         assert len(await conversation(await process.listening())) == 3
         assert (
@@ -405,11 +423,13 @@ async def test_a_killed_recording_is_recovered(tmp_path: Path) -> None:
     (tmp_path / f".mrtr-cassette-{sha256(b'c.json').hexdigest()[:8]}-left").touch()
 
     assert (await run("recover", path)).code == 0
-    assert [one.name for one in tmp_path.iterdir()] == ["c.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["c.json"]
+
     again = await run("recover", path)
 
     assert (again.code, again.out) == (3, "")
     assert "there is no journal to recover" in again.err
+
     path.unlink()
     journal.write_bytes(kept[:-20])
 
@@ -421,10 +441,12 @@ def test_a_link_is_not_followed_out_of_its_folder(
     tmp_path: Path, *, is_dangling: bool
 ) -> None:
     """No file elsewhere is written, read or removed by a link that came with a stranger's folder."""
-    folder, path = tmp_path / "theirs", tmp_path / "theirs" / "c.json"
+    folder = tmp_path / "theirs"
+    path = tmp_path / "theirs" / "c.json"
     folder.mkdir()
 
     assert recording(path, PONG, client=caller("ping", code=7)).code == 7
+
     outside = tmp_path / "precious"
     if not is_dangling:
         outside.write_text("precious")
@@ -446,11 +468,13 @@ def test_a_link_is_not_followed_out_of_its_folder(
         )
 
         assert (link.is_symlink(), outside.exists()) == (True, not is_dangling)
+
         link.unlink()
 
     refused("c.json", "recover", str(path))
 
     assert path.with_name("c.json.journal").read_bytes() == before
+
     path.with_name("c.json.journal").unlink()
     refused("c.json")
     refused("c.json.journal")
@@ -470,6 +494,7 @@ async def test_what_was_killed_beside_a_cassette_is_recovered_as_it_was_meant(
     await killed(path, "--append")
 
     assert path.read_bytes() == before
+
     note = f"mrtr-cassette recover {path} (or delete the journal)"
     shown = await run("inspect", path)
 
@@ -477,6 +502,7 @@ async def test_what_was_killed_beside_a_cassette_is_recovered_as_it_was_meant(
     assert shown.err.startswith(
         f"note: {path}.journal: an earlier recording ended before it was"
     )
+
     told = await run(
         "replay", path, "--port", 0, "--log-format", "json", "--", *caller("ping")
     )
@@ -492,6 +518,7 @@ async def test_what_was_killed_beside_a_cassette_is_recovered_as_it_was_meant(
         0, "", f"wrote {path}: 3 interactions, 3 exchanges recorded\n"
     )
     assert (await run("inspect", path)).err == ""
+
     # As of a recorder that was killed between publishing and the end of its journal.
     published = path.read_bytes()
     journal.write_bytes(kept)
@@ -499,7 +526,7 @@ async def test_what_was_killed_beside_a_cassette_is_recovered_as_it_was_meant(
 
     assert (ended.code, ended.out) == (0, "")
     assert ended.err.startswith(f"{path} is complete; ")
-    assert [each.name for each in tmp_path.iterdir()] == ["c.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["c.json"]
     assert path.read_bytes() == published
 
 
@@ -509,7 +536,8 @@ async def test_recover_ends_a_recording_as_record_would_have(tmp_path: Path) -> 
     path = tmp_path / "c.json"
     login = tool_call("login", arguments={"password": "correct-horse-7"})
     first = ""
-    told, texts = [], []
+    told = []
+    texts = []
     for number, is_killed in ((1, False), (2, False), (2, True)):
         replies = [
             json_response(result({"at": number})),

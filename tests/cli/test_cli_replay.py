@@ -42,16 +42,17 @@ async def test_a_replay_without_misses_is_0(tmp_path: Path) -> None:
     async with command("replay", path, "--port", 0) as process:
         url = await process.listening()
 
-        assert [one["result"] for one in (await conversation(url))[1:]] == [
+        assert [response["result"] for response in (await conversation(url))[1:]] == [
             {"was": "decline"},
             {"was": "accept"},
         ]
+
         ended = await process.stopped()
 
     assert process.first_line == f"listening on {url}\n"
     assert ended == Outcome(0, "", "played 2 of 2 interactions, no misses\n")
     assert path.read_bytes() == before
-    assert [one.name for one in tmp_path.iterdir()] == ["c.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["c.json"]
 
 
 @pytest.fixture
@@ -101,16 +102,19 @@ def test_a_command_is_served_and_its_code_passed_on(
     # The usual port is for clients that are told it.
     assert "listening on" in ended.out
     assert ":8722" not in ended.out
+
     events = [json.loads(line) for line in ended.err.splitlines()]
     is_silent = {"event": "no_client", "command": sys.executable} in events
 
     assert is_silent == (not methods)
+
     tree = json.loads(report.read_bytes())
 
     assert tree["interactions"][0]["outcome"] == (
         "played" if "ping" in methods else "never played"
     )
-    missed = [one["reason"] for one in tree["misses"]]
+
+    missed = [miss["reason"] for miss in tree["misses"]]
 
     assert missed == [
         *["unknown-method"] * (len(set(methods) - {"ping"})),
@@ -180,6 +184,7 @@ async def test_a_stateless_replica_finishes_what_has_begun(tmp_path: Path) -> No
 
             assert json.loads(await body.rest())["result"] == {}
             assert head.values("connection") == ["close"]
+
             await busy.closed()
 
         ended = await process.ended()
@@ -235,10 +240,11 @@ async def test_a_hostile_cassette_steers_neither_terminal_nor_runner(
     path.write_bytes(compact(tree))
     runs.append(await run("inspect", path))
 
-    assert [each.code for each in runs] == [0, 0, 1, 1, 0, 3]
+    assert [ended.code for ended in runs] == [0, 0, 1, 1, 0, 3]
     assert json.loads(runs[1].out)["upstream"] == tree["upstream"]
-    written = [each.read_text() for each in reports.values()]
-    for text in (*(each.out + each.err for each in runs), *written):
+
+    written = [path.read_text() for path in reports.values()]
+    for text in (*(ended.out + ended.err for ended in runs), *written):
         assert_harmless(text)
 
 
@@ -285,7 +291,7 @@ async def test_the_log_can_be_json(tmp_path: Path) -> None:
     events = [json.loads(line) for line in told.splitlines() if line.startswith("{")]
     passed = ["started", "asked", *["answered", "ended"] * 2]
 
-    assert [one["event"] for one in events] == [*passed, "concluded"]
+    assert [event["event"] for event in events] == [*passed, "concluded"]
     assert events[1]["request_state_sha256"] == events[2]["request_state_sha256"]
     assert not any(word in told for word in (STATE, "accept", "decline"))
 
@@ -296,7 +302,8 @@ async def test_the_log_can_be_json(tmp_path: Path) -> None:
 @looped
 async def test_a_tls_upstream_is_verified(tmp_path: Path) -> None:
     """A TLS upstream is refused unless its certificate is known, or the user waives that."""
-    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    key = tmp_path / "key.pem"
+    certificate = tmp_path / "cert.pem"
     making = await asyncio.create_subprocess_exec(
         "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1",
         "-keyout", key, "-out", certificate, "-subj", "/CN=localhost",
@@ -304,6 +311,7 @@ async def test_a_tls_upstream_is_verified(tmp_path: Path) -> None:
     )  # fmt: skip
 
     assert await making.wait() == 0
+
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     for name, options, status in (

@@ -58,6 +58,7 @@ def test_report_in_a_form_that_can_not_be_written_is_refused(command: str) -> No
     for ending in (".json", ".xml", ".md", ".html", ".txt"):
         if ending in endings:
             assert f"({ending})" in str(options_of(command)["--report"].help)
+
             continue
 
         ended = CliRunner().invoke(main, [*words, "--report", f"r{ending}"])

@@ -82,6 +82,7 @@ def test_server_at_any_path_is_started_by_each_command(server: list[str]) -> Non
         "call", "get", "--record", "c.json", "--append", *started
     )
     assert "nothing\n" in good("call", "get", "--path", "/api/mcp", *started)
+
     recording_of([*server, "{port}"])
 
     assert "2 same" in good("verify", "r.json", *started)
@@ -94,10 +95,12 @@ def test_wrong_path_is_one_line(server: list[str]) -> None:
     verified = run("verify", "c.json", "--path", "/mcp", *started)
 
     assert verified.exit_code == 4
+
     program = Path(server[0]).name
     told = f"error: {program} server.py '{{port}}' has nothing at /mcp (HTTP 404)"
 
     assert verified.output == f"{told}; name its path with --path\n"
+
     called = run("call", "put", "word=a", "--answer", "confirm=yes", *started)
 
     assert (called.exit_code, called.stderr) == (
@@ -118,6 +121,7 @@ def test_wrong_path_is_one_line(server: list[str]) -> None:
     assert refused.stderr.startswith(
         "error: --path 'api' is not a path; it begins with a slash"
     )
+
     needless = run("call", "http://localhost:1/mcp", "put", "--path", "/x")
 
     assert needless.exit_code == 2
@@ -146,6 +150,7 @@ def test_cassette_says_by_which_command_its_server_was_started(
 
     assert f"{named} at " in good("inspect", "c.json")
     assert f"{named}\n" in good("inspect", "--full", "c.json")
+
     good("view", "c.json")
 
     assert f"{Path(server[0]).name} server.py" in Path("c.html").read_text()
@@ -162,6 +167,7 @@ def test_what_an_appended_run_had_played_is_brought_to_its_server(
 
     with mrtr_cassette.record(command, "c.json", existing="append") as second:
         second.call("put", {"word": "a"})
+
         assert second.call("get").text == "a"
 
     for started in (server, command):
@@ -199,6 +205,7 @@ def test_server_over_http_without_its_port_is_told_once(
         ended = run(*given, *server)
 
         assert (ended.exit_code, ended.stdout) == (4, ""), ended.output
+
         *_, line = ended.stderr.splitlines()
 
         assert line.startswith("error: the upstream ")
@@ -208,6 +215,7 @@ def test_server_over_http_without_its_port_is_told_once(
     ended = run("call", "--timeout", "1", "deploy", *server)
 
     assert ended.exit_code == 4
+
     (line,) = ended.stderr.splitlines()
 
     assert line.endswith(way)

@@ -51,12 +51,14 @@ async def test_stderr_that_takes_nothing_changes_nothing(
 
         assert (await run(*recording, *caller("ping"), program=program)).code == 0
         assert len(read(path)["interactions"]) == 1
+
         again = (*recording[:-1], "--append", "--", *caller("ping", code=7))
 
         assert (await run(*again, program=program)).code == 7
 
     for methods, code in (("ping",), 0), (("ping", "tools/list"), 1):
         replay = ("replay", path, "--port", 0, "--", *caller(*methods))
+
         assert (await run(*replay, program=program)).code == code
 
     assert (await run("inspect", tmp_path / "none.json", program=program)).code == 3
@@ -84,9 +86,11 @@ async def test_long_name_is_read_or_refused_in_one_line(tmp_path: Path) -> None:
     long = path.rename(tmp_path / ("n" * 245 + ".json"))
 
     assert (await run("inspect", long)).code == 0
+
     ended = await run("replay", long, "--port", 0, "--", *caller("ping"))
 
     assert (ended.code, ended.err) == (0, "played 1 of 1 interactions, no misses\n")
+
     longer = tmp_path / ("n" * 256)
     url = "http://127.0.0.1:9/mcp"
     for arguments in (
@@ -108,7 +112,13 @@ async def test_run_that_is_to_survive_its_terminal_does(tmp_path: Path) -> None:
     async with (
         upstream(pong) as server,
         command(
-            *("record", "--port", 0, "--output", path, "--upstream", server.url),
+            "record",
+            "--port",
+            0,
+            "--output",
+            path,
+            "--upstream",
+            server.url,
             program=program,
         ) as process,
     ):

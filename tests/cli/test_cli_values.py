@@ -61,9 +61,11 @@ async def test_a_replay_says_which_text_it_has_learned(
         answer = await post(url, read(THERE))
 
         assert f"read {THERE}/one.txt" in json.dumps(answer.json)
+
         missed = await post(url, read(HERE))
 
         assert missed.json["error"]["data"]["reason"] == "arguments-differ"
+
         ended = await process.stopped()
 
     assert ended.code == 1
@@ -103,6 +105,7 @@ async def test_a_call_is_recorded_with_a_value(tmp_path: Path) -> None:
     assert done.out == f"Deployed to {HERE}\n"
     assert HERE not in path.read_text()
     assert "Deployed to {root}" in path.read_text()
+
     shown = run_here("inspect", path).out
 
     assert '"env":"{root}"' in shown
@@ -116,6 +119,7 @@ def test_a_play_has_values(cassette: Path) -> None:
             answer = asyncio.run(post(play["url"], read(folder)))
 
             assert f"read {folder}/one.txt" in json.dumps(answer.json)
+
             serve.end(play)
 
         wrong = serve.request("POST", body={"cassette": "c.json", "values": ["root"]})
@@ -158,9 +162,11 @@ def test_a_command_is_given_the_texts(tmp_path: Path) -> None:
     assert recorded.returncode == 0, recorded.stderr
     assert recorded.stdout.endswith(b'{"at":"%b"}' % HERE.encode())
     assert HERE not in path.read_text()
+
     verified = spoken([*PROGRAM, "verify", str(path), *value, "--", *server], b"")
 
     assert verified.returncode == 0, verified.stdout
+
     wrong = (*LINES_SERVER, "--last", "{rot}")
     refusal = b"--value: the command has {rot}, and no value has this name; give it as"
     for words in (
@@ -168,4 +174,5 @@ def test_a_command_is_given_the_texts(tmp_path: Path) -> None:
         [*PROGRAM, "verify", str(path), *value, "--", *wrong],
     ):
         ended = spoken(words, b"")
+
         assert (ended.returncode, refusal in ended.stderr) == (2, True), ended.stderr

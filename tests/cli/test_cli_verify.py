@@ -78,15 +78,19 @@ def test_folder_is_verified_and_reported(
     options = [text for path in reports for text in ("--report", str(path))]
     for _ in range(2):
         changed = invoke(project / "cassettes", *options, *server(project, "two | `x`"))
+
         assert changed.exit_code == 1, changed.output
 
     assert '      - "one"' in changed.output
+
     title = '#1 tools/call "say"%3A text-changed'
 
     assert changed.output.count(f"title={title}::/content/0/text text-changed") == 2
+
     data = json.loads(reports[0].read_text())["cassettes"]
 
-    assert [each["is_good"] for each in data] == [False, False]
+    assert [verification["is_good"] for verification in data] == [False, False]
+
     (change,) = data[0]["interactions"][0]["changes"]
 
     assert (change["pointer"], change["recorded"], change["turn"]) == (
@@ -104,6 +108,7 @@ def test_folder_is_verified_and_reported(
     ]
 
     assert len(list(root.iter("failure"))) == 2
+
     markdown = reports[2].read_text()
 
     assert '-       "one"\n+       "two | `x`"\n' in markdown
@@ -203,6 +208,7 @@ def test_a_log_of_the_start_that_comes_during_the_first_call_is_no_change(
 
     assert recorded.code == 0, recorded.err
     assert "is ready" in (tmp_path / "c.json").read_text()
+
     ended = invoke(tmp_path / "c.json", *started)
 
     assert ended.exit_code == 0, ended.output
@@ -241,7 +247,7 @@ def test_what_cannot_be_done_is_told(
     """With its place, the way out, and its exit code."""
     (project / "empty").mkdir()
     places = {"c": project / "cassettes", "d": project / "empty"}
-    ended = invoke(*(each.format(**places) for each in arguments))
+    ended = invoke(*(argument.format(**places) for argument in arguments))
 
     assert ended.exit_code == code, ended.output
     assert said in ended.output
@@ -323,10 +329,8 @@ def test_an_unchanged_server_with_a_destructive_tool_is_the_same_or_skipped(
     tmp_path: Path,
 ) -> None:
     """What comes after a call that is not sent is not compared; the way to send it is told."""
-    path, command = (
-        tmp_path / "c.json",
-        ("--", sys.executable, str(tmp_path / "server.py")),
-    )
+    path = tmp_path / "c.json"
+    command = ("--", sys.executable, str(tmp_path / "server.py"))
 
     (tmp_path / "server.py").write_text(HOLDING)
     holding(path)
@@ -335,6 +339,7 @@ def test_an_unchanged_server_with_a_destructive_tool_is_the_same_or_skipped(
     assert withheld.exit_code == 0, withheld.output
     assert withheld.stdout.endswith("3 interactions: 1 same, 2 skipped\n")
     assert "--allow-destructive" in withheld.stderr
+
     allowed = invoke(path, "--allow-destructive", *command)
 
     assert allowed.stdout.endswith("3 interactions: 3 same\n")
@@ -345,13 +350,15 @@ def test_a_value_that_a_text_repeats_is_learned_in_both_places(tmp_path: Path) -
     """`--learn` finds them without a second call."""
     program = tmp_path / "server.py"
     program.write_text(TIMES)
-    path, rules = tmp_path / "c.json", tmp_path / "ignore.toml"
+    path = tmp_path / "c.json"
+    rules = tmp_path / "ignore.toml"
     command = ("--", sys.executable, str(program))
     recorded = CliRunner().invoke(
         main, ["call", "now", "--record", str(path), *command, "one-1"]
     )
 
     assert recorded.exit_code == 0, recorded.output
+
     learning = invoke(path, "--learn", rules, *command, "two-2")
 
     assert learning.exit_code == 0, learning.output
@@ -372,16 +379,19 @@ def test_a_mask_is_for_verify_and_for_recording_anew(tmp_path: Path) -> None:
         done = CliRunner().invoke(main, [*call, *words])
 
         assert done.exit_code == 0, done.output
+
         return path.read_text()
 
     first = recorded(*server, "12:01 o'clock")
 
     assert invoke(path, *server, "13:59 o'clock").exit_code == 1
+
     same = invoke(path, *mask, "--mask", "x{9}", *server, "13:59 o'clock")
 
     assert (same.exit_code, same.stderr) == (0, "note: --mask x{9} matched nothing\n")
     assert invoke(path, *mask, *server, "13:59 sharp").exit_code == 1
     assert path.read_text() == first
+
     refused = invoke(path, "--mask", "(", *server, "x")
 
     assert refused.exit_code == 2

@@ -50,6 +50,7 @@ async def test_view_writes_a_page(tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
     for _ in range(2):
         ended = await run("view", path, cwd=tmp_path / "here")
+
         assert (ended.code, ended.out, ended.err) == (0, "", "wrote deploy.html\n")
 
     assert page(tmp_path / "here" / "deploy.html").one("h1").text == "deploy.json"
@@ -68,6 +69,7 @@ async def test_view_shows_a_report_of_a_replay(tmp_path: Path) -> None:
     )
 
     assert ended.code == 0
+
     made = page(tmp_path / "p.html")
 
     assert made.by_id("i1").one(class_="miss").attributes["id"] == "m1"
@@ -85,10 +87,12 @@ async def test_view_compares_with_another_cassette(tmp_path: Path) -> None:
     ended = await run(*compared, cwd=tmp_path)
 
     assert (ended.code, ended.err) == (0, "wrote changed.html\n")
+
     made = page(tmp_path / "changed.html")
 
     assert made.one("h1").text == "deploy.json and changed.json"
     assert [cell.text for cell in made.by_id("c1").every("td")] == ['"done"', '"gone"']
+
     rules = tmp_path / "ignore.toml"
     rules.write_text(
         '[[ignore]]\ncall = "deploy"\npointers = ["/result/content/0/text"]\n'
@@ -98,6 +102,7 @@ async def test_view_compares_with_another_cassette(tmp_path: Path) -> None:
         differences = page(tmp_path / "changed.html").by_id("differences")
 
         assert differences.one("h2").text == "No differences"
+
         (tmp_path / "changed.html").unlink()
 
     refused = await run("view", path, changed, "--against", path, cwd=tmp_path)
@@ -135,9 +140,9 @@ async def test_view_writes_two_pages_as_it_writes_three(tmp_path: Path) -> None:
 async def test_view_refuses_what_it_cannot_use(tmp_path: Path) -> None:
     """A foreign file, a report of another cassette or none, and no cassette are told."""
     path = cassette(tmp_path)
-    other = report(tmp_path)
-    tree = json.loads(other.read_text())
-    other.write_text(json.dumps({**tree, "interactions": tree["interactions"] * 2}))
+    again = report(tmp_path)
+    tree = json.loads(again.read_text())
+    again.write_text(json.dumps({**tree, "interactions": tree["interactions"] * 2}))
     for arguments, code, said in (
         ((path, "-o", path), 2, "deploy.json exists and is not a report or page"),
         ((path, "--report", tmp_path / "none.json"), 3, "none.json: no such file"),
@@ -146,7 +151,7 @@ async def test_view_refuses_what_it_cannot_use(tmp_path: Path) -> None:
             2,
             "deploy.json is not a JSON report of a replay of",
         ),
-        ((path, "--report", other), 2, "is not a JSON report of a replay of this"),
+        ((path, "--report", again), 2, "is not a JSON report of a replay of this"),
         ((tmp_path / "missing.json",), 3, "there is no such cassette"),
     ):
         ended = await run("view", *arguments, cwd=tmp_path)

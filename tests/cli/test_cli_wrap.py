@@ -40,10 +40,12 @@ def test_wrapped_server_is_recorded_then_replayed_then_itself(config: Path) -> N
     cassette = config.with_name("c.json")
 
     assert run_here("wrap", config, "lines", "--record", cassette).code == 0
+
     said = started(config).stdout
 
     assert run_here("unwrap", config, "lines").code == 0
     assert run_here("wrap", config, "lines", "--replay", cassette).code == 0
+
     replayed = started(config)
 
     assert run_here("unwrap", config, "lines").code == 0
@@ -63,17 +65,21 @@ def test_server_that_is_started_again_is_recorded_into_the_next_file(
     cassette = config.with_name("c.json")
 
     assert run_here("wrap", config, "lines", "--record", cassette).code == 0
+
     for number in (1, 2, 3):
         assert started(config).returncode == 0
+
         latest = cassette if number == 1 else config.with_name(f"c-{number}.json")
         stays_recent(latest)
 
         assert started(config).returncode == 0
+
         os.utime(latest, (0, 0))
 
     names = sorted(path.name for path in config.parent.glob("c*.json"))
 
     assert names == ["c-2.json", "c-3.json", "c.json", "config.json"]
+
     for name in names[:3]:
         assert len(load_cassette(config.with_name(name)).interactions) == 2
 

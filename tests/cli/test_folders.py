@@ -57,6 +57,7 @@ def test_cassettes_of_two_folders_are_compared_by_name() -> None:
     done = run("diff", "old", "new")
 
     assert done.exit_code == 1
+
     marks = [line for line in done.stdout.splitlines() if line[:1] in tuple("-+~=")]
 
     assert marks == [
@@ -73,6 +74,7 @@ def test_cassettes_of_two_folders_are_compared_by_name() -> None:
     assert "### come.json" in run("diff", "old", "new", "--markdown").stdout
     assert len(json.loads(run("diff", "old", "new", "--json").stdout)) == 4
     assert run("diff", "old", "old").stdout == "0 of 3 cassettes differ\n"
+
     refused = run("diff", "old", "new/come.json")
 
     assert (refused.exit_code, "new/come.json is not a folder" in refused.stderr) == (
@@ -86,6 +88,7 @@ def test_each_cassette_of_a_folder_has_a_page() -> None:
     wrote = run("view", "old").stderr.splitlines()
 
     assert wrote == ["wrote a/same.html", "wrote changed.html", "wrote gone.html"]
+
     run("view", "old/**/*.json", "-o", "pages")
 
     assert Path("pages/a/same.html").read_bytes() == Path("a/same.html").read_bytes()
@@ -98,6 +101,7 @@ def test_a_folder_is_merged_with_its_journals() -> None:
     done = run("merge", "of", "-o", "all.json")
 
     assert "wrote all.json: 2 interactions of 2 recorders" in done.stderr
+
     refused = run("merge", "of", "-o", "all.json")
 
     assert (refused.exit_code, refused.stderr) == (
@@ -119,6 +123,7 @@ def test_each_journal_of_a_folder_is_recovered() -> None:
     ]
 
     assert run("recover", "new").stderr == "error: there is no journal in new\n"
+
     journal("new/again.json.journal", "3")
 
     assert (

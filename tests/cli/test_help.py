@@ -23,6 +23,7 @@ def test_help_texts_are_as_reviewed(monkeypatch, updates_goldens):
         shown = run_here(*path, "--help")
 
         assert shown.code == 0
+
         title = " ".join(path) or "mrtr-cassette"
         sections.append(f"## {title}\n\n```text\n{shown.out}```\n")
 

@@ -70,10 +70,12 @@ def test_a_play_is_recorded_once_and_played_without_its_server(tmp_path: Path) -
     assert (play["mode"], play["is_recording"], play["command"]) == ("once", True, None)
     assert (ended["outcome"], ended["problems"]) == ("recorded", [])
     assert ended["recorded"] >= 2
+
     with serving(tmp_path, environment={"CI": "true"}) as serve:
         play = serve.begin("a/deploy")
 
         assert deploy(play["url"]) == said
+
         ended = serve.end(play)
 
     assert (play["mode"], play["cassette"]) == ("none", "a/deploy.json")
@@ -119,9 +121,11 @@ def test_each_of_two_hundred_plays_is_told_its_own_misses(replaying: Serve) -> N
 
         assert report["valid"] is not misses
         assert len(report["misses"]) == len(report["problems"]) == int(misses)
+
         if misses:
             assert f"nowhere-{number}" in report["problems"][0]
             assert "fix:" in report["problems"][0]
+
             left = dict(report["first_divergence"])
 
             assert left.pop("after") > 0
@@ -143,9 +147,14 @@ def test_a_play_is_watched(replaying: Serve) -> None:
     assert before["served"] == 0
     assert after["served"] > 2
     assert after["misses"][0]["reason"] == "arguments-differ"
-    assert [each["name"] for each in before["unplayed"]].count("deploy") == 3
-    assert [each["name"] for each in after["unplayed"]].count("deploy") == 2
+    assert [interaction["name"] for interaction in before["unplayed"]].count(
+        "deploy"
+    ) == 3
+    assert [interaction["name"] for interaction in after["unplayed"]].count(
+        "deploy"
+    ) == 2
     assert not after["valid"]
+
     replaying.end(play, "failed")
 
 
@@ -160,12 +169,14 @@ def test_modes_are_those_of_the_fixture(recorded: Path, tmp_path: Path) -> None:
         deploy(play["url"], "elsewhere")
 
         assert serve.end(play)["outcome"] == "added to"
+
         play = serve.begin("deploy", mode="verify", upstream=DEMO)
         deploy(play["url"], "prod")
         different = serve.end(play)
 
         assert different["outcome"] == "different"
         assert "deploy" in different["problems"][0]
+
         play = serve.begin("deploy", mode="all", upstream=DEMO)
         deploy(play["url"], "prod")
 
@@ -174,8 +185,10 @@ def test_modes_are_those_of_the_fixture(recorded: Path, tmp_path: Path) -> None:
     after = len(json.loads(path.read_bytes())["interactions"])
 
     assert after < before
+
     with serving(tmp_path, environment={"MRTR_CASSETTE_MODE": "none"}) as serve:
         play = serve.begin("deploy", mode="all", upstream=DEMO)
+
         assert play["mode"] == "none"
 
 
@@ -215,10 +228,12 @@ def test_a_server_on_pipes_is_a_command(tmp_path: Path) -> None:
 
         assert play["url"] is None
         assert serve.end(play)["outcome"] == "recorded"
+
         play = serve.begin("lines")
 
         assert ask(play["command"], 7) == live
         assert "error" in ask(play["command"], 8)
+
         ended = serve.end(play)
 
     assert [miss["reason"] for miss in ended["misses"]] == ["arguments-differ"]
@@ -255,6 +270,7 @@ def test_the_end_of_standard_input_ends_it(recorded: Path) -> None:
         stderr=subprocess.PIPE,
     ) as process:
         assert process.stdout is not None
+
         ready = json.loads(process.stdout.readline())
         serve = Serve(process)  # type: ignore[arg-type]
         serve.process = type("Started", (), {"url": ready["url"]})()
@@ -264,10 +280,12 @@ def test_the_end_of_standard_input_ends_it(recorded: Path) -> None:
     events = [json.loads(line) for line in stderr.splitlines()]
 
     assert ready["event"] == "listening"
+
     kinds = [told["event"] for told in events]
 
     assert kinds[0] == "began"
     assert kinds[-3:] == ["never_ended", "ended", "concluded"]
+
     (missed,) = [told for told in events if told["event"] == "missed"]
 
     assert missed["play"] == events[0]["id"]
@@ -293,6 +311,7 @@ def test_a_play_that_is_being_begun_does_not_hold_up_the_end(tmp_path: Path) -> 
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
+
         address = process.stdout.readline().rpartition("//")[2].strip()
         client = http.client.HTTPConnection(address)
         # Named, since where CI is set a play without a mode does not record.
@@ -411,16 +430,19 @@ def test_other_requests_are_refused(replaying: Serve) -> None:
     assert replaying.request("PUT").status == 405
     assert replaying.request("POST", place, {}).status == 405
     assert replaying.request("GET", "/0").error.startswith("there is no play '0'")
+
     foreign = {**JSON, "Origin": "http://evil.example"}
     rebound = {**JSON, "Host": "evil.example"}
     for headers in (foreign, rebound):
         status, text = replaying.exchange("GET", "/.mrtr/plays", None, headers)
+
         assert (status, text[:8]) == (403, b"refused:")
 
     assert replaying.exchange("GET", "/", None, {})[0] == 404
     assert replaying.request("DELETE", place).status == 200
     assert replaying.request("DELETE", place).status == 410
     assert replaying.request("GET", place).status == 410
+
     target = f"/.mrtr/plays{place}/mcp"
     status, text = replaying.exchange("POST", target, "{}", JSON)
 
@@ -434,6 +456,7 @@ def test_control_requests_need_the_token(recorded: Path) -> None:
         refused = serve.request("POST", body={"cassette": "deploy"})
 
         assert (refused.status, "MRTR_CASSETTE_TOKEN" in refused.error) == (401, True)
+
         bearer = {**JSON, "Authorization": "Bearer a-token"}
         play = serve.request("POST", "", {"cassette": "deploy"}, bearer).json
 
@@ -461,15 +484,19 @@ def test_wrong_ways_to_start_it_are_usage_errors(recorded: Path) -> None:
     file = run((*words, str(recorded / "deploy.json")))
 
     assert (file.code, "is a file" in file.stderr) == (2, True)
+
     mode = run((*words, str(recorded)), {"MRTR_CASSETTE_MODE": "nix"})
 
     assert (mode.code, "MRTR_CASSETTE_MODE is 'nix'" in mode.stderr) == (2, True)
+
     both = run((*words, str(recorded), "--exit-on-eof", "--", "true"))
 
     assert (both.code, "don't go together" in both.stderr) == (2, True)
+
     host = run((*words, str(recorded), "--host", "0.0.0.0"))
 
     assert (host.code, "set MRTR_CASSETTE_TOKEN" in host.stderr) == (2, True)
+
     with serving(recorded) as serve:
         port = serve.url.rpartition(":")[2]
         taken = run((*words, str(recorded), "--port", port))

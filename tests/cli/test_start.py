@@ -89,6 +89,7 @@ def test_a_replay_imports_nothing_of_others_until_it_is_ready():
     modules = loaded(AT_READY, "replay", CASSETTE, "--", sys.executable, "-c", "")
 
     assert "mrtr_cassette.shell.runs.replaying" in modules
+
     for folder in ("answers", "drive", "record"):
         assert not [name for name in modules if f".core.{folder}." in name]
 
@@ -131,5 +132,6 @@ def test_ctrl_c_during_a_start_is_no_traceback(name, code):
     assert "Traceback" not in run.stderr
     assert "KeyboardInterrupt" not in run.stderr
     assert run.returncode == code
+
     if code:
         assert run.stdout + run.stderr == ""

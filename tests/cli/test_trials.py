@@ -26,7 +26,9 @@ LISTED: Step = (
     rpc("tools/list"),
     {"tools": [{"name": "get", **READS}, {"name": "look", **READS}, {"name": "set"}]},
 )
-GET, LOOK, FLY = tool("get"), tool("look"), tool("fly")
+GET = tool("get")
+LOOK = tool("look")
+FLY = tool("fly")
 SET = tool("set", to=1)
 
 
@@ -65,6 +67,7 @@ def test_a_play_of_several_recordings_is_a_trial(folder: Path) -> None:
             play = serve.begin(cassette, history="strict")
 
             assert play["cassette"] == "store/a.json, store/b.json, store/c.json"
+
             url = play["url"]
             told = [call(url, request) for request in (FLY, GET, GET, SET, FLY, GET)]
 
@@ -81,6 +84,7 @@ def test_a_play_of_several_recordings_is_a_trial(folder: Path) -> None:
 
             assert (ended["valid"], ended["problems"]) == (True, [])
             assert ended["unknown_tools"] == {"fly": 2}
+
             left = ended["first_divergence"]
 
             assert (left["cassette"], left["after"]) == (
@@ -105,6 +109,7 @@ def test_a_trial_stops_at_its_first_miss(folder: Path) -> None:
             assert not ended["valid"]
             assert len(ended["misses"]) == 1
             assert ended["stopped"] == (2 if on_miss == "stop" else 0)
+
             divergence = ended["first_divergence"]
 
             assert divergence["cassette"] == str(folder / "store" / "c.json")
@@ -116,6 +121,7 @@ def test_a_trial_stops_at_its_first_miss(folder: Path) -> None:
         assert missed.startswith("miss: other-history")
         assert told["continue"] == ["set", "1", missed, "1", "Unknown tool: fly"]
         assert told["stop"] == ["set", "1", missed, missed, missed]
+
         answer = serve.request("POST", body={"cassette": "store", "on_miss": "report"})
 
         assert "is 'report', and not one of continue, stop" in answer.error
@@ -149,9 +155,11 @@ def test_trials_are_reported_one_by_one_and_over_all(folder: Path) -> None:
 
             assert refused.status == 400
             assert "a trial has no option 'cassette'" in refused.error
+
             play = serve.request("POST", body={"history": "order"}).json
 
             assert call(play["url"], SET) == "set"
+
             serve.end(play)
 
         assert serve.process.code == 1
@@ -178,14 +186,17 @@ def test_trials_are_reported_one_by_one_and_over_all(folder: Path) -> None:
     assert third["ended_by"] == 'other-history: tools/call "look"'
     assert third["first_divergence"]["cassette"].endswith("c.json")
     assert len(third["divergences"]) == 3
+
     table = places[1].read_text().splitlines()
 
     assert table[0].startswith("| trial | valid | served |")
     assert [row.split(" | ")[1] for row in table[2:6]] == ["yes", "yes", "no", "yes"]
     assert table[-1] == "3 of 4 trials valid (75.0%)"
+
     suite = ET.parse(places[2]).getroot()
 
     assert [len(case) for case in suite.iter("testcase")] == [0, 0, 1, 0]
+
     (rate,) = suite.iter("property")
 
     assert dict(rate.attrib) == {"name": "validity_rate", "value": "0.75"}
@@ -218,12 +229,14 @@ def test_an_invalid_trial_is_appended_by_the_command_that_it_tells(
 
     assert told[0] == "cup"
     assert not ended["valid"]
+
     fixes = ended["misses"][0]["fixes"]
     (way,) = [fix for fix in fixes if fix.startswith("record this call too with")]
     command = shlex.split(way)[6:]
     live = ["cup", "cup", "cup cup", "cup cup"]
 
     assert told_by(command, put, GET, put, GET) == live
+
     told, ended = trial()
 
     assert told == live
@@ -249,6 +262,7 @@ def test_what_does_not_go_with_trials_is_refused(folder: Path) -> None:
 
     assert ended.code == 2
     assert "a replay has a .md report of --trials only" in ended.stderr
+
     (folder / "store" / "a.json").write_text(
         '{"$schema": "urn:mrtr-cassette:cassette:1"'
     )
@@ -284,6 +298,7 @@ def test_trials_of_a_server_on_pipes_have_commands(tmp_path: Path) -> None:
 
         assert "result" in ask(play["command"], 8)[0]
         assert serve.end(play)["valid"]
+
         play = serve.request("POST").json
         said = ask(play["command"], 9, 8)
         ended = serve.end(play)

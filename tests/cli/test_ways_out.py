@@ -167,6 +167,7 @@ def test_missed_call_is_recorded_by_the_command_that_is_told(
 
     assert missed.count("miss: ") == missed.count(" fix: ") == 1
     assert "\nerror: -32010: not recorded, for the reason above\n" in missed
+
     shell.run(told(missed, "mrtr-cassette record --append .*"))
     for sum_ in (2, 3):
         assert f"\n{1 + sum_}\n" in shell.run(f"{replay} a=1 b={sum_}")
@@ -182,6 +183,7 @@ def test_missed_call_on_pipes_is_recorded_by_the_command_that_is_told(
     missed = shell.run(f"mrtr-cassette call set to=2 -- {replay}", code=1)
 
     assert missed.count("miss: ") == 1
+
     server = told(missed, "mrtr-cassette record --stdio --append .*")
     shell.run(f"mrtr-cassette call set to=2 -- {server}")
     for value in (1, 2):
@@ -202,11 +204,13 @@ def test_missed_call_over_the_other_transport_is_recorded_by_the_command_that_is
     again = told(missed, "mrtr-cassette record --force .*")
 
     assert again.endswith(client)
+
     server = f"--upstream {shlex.quote(shell.server)}"
     adding = f"mrtr-cassette record --append -o c.json {server} {client}"
     refused = shell.run(adding, code=2)
 
     assert told(refused, "--force") == "--force"
+
     shell.run(again)
     shell.run(f"mrtr-cassette replay c.json {client}")
 
@@ -334,15 +338,18 @@ def test_changed_response_is_taken_by_the_option_that_is_told(shell: Shell) -> N
     """Of the heaviest verdict, with what is written; the next verification finds all the same."""
     record = f"mrtr-cassette record --stdio -o c.json -- {shell.server}"
     shell.run(f"mrtr-cassette call set to=1 -- {record}")
-    verify, server = "mrtr-cassette verify c.json", f"-- {shell.server} now"
+    verify = "mrtr-cassette verify c.json"
+    server = f"-- {shell.server} now"
     changed = shell.run(f"{verify} {server}", code=1)
 
     assert "--ignore" not in changed
     assert "--learn" not in changed
+
     (option, written) = re.findall(r"fix: .* with (--accept .*): (#.*)", changed)[0]
     taken = shell.run(f"{verify} {option} {server}")
 
     assert f"accepted: {written}: " in taken
+
     shell.run(f"{verify} {server}")
 
 
@@ -376,7 +383,8 @@ def test_changes_are_taken_without_a_terminal_by_the_option_that_is_told(
     """By verdict, where nobody can be asked."""
     record = f"mrtr-cassette record --stdio -o c.json -- {shell.server}"
     shell.run(f"mrtr-cassette call set to=1 -- {record}")
-    verify, server = "mrtr-cassette verify c.json", f"-- {shell.server} now"
+    verify = "mrtr-cassette verify c.json"
+    server = f"-- {shell.server} now"
     way = told(shell.run(f"{verify} --review {server}", code=2), "--accept .*")
 
     assert "accepted: " in shell.run(f"{verify} {way} {server}")
@@ -391,8 +399,10 @@ def test_what_differs_by_itself_is_left_out_by_the_option_that_is_told(
     verify = "mrtr-cassette verify c.json"
     varies = shell.run(f"{verify} -- {shell.server}", code=1)
     way = told(varies, "--ignore .*")
+
     # A text repeats the value.
     assert way.count("--ignore ") == 2
+
     shell.run(f"{verify} {way} -- {shell.server}")
 
     assert "/content/0/text" in shell.run(
@@ -417,6 +427,7 @@ def test_times_and_ids_of_writes_are_left_out_by_the_option_that_is_told(
 
     assert "--accept" not in varies
     assert told(varies, "--ignore .*")
+
     way = told(varies, "--learn .*")
     verify(f"{way} -- {shell.server}")
     way = way.replace("--learn", "--ignore-from")
@@ -446,9 +457,11 @@ def test_write_with_a_time_is_repeated_by_the_option_that_is_told(shell: Shell) 
 
     assert "--reads" not in missed
     assert told(missed, "mrtr-cassette record --force .*").endswith(f" -- {client}")
+
     way = told(missed, "--ignore .*")
 
     assert "matched nothing" not in shell.run(f"{record} {way} -- {client}")
+
     shell.run(f"mrtr-cassette replay c.json -- {client}")
 
 
@@ -462,6 +475,7 @@ def test_question_is_answered_by_the_options_that_are_told(shell: Shell) -> None
         assert f"turn {count + 1} is not answered" in asked
 
     assert call.endswith("--answer ok=yes --answer '#2.ok=yes'")
+
     shell.run(f"{call} -- {shell.server}")
 
 
@@ -502,6 +516,7 @@ def test_edit_is_accepted_by_the_command_that_is_told(shell: Shell) -> None:
     exposed = shell.run(accept, code=1)
 
     assert told(exposed, "mrtr-cassette check .*") == accept
+
     path.write_text(path.read_text().replace(f'"sk-proj-{"Ab1" * 8}"', '"new"'))
     shell.run(accept)
     shell.run(f"{replay} to=new")
@@ -581,11 +596,13 @@ def test_secret_in_a_path_is_redacted_by_the_option_that_is_told(shell: Shell) -
         warned = shell.run(f"{record} {client}")
 
         assert secret in (shell.folder / "c.json").read_text()
+
         way = told(warned, "--redact .*")
 
         assert "warning: " not in shell.run(f"{record} {way} {client}")
 
     assert secret not in (shell.folder / "c.json").read_text()
+
     shell.run(f"mrtr-cassette replay c.json {client}")
 
 
@@ -613,6 +630,7 @@ def test_every_way_out_is_tried() -> None:
     words |= {"give_value", "name_upstream", "publish_anyway"}
 
     assert here | of_misses | parts | words == {*WAYS_OUT}
+
     # What a report prints is tried by tests/cli/test_cli_cut.py.
     commands = {
         "accept_edit",

@@ -30,6 +30,7 @@ def test_other_bytes_end_the_demo():
     )
 
     assert compare(recorded, recorded)[0] == 1
+
     with pytest.raises(DemoError, match="the replay differs") as failed:
         compare(recorded, changed)
 

@@ -33,6 +33,7 @@ async def test_answers_are_compact_json_with_the_callers_id() -> None:
         assert pong.body.startswith(
             '{"jsonrpc":"2.0","id":"é-1","result":{"resultType"'.encode()
         )
+
         told = await post(url, {"jsonrpc": "2.0", "method": "notifications/cancelled"})
 
         assert (told.status, told.body) == (202, b"")
@@ -62,6 +63,7 @@ async def test_bad_requests_are_refused() -> None:
             ),
         ):
             refused = await post(url, body)
+
             assert (refused.status, refused.error["code"]) == (status, code)
 
 
@@ -72,6 +74,7 @@ def test_process_announces_itself_and_ends_quietly(program: Sequence[str]) -> No
         [*program, "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as server:
         assert server.stdout is not None
+
         url = server.stdout.readline().removeprefix("listening on ").strip()
 
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/mcp", url)
@@ -83,6 +86,7 @@ def test_process_announces_itself_and_ends_quietly(program: Sequence[str]) -> No
                     url, data=json.dumps(message("ping", {}))
                 ) as response:
                     assert response.status == 200
+
                     await response.read()
 
                 server.send_signal(signal.SIGTERM)

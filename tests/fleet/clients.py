@@ -44,7 +44,7 @@ class Tally:
 
     def fault(self, answer: Answer, wanted: tuple[bytes, ...]) -> bool:
         """Tell whether an answer is not the wanted one, and keep what it is."""
-        if answer.status == 200 and all(each in answer.body for each in wanted):
+        if answer.status == 200 and all(words in answer.body for words in wanted):
             return False
 
         reason = re.search(rb'"message":"miss: ([a-z-]+)', answer.body)
@@ -62,7 +62,10 @@ class _Client:
     def __init__(
         self, url: str, ids: Iterator[int], tally: Tally, held: AsyncExitStack
     ) -> None:
-        self._url, self._ids, self._tally, self._held = url, ids, tally, held
+        self._url = url
+        self._ids = ids
+        self._tally = tally
+        self._held = held
         self._link: Connection | None = None
 
     async def converse(self, number: int) -> None:
@@ -76,8 +79,8 @@ class _Client:
 
             told = answer.head.values("x-replica")
             # nginx names all that it has tried.
-            replicas.update(each.rpartition(" ")[2] for each in told)
-            self._tally.by_replica.update(each.rpartition(" ")[2] for each in told)
+            replicas.update(line.rpartition(" ")[2] for line in told)
+            self._tally.by_replica.update(line.rpartition(" ")[2] for line in told)
             is_last = answered == ROUNDS.asks
             wanted = b'"answer %d.' % number if is_last else b"Go on with %d?" % number
             if self._tally.fault(answer, (b'"id":%d,' % identity, wanted)):
@@ -129,7 +132,8 @@ async def converse(
             between the others, and do something to the replicas.
     """
     tally = Tally()
-    ids, remaining = itertools.count(5_000_000), numbers(tally)
+    ids = itertools.count(5_000_000)
+    remaining = numbers(tally)
 
     async def live() -> None:
         async with AsyncExitStack() as held:

@@ -53,7 +53,7 @@ def shipped() -> Iterator[dict[str, Any]]:
 
 def by_kind(resources: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Return resources by their kind."""
-    return {each["kind"]: each for each in resources}
+    return {resource["kind"]: resource for resource in resources}
 
 
 def test_manifests_are_valid_by_their_schemas():
@@ -94,6 +94,7 @@ def test_command_of_the_pods_has_options_that_exist():
     replay = main.get_command(click.Context(main), command)
 
     assert replay is not None
+
     known = {name for parameter in replay.params for name in parameter.opts}
 
     assert {option.partition("=")[0] for option in options} <= known

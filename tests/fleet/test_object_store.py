@@ -77,9 +77,11 @@ def test_what_the_guide_shows_works(tmp_path: Path) -> None:
     block = re.search(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
     assert block
+
     commands = [line for line in block[1].splitlines() if not line.startswith("pip")]
 
     assert len(commands) == 3
+
     folder = tmp_path / "session"
     folder.mkdir()
     session = Session(folder)
@@ -89,6 +91,7 @@ def test_what_the_guide_shows_works(tmp_path: Path) -> None:
     outcomes.append(session.run(commands[2]))
 
     assert [code for code, _ in outcomes] == [0, 0, 0], outcomes
+
     recorded, shown, played = (text for _, text in outcomes)
 
     assert "wrote s3://cassettes/deploy.json: 3 interactions" in recorded
@@ -112,6 +115,7 @@ def test_a_recording_is_put_and_replaces_nothing(s3: Any, here: Path) -> None:
         asyncio.run(race())
 
     assert output.read_bytes() == b"another recorder's"
+
     s3.rm(output.url)
 
     assert recover_journal(output) == (Publication(1, exchanges=1), None)

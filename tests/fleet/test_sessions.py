@@ -57,10 +57,14 @@ async def test_sessions_with_pushes_stay_with_their_replica(
         ids = await asyncio.gather(*(held(proxy.url) for _ in range(SESSIONS)))
 
         assert len(set(ids)) == SESSIONS
-        replicas, issued = zip(*(each.split(".") for each in ids), strict=True)
+
+        replicas, issued = zip(
+            *(session_id.split(".") for session_id in ids), strict=True
+        )
 
         assert set(replicas) == set(REPLICAS)
         assert len(set(issued)) < SESSIONS
+
         stranger = await http("GET", proxy.url, "Mcp-Session-Id: nobody.mrtr-session:1")
 
         assert stranger.status == 404
@@ -79,6 +83,7 @@ async def test_session_of_a_dead_replica_is_led_to_no_other(
         opened = await held(proxy.url)
 
         assert opened.startswith("b.")
+
         told = 503
         while told == 503:  # HAProxy takes it for alive until its first check
             told = (

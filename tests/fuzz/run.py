@@ -82,7 +82,7 @@ def main() -> int:
     targets = options.target or list(laws())
     seconds = str(max(1, options.seconds // len(targets)))
     commands = [
-        [sys.executable, __file__, "--child", each, seconds] for each in targets
+        [sys.executable, __file__, "--child", target, seconds] for target in targets
     ]
 
     return max(subprocess.run(command, check=False).returncode for command in commands)

@@ -108,9 +108,9 @@ def _check_readable(read: CassetteModel, player: Player) -> None:
     shown = details_of(loaded(read, PATH))
     orjson.dumps(inspection_data(shown))
     inspection_text(shown).encode()
-    for own in player.interactions:
-        for each in own:
-            _ask(player, read, each.exchange.request)
+    for entries in player.interactions:
+        for entry in entries:
+            _ask(player, read, entry.exchange.request)
 
     summary_text(report_of_replay(player)).encode()
     with suppress(CassetteError):
@@ -134,21 +134,24 @@ STATES = ("first-state-0123456789abcdef", "second-state-0123456789abcdef")
 @cache
 def recorded() -> CassetteModel:
     """Return a cassette with turns, branches, streams, two dialects, and other traffic."""
-    deploy, wipe, old = tool("deploy", env="prod", n=1), tool("wipe"), tool("old")
-    one, two = STATES
-    accepted = retry(deploy, {"ok": True}, state=one)
-    wiped, tokened = retry(wipe, {"ok": 1.5}), with_token(wipe, 1)
+    deploy = tool("deploy", env="prod", n=1)
+    wipe = tool("wipe")
+    old = tool("old")
+    first, second = STATES
+    accepted = retry(deploy, {"ok": True}, state=first)
+    wiped = retry(wipe, {"ok": 1.5})
+    tokened = with_token(wipe, 1)
 
     return cassette_of(
-        (deploy, asks("ok", state=one)),
-        (accepted, stream(answer(accepted, asks("ok", state=two)))),
-        (retry(deploy, {"ok": {"a": [1, None]}}, state=two), text("done")),
-        (retry(deploy, {"ok": False}, state=one), text("")),
+        (deploy, asks("ok", state=first)),
+        (accepted, stream(answer(accepted, asks("ok", state=second)))),
+        (retry(deploy, {"ok": {"a": [1, None]}}, state=second), text("done")),
+        (retry(deploy, {"ok": False}, state=first), text("")),
         (wipe, asks("ok")),
         (wiped, stream(answer(wiped, text("wiped")))),
         (tokened, stream(answer(tokened, text("streamed")))),
-        (old, array_asks("q", state=f"{one}x")),
-        (retry(old, [{"id": "q", "value": "a"}], state=f"{one}x"), text("")),
+        (old, array_asks("q", state=f"{first}x")),
+        (retry(old, [{"id": "q", "value": "a"}], state=f"{first}x"), text("")),
         (rpc("tools/list", number="l"), b"[]"),
         (notification("notifications/x"), b"[]"),
         (b'[{"jsonrpc":"2.0","id":1,"method":"a"}]', b"[]"),
@@ -170,8 +173,10 @@ def player(data: bytes) -> None:
     of requests, one after the other.
     """
     choices = Choices(data, 4)
-    method, target = choices.one_of(*METHODS), choices.one_of(*TARGETS)
-    accept, repeat = choices.one_of(*ACCEPTS), choices.one_of(*Repeat)
+    method = choices.one_of(*METHODS)
+    target = choices.one_of(*TARGETS)
+    accept = choices.one_of(*ACCEPTS)
+    repeat = choices.one_of(*Repeat)
     headers: Headers = (("Accept", accept),) if accept else ()
     playing = Player(loaded(recorded(), PATH), repeat=repeat)
     bodies = choices.rest.split(SEPARATOR)[:12]
@@ -204,7 +209,8 @@ def _ask(playing: Player, cassette: CassetteModel, request: Request) -> None:
     orjson.dumps([*played_events(decision)])
     theirs = decision.entry.exchange.request
     assert (request.method, request.target) == (theirs.method, theirs.target)
-    asked, known = read_call(request).message, decision.entry.exchange.call.message
+    asked = read_call(request).message
+    known = decision.entry.exchange.call.message
     assert (asked is None) == (known is None)
     if asked is None or known is None:
         return
@@ -261,10 +267,12 @@ def _question(body: bytes) -> Any:
             kept.pop(member, None)
 
     if isinstance(answers, list) and all(
-        isinstance(one, dict) and isinstance(one.get("id"), str) for one in answers
+        isinstance(answer, dict) and isinstance(answer.get("id"), str)
+        for answer in answers
     ):
         by_id = {
-            one["id"]: {k: v for k, v in one.items() if k != "id"} for one in answers
+            answer["id"]: {k: v for k, v in answer.items() if k != "id"}
+            for answer in answers
         }
         answers = ["array", by_id]
 
@@ -285,10 +293,14 @@ def _number(text: str) -> tuple[str, Decimal]:
 def _without_null(value: Any) -> Any:
     if isinstance(value, dict):
         return {
-            key: _without_null(one) for key, one in value.items() if one is not None
+            key: _without_null(member)
+            for key, member in value.items()
+            if member is not None
         }
 
-    return [_without_null(one) for one in value] if isinstance(value, list) else value
+    return [_without_null(item) for item in value] if isinstance(value, list) else value
 
 
-TARGETS_BY_NAME: dict[str, Target] = {one.__name__: one for one in (cassette, player)}
+TARGETS_BY_NAME: dict[str, Target] = {
+    target.__name__: target for target in (cassette, player)
+}

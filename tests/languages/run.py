@@ -78,7 +78,9 @@ class Pair:
     def __init__(
         self, client: Language, server: Language, era: Era, *, is_piped: bool
     ) -> None:
-        self.client, self.server, self.era = client, server, era
+        self.client = client
+        self.server = server
+        self.era = era
         self.is_piped = is_piped
         self.over = "pipes" if is_piped else "HTTP"
         self.problems: list[str] = []

@@ -21,6 +21,7 @@ def test_the_page_shows_what_the_programs_have() -> None:
     examples = EXAMPLE.findall((DOCS / "any-language.md").read_text())
 
     assert len(examples) == 1
+
     for target, shown in examples:
         program = without_indents((DOCS / target).read_text())
         for part in re.split(r"\n{2,}", dedent(shown).strip()):

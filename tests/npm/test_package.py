@@ -87,12 +87,14 @@ def test_tarball_has_the_program_its_types_and_nothing_to_install(installed):
     outside = {str(name) for name in names if name.parts[0] != "dist"}
 
     assert outside == {"LICENSE", "README.md", "package.json"}
+
     facts = json.loads(
         (installed / "node_modules/mrtr-cassette/package.json").read_text()
     )
 
     assert facts["version"] == mrtr_cassette.__version__
     assert "dependencies" not in facts
+
     for entry in facts["exports"].values():
         assert {Path(file) for file in entry.values()} <= names
 
@@ -145,8 +147,10 @@ def test_names_of_cassettes_are_those_of_pytest(installed):
     names = json.loads(ended.stdout)
 
     assert len({name.lower() for name in names}) == len(titles)
+
     for title, name in zip(titles, names, strict=True):
         assert name.isascii()
+
         has_capitals = file_name(title) == title != title.lower()
 
         assert has_capitals or name == file_name(title)
@@ -162,16 +166,19 @@ def test_flows_recorded_in_vitest_are_replayed_in_any_order(project):
     assert DEPLOYED in before
     assert "suite/cassettes/second.json" in before
     assert len(before) == 15
+
     attempt = next(text for name, text in before.items() if "only-the-attempt" in name)
 
     assert b'"b": 7' in attempt
     assert b'"b": 0' not in attempt
+
     words = ("flows", "--sequence.shuffle", "--sequence.seed=5")
     tests, printed = project.vitest(*words, environment={"CI": "1"})
 
     assert len(tests) == 10
     assert {test["status"] for test in tests.values()} == {"passed"}, printed
     assert project.cassettes() == before
+
     (started,) = project.starts.read_text().split()
     with pytest.raises(ProcessLookupError):
         os.kill(int(started), 0)
@@ -191,9 +198,11 @@ def test_suite_of_the_readme_records_and_replays(project):
     ended = reader.run(*patient, environment=programs)
 
     assert "mrtr-cassette: 1 recorded" in ended.stdout, ended.stdout + ended.stderr
+
     (cassette,) = folder.glob("cassettes/*/*.json")
 
     assert str(cassette.relative_to(folder)) in page
+
     ended = reader.run(*patient, environment={"CI": "1"})
 
     assert ended.returncode == 0
@@ -217,14 +226,17 @@ def test_miss_that_a_client_swallows_fails_its_test_alone(project):
     assert text in thrown
     assert printed.count(text) == 2
     assert tests["answers as recorded"]["status"] == "passed"
+
     (missing,) = tests["not recorded"]["failureMessages"]
 
     assert "there is no such cassette" in missing
+
     (ambiguous,) = tests["of one title"]["failureMessages"]
 
     assert (
         'two tests are called "by cassettes of their own > of one title"' in ambiguous
     )
+
     chosen, printed = project.vitest(
         "misses", "-t", "answers as", environment={"MRTR_CASSETTE_MODE": "none"}
     )
@@ -239,6 +251,7 @@ def test_flows_recorded_in_node_test_are_replayed(project):
     ended = project.run(*NODE_FLOWS, environment={"CI": "1"})
 
     assert ended.returncode == 0, ended.stdout + ended.stderr
+
     shared = (*PROGRAM, "serve", ".", "--", *NODE_FLOWS)
     ended = project.run(
         *shared,
@@ -261,6 +274,7 @@ def test_miss_in_node_test_fails_its_test_alone(project):
     assert "not ok 1 - swallows the miss" in lines
     assert "not ok 2 - fails by another reason, and has a miss" in lines
     assert "ok 3 - answers as recorded" in lines
+
     for line in MISS.format(cassette=project.folder / DEPLOYED).splitlines():
         assert line.strip() in ended.stdout
 
@@ -273,6 +287,7 @@ def test_playwright_replays_and_fails_a_test_for_its_miss(project):
 
     assert "1 failed\n" in ended.stdout
     assert "1 passed" in ended.stdout
+
     for line in MISS.format(cassette=project.folder / DEPLOYED).splitlines():
         assert line.strip() in ended.stdout
 
@@ -294,6 +309,7 @@ def test_program_is_found_on_the_path_or_by_uvx(project, tmp_path):
         ended = project.run("node", "suite/begun.mjs", environment=environment | more)
 
         assert ended.returncode == 0, ended.stderr
+
         return ended.stdout
 
     nothing = begun()
@@ -305,6 +321,7 @@ def test_program_is_found_on_the_path_or_by_uvx(project, tmp_path):
     )
 
     assert "pip install mrtr-cassette" in nothing
+
     place_on_path(
         found,
         "uvx",
@@ -312,6 +329,7 @@ def test_program_is_found_on_the_path_or_by_uvx(project, tmp_path):
     )
 
     assert begun() == f"{DEPLOYED}\n"
+
     place_on_path(found, "mrtr-cassette", "echo too old >&2\nexit 2")
 
     assert begun() == (

@@ -45,8 +45,8 @@ class Browser:
 
     async def returned(self) -> AuthorizationCodeResult:
         told = {
-            name: one
-            for name, (one,) in parse_qs(urlsplit(self.location).query).items()
+            name: value
+            for name, (value,) in parse_qs(urlsplit(self.location).query).items()
         }
         return AuthorizationCodeResult(**told)
 

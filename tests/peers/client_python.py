@@ -69,8 +69,8 @@ class Rendezvous:
         mine = asyncio.Event()
         self.asked.append(mine)
         if len(self.asked) == self.sessions:
-            for each in reversed(self.asked):
-                each.set()
+            for event in reversed(self.asked):
+                event.set()
 
             self.asked.clear()
 
@@ -287,7 +287,8 @@ def main() -> int:
     )
     parser.add_argument("--sessions", type=int, default=1)
     parser.add_argument("--legacy", action="store_true")
-    arguments, command = sys.argv[1:], []
+    arguments = sys.argv[1:]
+    command = []
     if "--" in arguments:
         dashes = arguments.index("--")
         arguments, command = arguments[:dashes], arguments[dashes + 1 :]

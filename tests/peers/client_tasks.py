@@ -52,9 +52,11 @@ async def talk(client: Client[Any], polls: int) -> None:
     await task.status()
     await task.cancel()
     print("wait", (await task.wait()).status)
-    one, other = [await begun(client, "count", words=words) for words in ("a", "b c")]
-    both = await asyncio.gather(one.result(), other.result(), one.wait())
-    print("counts", *[each.data for each in both[:2]])
+    first, second = [
+        await begun(client, "count", words=words) for words in ("a", "b c")
+    ]
+    both = await asyncio.gather(first.result(), second.result(), first.wait())
+    print("counts", *[result.data for result in both[:2]])
     left = await begun(client, "wait")
     print("left", (await left.status()).status)
 

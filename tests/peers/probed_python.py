@@ -227,7 +227,8 @@ def on_low_level() -> Any:
 
     async def call_tool(_ctx: Any, params: Any) -> CallToolResult | InputRequiredResult:
         argument, guard = GUARDS[params.name]
-        state, responses = params.request_state, params.input_responses
+        state = params.request_state
+        responses = params.input_responses
         outcome = guard(params.arguments[argument], responses, state)
         if isinstance(outcome, str):
             return CallToolResult(content=[TextContent(text=outcome)])

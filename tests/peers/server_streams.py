@@ -72,7 +72,8 @@ def main() -> None:
     parser.add_argument("--said", default=SAID["word"])
     parser.add_argument("--sse", action="store_true")
     options = parser.parse_args()
-    SAID["word"], path = options.said, "sse" if options.sse else "mcp"
+    SAID["word"] = options.said
+    path = "sse" if options.sse else "mcp"
     app = server.streamable_http_app(event_store=Events(), retry_interval=10)
     app = server.sse_app() if options.sse else app
     listener = socket.create_server(("127.0.0.1", 0))

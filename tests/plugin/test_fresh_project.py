@@ -91,6 +91,7 @@ def test_a_fresh_project_records_replays_and_fails(tmp_path, programs):
     origin = run("-c", "import mrtr_cassette; print(mrtr_cassette.__file__)")[1]
 
     assert origin.startswith(str(programs.parent))
+
     tests = ("-m", "pytest", "-p", "no:cacheprovider", "tests")
     (tmp_path / "tests").mkdir()
     (tmp_path / "server.py").write_text(SERVER)
@@ -98,6 +99,7 @@ def test_a_fresh_project_records_replays_and_fails(tmp_path, programs):
     code, printed = run(*tests)
 
     assert (code, "1 passed" in printed) == (0, True), printed
+
     cassette = tmp_path / "tests/cassettes/test_deploy/test_deploy.json"
     recorded = cassette.read_bytes()
 

@@ -84,10 +84,10 @@ def test_guide_says_what_becomes_of_cassettes(suite, monkeypatch):
     folder = suite.path / "cassettes"
     places = {
         **{
-            ("own", each): folder / f"test_{each}/test_it-mrtr_cassette.json"
-            for each in ENDS
+            ("own", end): folder / f"test_{end}/test_it-mrtr_cassette.json"
+            for end in ENDS
         },
-        **{("shared", each): folder / f"test_{each}.json" for each in ENDS},
+        **{("shared", end): folder / f"test_{end}.json" for end in ENDS},
     }
 
     def run(mode):

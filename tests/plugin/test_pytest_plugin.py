@@ -72,6 +72,7 @@ def test_append_fails_where_the_live_server_asks_something_else(suite):
 
     assert (suite.path / "cassettes/test_one/test_train.json").read_bytes() == before
     assert suite.cassettes() == ["cassettes/test_one/test_train.json"]
+
     then = 'assert result.text == "Train 2: never, none"'
     suite.write("test_one.py", test.format(more=" Really?", window="never", then=then))
     suite.follow(result)
@@ -86,6 +87,7 @@ def test_none_needs_a_cassette(suite):
     result.stdout.fnmatch_lines([missing, "mrtr-cassette: 1 not used"])
 
     assert "Traceback" not in result.stdout.str()
+
     suite.follow(result)
     suite.run("--mrtr-mode=none")
     shutil.rmtree(suite.path / "cassettes")
@@ -292,6 +294,7 @@ def test_several_cassettes_in_one_test(suite):
     suite.run()
 
     assert suite.cassettes() == ["cassettes/here.json", "cassettes/sub/there.json"]
+
     suite.write("test_both.py", text.replace("upstream=APPLICATION", ""))
     suite.run()
     suite.write(
@@ -383,9 +386,11 @@ def test_a_miss_without_an_upstream_names_one(suite, names_upstream):
         pytest_line = "pytest test_x.py::test_x --mrtr-mode=append"
         if names_upstream:
             assert way == pytest_line
+
             return
 
         assert way == f"upstream={url!r} in the marker mrtr_cassette, and {pytest_line}"
+
         option = f", {way.partition(' in the ')[0]}"
         suite.write("test_x.py", marked.format(option) + test.format(", confirm=False"))
         suite.run("--mrtr-mode=append")
@@ -496,6 +501,7 @@ def test_a_cassette_that_no_client_calls_warns(suite):
     )
 
     assert suite.cassettes() == []
+
     suite.write("test_one.py", ONE_TEST)
     suite.run()
     suite.write("test_one.py", ONE_TEST.replace(called, "pass"))
@@ -536,10 +542,12 @@ def test_a_recording_of_errors_only_fails(suite):
     )
 
     assert suite.cassettes() == []
+
     suite.write("test_one.py", ERRORS_ONLY.format(options={"publish_anyway": True}))
     suite.run(passed=1)
 
     assert len(suite.cassettes()) == 1
+
     suite.run("--mrtr-mode=none", passed=1)
 
 
@@ -637,6 +645,7 @@ def test_clients_of_every_kind(suite):
         "cassettes/test_kinds/test_coroutine-trio.json",
         "cassettes/test_kinds/test_process.json",
     ]
+
     suite.run("--mrtr-mode=none", "--mrtr-fail-on-unplayed", passed=3)
 
 
@@ -689,4 +698,5 @@ def test_what_a_client_does_while_it_closes_is_recorded_too(suite):
     suite.run()
 
     assert '"late"' in (suite.path / "cassettes/late.json").read_text()
+
     suite.run("--mrtr-mode=none", "--mrtr-fail-on-unplayed")

@@ -49,10 +49,10 @@ def write(suite, *parts, name=""):
 def envs(suite, name):
     """Return what the calls of a cassette deploy to, in their order."""
     bodies = [
-        each["request"]["body"]["params"]
-        for each in suite.cassette(name)["interactions"]
+        interaction["request"]["body"]["params"]
+        for interaction in suite.cassette(name)["interactions"]
     ]
-    return [each["arguments"]["env"] for each in bodies if "arguments" in each]
+    return [params["arguments"]["env"] for params in bodies if "arguments" in params]
 
 
 def test_each_test_that_names_a_cassette_adds_to_it(suite):
@@ -64,6 +64,7 @@ def test_each_test_that_names_a_cassette_adds_to_it(suite):
     )
     for mode in ("once", "all", "append", "none"):
         suite.run(f"--mrtr-mode={mode}", passed=2)
+
         assert envs(suite, "shared.json") == ["a", "b"]
 
 
@@ -76,6 +77,7 @@ def test_shared_cassettes_are_recorded_by_one_process_and_played_by_several(suit
     )
 
     assert suite.cassettes() == []
+
     suite.run(passed=2)
     played = suite.run("-n", "2", passed=2)
     played.stdout.fnmatch_lines(["mrtr-cassette: 2 replayed"])
@@ -102,6 +104,7 @@ def test_mode_all_does_not_replace_a_whole_by_a_part(suite, test, name):
         )
 
         assert result.ret == pytest.ExitCode.TESTS_FAILED
+
         result.stdout.fnmatch_lines(
             [f"{path} was not replaced: this run has not recorded*", "*append*"]
         )
@@ -144,6 +147,7 @@ def test_one_cassette_serves_a_whole_run(suite):
 
     assert suite.cassettes() == ["cassettes/session.json"]
     assert envs(suite, "session.json") == ["a", "b"]
+
     suite.run("--mrtr-mode=none", "unit/test_b.py")
     suite.run("--mrtr-mode=none", "--mrtr-orphans=fail", passed=2)
     (suite.path / "unit/test_b.py").write_text(

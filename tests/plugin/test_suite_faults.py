@@ -54,6 +54,7 @@ def test_a_fault_that_nothing_met_fails_its_test(suite, recorded):
     result = suite.run(passed=1, errors=1)
 
     assert "nothing met fault 1 (tool dploy, delay 3)" in result.stdout.str()
+
     suite.write("test_one.py", calls.replace("KEY", "dely"))
     result = suite.run(errors=1)
 

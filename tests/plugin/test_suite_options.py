@@ -111,9 +111,11 @@ def test_renamed_test_is_told_of_its_old_cassette(with_orphan):
     folder = with_orphan.path / "cassettes/test_one"
     (folder / "test_deploy.json").unlink()
     result = with_orphan.run("--mrtr-mode=none", "test_one.py", failed=1)
-    old, new = folder / "test_gone.json", folder / "test_deploy.json"
+    old = folder / "test_gone.json"
+    new = folder / "test_deploy.json"
 
     assert f"no test uses {old}" not in result.stdout.str()
+
     old.rename(folder / "test_deploys.json")
     result = with_orphan.run("--mrtr-mode=none", "test_one.py", failed=1)
     old = folder / "test_deploys.json"
@@ -186,13 +188,16 @@ def test_old_cassette_is_recorded_anew_or_told(suite):
     )
 
     assert old.encode() in path.read_bytes()
+
     suite.follow(warned).stdout.fnmatch_lines(["mrtr-cassette: 1 recorded"])
 
     assert old.encode() not in path.read_bytes()
+
     recorded_at(path, old)
     suite.run("--mrtr-mode=once").stdout.fnmatch_lines(["mrtr-cassette: 1 recorded"])
 
     assert old.encode() not in path.read_bytes()
+
     suite.run("--mrtr-mode=once").stdout.fnmatch_lines(["mrtr-cassette: 1 replayed"])
 
 
@@ -239,6 +244,7 @@ def test_failing_to_renew_an_old_cassette_names_its_age(suite, upstream):
     result = suite.pytester.runpytest("--mrtr-mode=once", "test_one.py")
 
     assert result.parseoutcomes().keys() <= {"failed", "errors"}
+
     text = (
         "*test_deploy.json is * days old, max_age is 30, so mode once recorded it anew*"
     )
@@ -337,6 +343,7 @@ def test_what_recording_takes_the_suite_takes(suite):
 
     assert "Deploy to" not in text
     assert json.loads(text)["answers"] == "sealed"
+
     suite.run("--mrtr-mode=none")
 
 
@@ -434,8 +441,10 @@ def test_what_replays_learned_and_matched_is_told(suite):
     (suite.path / "cassettes/test_one/test_deploy.json").unlink()
     suite.run()
     text = (suite.path / "test_one.py").read_text()
-    other = text.replace("deploy(mrtr_cassette.url)", "deploy(mrtr_cassette.url, 'b')")
-    suite.write("test_one.py", other)
+    changed = text.replace(
+        "deploy(mrtr_cassette.url)", "deploy(mrtr_cassette.url, 'b')"
+    )
+    suite.write("test_one.py", changed)
     suite.run("--mrtr-mode=none").stdout.fnmatch_lines(
         [
             "mrtr-cassette: match '/arguments/no=uuid' matched nothing in this run",

@@ -39,6 +39,7 @@ def test_a_run_with_all_answers_tells_nothing(suite):
     result = suite.run(passed=3)
 
     assert "never" not in result.stdout.str()
+
     (path, *_) = suite.path.glob("cassettes/test_one/*.json")
 
     assert json.loads(path.read_bytes())["interactions"]

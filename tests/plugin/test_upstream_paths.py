@@ -51,6 +51,7 @@ def test_the_command_of_an_upstream_is_given_the_texts_of_values(suite):
     suite.run()
 
     assert (suite.path / "started").is_dir()
+
     text = (suite.path / "cassettes/test_one/test_deploy.json").read_text()
 
     assert folder not in text

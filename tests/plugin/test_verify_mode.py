@@ -98,9 +98,11 @@ def test_a_marked_test_is_held_to_its_cassette(talk):
     )
 
     assert "record it with pytest --mrtr-mode=once" in missing
+
     talk.run("--mrtr-mode=once")
 
     assert "1 the same" in shown(talk)
+
     (talk.path / "said.txt").write_text("Really to")
     changed = shown(talk, failed=1)
     verdict = 'question-changed: tools/call "deploy"'
@@ -113,12 +115,14 @@ def test_a_marked_test_is_held_to_its_cassette(talk):
 
     assert '- "Say it to Ada?"' in changed
     assert '+ "Really to Ada?"' in changed
+
     renew = (
         "record the new conversation with pytest test_say.py::test_say --mrtr-mode=all"
     )
 
     assert renew in changed
     assert "1 different" in changed
+
     shown(talk, "--mrtr-mode=none")
     talk.run(*renew.split()[6:])
 
@@ -132,10 +136,12 @@ def test_the_whole_suite_is_held_to_its_cassettes(talk):
     verify = "--mrtr-mode=verify"
 
     assert "4 the same" in shown(talk, verify, passed=5)
+
     shown(talk, verify, "-k", "Bob or second", passed=2)
     (talk.path / "said.txt").write_text("Really to")
 
     assert "4 different" in shown(talk, verify, failed=3, passed=2, errors=1)
+
     shown(talk, verify, "-k", "Bob or second", failed=1, passed=1, errors=1)
 
 
@@ -151,11 +157,13 @@ def test_calls_that_are_missing_or_new_are_differences(talk):
     assert f"\nnot called: {call}" in missing
     assert "- #" in missing
     assert " not called" in missing.split("interaction")[-1]
+
     write(talk, f"{ada}; {bob}; {bob}")
     shown(talk, "--mrtr-mode=verify", passed=1)
     write(talk, f"{ada}; {bob}; {eve}")
 
     assert "Failed: not recorded: " in shown(talk, "--mrtr-mode=verify", failed=1)
+
     write(talk, "pass")
     none = shown(talk, "--mrtr-mode=verify", failed=1)
 
@@ -192,7 +200,8 @@ def test_a_call_that_a_fixture_makes_late_is_no_missing_one(talk):
 
 def test_what_is_ignored_makes_no_difference(talk):
     """In calls and in results, by the marker and by the file that `verify --learn` writes."""
-    at, text = "/arguments/a", "/content/0/text"
+    at = "/arguments/a"
+    text = "/content/0/text"
     body = 'mrtr_cassette.call("add", {"a": time.time_ns() % 10**9, "b": 1})'
     write(talk, body, f"ignore=['{at}'], ")
     talk.run()
@@ -200,6 +209,7 @@ def test_what_is_ignored_makes_no_difference(talk):
 
     assert f"response {text}: text-changed" in changed
     assert "ignore=" not in changed
+
     (talk.path / "ignored.toml").write_text(
         f"[[ignore]]\ncall='add'\npointers=['{text}']\n"
     )
@@ -234,11 +244,13 @@ def test_a_test_that_fails_or_is_skipped_is_not_compared(talk):
     )
 
     assert "1 different" in failed
+
     write(talk, "pytest.skip(say(mrtr_cassette))")
 
     assert "1 not compared (test skipped)" in shown(
         talk, "--mrtr-mode=verify", skipped=1
     )
+
     talk.write("test_say.py", "def test_say(mrtr_cassette):\n    pass")
 
     assert "there is nothing to hold to" in shown(talk, "--mrtr-mode=verify", errors=1)

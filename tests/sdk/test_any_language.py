@@ -19,7 +19,8 @@ def test_suite_is_recorded_and_replayed_without_the_server(
     start_server: StartServer, tmp_path: Path
 ) -> None:
     """One line records it, another replays it; the suite passes both times, and all is played."""
-    cassette, report = tmp_path / "cassette.json", tmp_path / "report.json"
+    cassette = tmp_path / "cassette.json"
+    report = tmp_path / "report.json"
     shutil.copy(SUITE, tmp_path)
     (tmp_path / "node_modules").symlink_to(PEERS / "node_modules")
 
@@ -37,10 +38,21 @@ def test_suite_is_recorded_and_replayed_without_the_server(
 
     interactions = json.loads(cassette.read_bytes())["interactions"]
 
-    assert len([one for one in interactions if one["elicitation_turns"]]) == 2
+    assert (
+        len(
+            [
+                interaction
+                for interaction in interactions
+                if interaction["elicitation_turns"]
+            ]
+        )
+        == 2
+    )
     assert "no misses" in replayed.stderr
+
     outcomes = [
-        one["outcome"] for one in json.loads(report.read_bytes())["interactions"]
+        interaction["outcome"]
+        for interaction in json.loads(report.read_bytes())["interactions"]
     ]
 
     assert set(outcomes) == {"played"}

@@ -36,6 +36,7 @@ def test_declined_round_is_appended_to_an_accepted_one(
         accepted = flow(run_client, proxy.url)
 
     assert accepted.code == 0, accepted
+
     before = json.loads(cassette.read_bytes())
 
     with start_server("python", 0) as server:
@@ -47,10 +48,12 @@ def test_declined_round_is_appended_to_an_accepted_one(
     assert declined == direct
     assert declined.stdout != accepted.stdout
     assert proxy.stderr.count("repeated the conversation up to") == 1
+
     after = json.loads(cassette.read_bytes())
     count = len(before["interactions"])
 
     assert after["interactions"][:count] == before["interactions"]
+
     # What may depend on the new call is asked anew too.
     added, listed = after["interactions"][count:]
 
@@ -72,6 +75,7 @@ def test_declined_round_is_appended_to_an_accepted_one(
         assert flow(run_client, player.url) == accepted
 
     assert player.code == 0, player.stderr
+
     with listening(replay_command(cassette)) as player:
         assert flow(run_client, player.url, *decline) == declined
 

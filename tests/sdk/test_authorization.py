@@ -31,12 +31,15 @@ async def test_a_client_is_authorized_by_the_recording(
         journal = Path(f"{path}.journal").read_text()
 
     assert recorded.code == 0, recorded.stderr
+
     # Its server is gone, so nothing that leaves the replay is answered.
     async with playing(path, log=log.append) as replay:
         played = await asyncio.to_thread(run, (*CLIENTS[client], replay.url))
+
         assert replay.outcome.misses == ()
 
     assert (played.code, played.stdout) == (0, recorded.stdout), played.stderr
+
     kept = "\n".join([path.read_text(), journal, *tape.log, *log])
 
-    assert not [each for each in (*server.issued, *server.made_up) if each in kept]
+    assert not [token for token in (*server.issued, *server.made_up) if token in kept]

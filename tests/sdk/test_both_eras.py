@@ -83,9 +83,13 @@ async def called(url: Any, era: Era, answer: Any = elicit) -> list[str]:
 
 def told(run: Recording | Replay) -> list[tuple[Any, ...]]:
     """Return what is shown of the calls of tools: their turns, without keys, and how they ended."""
-    calls = [each for each in run.interactions if each.call.startswith("tools/call")]
+    calls = [
+        interaction
+        for interaction in run.interactions
+        if interaction.call.startswith("tools/call")
+    ]
     return [
-        (each.call, each.arguments, *_turns(each), _outcome(each)) for each in calls
+        (call.call, call.arguments, *_turns(call), _outcome(call)) for call in calls
     ]
 
 
@@ -109,7 +113,8 @@ def _outcome(interaction: Interaction) -> str:
 @looped
 async def test_both_eras_are_shown_alike(tmp_path: Path, upstream: str) -> None:
     """Questions, answers and results are the same, whether results or pushed requests ask."""
-    recorded, said = {}, {}
+    recorded = {}
+    said = {}
     eras: tuple[Era, Era] = ("auto", "legacy")
     for era in eras:
         async with record(upstream, tmp_path / f"{era}.json", log=None) as recording:
@@ -119,8 +124,11 @@ async def test_both_eras_are_shown_alike(tmp_path: Path, upstream: str) -> None:
 
     assert said["legacy"] == said["auto"]
     assert told(recorded["legacy"]) == told(recorded["auto"])
+
     vias = {
-        era: {turn.via for each in run.interactions for turn in each.turns}
+        era: {
+            turn.via for interaction in run.interactions for turn in interaction.turns
+        }
         for era, run in recorded.items()
     }
 
@@ -152,7 +160,11 @@ async def test_wrong_answer_is_told_by_its_question_in_both_eras(
     assert [question.partition(" ")[2] for question in miss.questions] == [
         '(form) "Which plan?"'
     ]
-    differing = {each.pointer.rpartition("/")[2]: each[1:] for each in miss.differences}
+
+    differing = {
+        difference.pointer.rpartition("/")[2]: difference[1:]
+        for difference in miss.differences
+    }
 
     assert differing["action"] == ('"accept"', '"decline"')
 
@@ -172,6 +184,7 @@ async def test_questions_of_a_server_on_pipes_reach_a_client_over_http(
         ]
 
     assert session.outcome.unreachable == 0
+
     async with replay(path, log=None) as played:
         assert [await called(played.url, "legacy") for _ in "ab"] == [said, said]
 

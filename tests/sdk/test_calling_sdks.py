@@ -141,16 +141,19 @@ def given(*pairs: str) -> AnswerSources:
 async def test_each_flow_is_answered_by_the_call_and_by_rules(server: Server) -> None:
     """The state is echoed as it came."""
     for name, (_, code, text) in FLOWS.items():
-        own = given("confirm=decline") if name == "tag-release" else given(*GIVEN)
-        for kind, sources in (("call", own), ("rule", RULED)):
+        given_here = (
+            given("confirm=decline") if name == "tag-release" else given(*GIVEN)
+        )
+        for kind, sources in (("call", given_here), ("rule", RULED)):
             ended = await flow(server, name, sources)
 
             assert (ended.exit_code, ended.text) == (code, text), (kind, name)
+
             answered_by = {
-                each for turn in ended.turns for each in turn.answered_by.values()
+                source for turn in ended.turns for source in turn.answered_by.values()
             }
 
-            assert all(each.startswith(kind) for each in answered_by)
+            assert all(source.startswith(kind) for source in answered_by)
 
 
 def test_recorded_calls_play_to_both_clients(
@@ -164,6 +167,7 @@ def test_recorded_calls_play_to_both_clients(
     async def record() -> None:
         for name in names:
             ended = await flow(server, name, RULED, cassette)
+
             assert ended.exit_code == FLOWS[name][1], (name, ended)
 
     record()
@@ -176,7 +180,9 @@ def test_recorded_calls_play_to_both_clients(
     held = mrtr_cassette.verify(cassette, server.url)
 
     assert (held.compared, held.failures) == (8, ())
+
     for client, replayed in zip(SIDES, run_all(commands), strict=True):
         assert replayed.code == 0, (client, replayed.stderr)
+
         for _, _, text in FLOWS.values():
             assert text in replayed.stdout, client

@@ -108,10 +108,12 @@ async def test_questions_of_both_eras_play_and_verify(tmp_path: Path, era: Any) 
         part = cut(http, "--only", "tool=plan")
 
         assert len(part.read_bytes()) < len(http.read_bytes())
+
         async with replay(part, log=None, on_miss="report") as played:
             assert (await called(played.url, era))[0] == said[0]
 
         assert [miss.reason for miss in played.misses] == ["unknown-name"]
+
         verified = await asyncio.to_thread(verify, part, server.url)
 
         assert exit_code_of([verified]) == 0, verified
@@ -119,10 +121,12 @@ async def test_questions_of_both_eras_play_and_verify(tmp_path: Path, era: Any) 
     ours = [*PROGRAM, "record", "--stdio", "--output", pipe, "--", *COMMAND]
 
     assert await called(on_pipes(*ours), era) == said
+
     part = cut(pipe, "--last")
     played_on_pipes = on_pipes(*PROGRAM, "replay", "--stdio", part)
 
     assert await called(played_on_pipes, era) == said
+
     verified = await asyncio.to_thread(verify, part, COMMAND)
 
     assert exit_code_of([verified]) == 0, verified
@@ -137,9 +141,11 @@ def test_a_task_plays_and_verifies(tmp_path: Path) -> None:
         done = run_at(record_command(live.url, cassette), client)
 
         assert done.code == 0, done.stderr
+
         part = cut(cassette, "--only", "tool=book", "--alone")
 
         assert '"via": "task"' in part.read_text()
+
         verified = run((*PROGRAM, "verify", str(part), live.url))
 
     assert verified.code == 0, verified
@@ -172,6 +178,7 @@ async def test_stranger_replays_a_failing_call_by_two_commands(
         failed, _ = await read(recording.url, revision, "alice")
 
     assert failed
+
     bug = cut(session, "--last", "--share")
     for private in ("alice", "10.20.30.40", str(tmp_path)):
         assert private not in bug.read_text()
@@ -183,10 +190,12 @@ async def test_stranger_replays_a_failing_call_by_two_commands(
     assert told.endswith(
         "<shared-email:1> can't read /home/<shared-user:1>/b.txt of <shared-ip:1>"
     )
+
     verified = await asyncio.to_thread(verify, bug, server)
 
     assert exit_code_of([verified]) == 0, verified
     assert {found.verdict for found in verified.interactions} == {"same"}
+
     issue = run_here("report", session, "--last").out
     (line,) = [
         line for line in issue.splitlines() if line.startswith("$ mrtr-cassette")

@@ -58,6 +58,7 @@ def test_a_client_meets_a_fault_and_then_the_recorded_answer(
     assert seen[side] in failed.stdout + failed.stderr
     assert again.code == 0, again.stderr
     assert (ended["misses"], ended["problems"]) == ([], [])
+
     (outcome,) = ended["faults"]
 
     assert (outcome["came"], outcome["times"]) == (1, 1)

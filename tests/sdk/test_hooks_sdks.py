@@ -170,6 +170,7 @@ def test_the_library_takes_both_functions(tmp_path: Path) -> None:
 
     assert CARD not in text
     assert "a clock" not in text
+
     hooks: Any = {"match": same_item, "before_record": scrubbed}
     with mrtr_cassette.replay(path, **hooks, fail_on_unplayed=False) as replay:
         assert asyncio.run(shopping(replay.url)) == "a hat sold"
@@ -187,6 +188,7 @@ def test_a_suite_takes_both_functions(
 
     assert "0000" in text
     assert "a clock" not in text
+
     ended = suite.run("--mrtr-mode=none")
     ended.stdout.fnmatch_lines(["mrtr-cassette: 2 matched by same_item, 1 replayed"])
     monkeypatch.setenv("ANSWER", "no")
@@ -198,6 +200,7 @@ def test_a_suite_takes_both_functions(
     ended.stdout.fnmatch_lines([failed])
 
     assert "Internal Server Error" not in ended.stdout.str()
+
     suite.write("conftest.py", CONFTEST.replace('"card" in', '"card" <'))
     (suite.path / "cassettes/test_shop/test_shop.json").unlink()
     monkeypatch.delenv("ANSWER")

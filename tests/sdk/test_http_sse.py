@@ -24,6 +24,7 @@ def test_progress_comes_before_the_response(tmp_path: Path) -> None:
         told = run((*CLIENT, replay.url))
 
     assert replay.code == 0, replay.stderr
+
     whole = {f"worked on {on} begun done" for on in "abc"}
 
     assert whole & {*told.stdout.splitlines()}, told
@@ -42,6 +43,7 @@ def test_an_unchanged_server_is_the_same_and_a_changed_one_is_told(
 
     assert same.code == 0, same
     assert same.stdout.endswith(" 6 interactions: 5 same, 1 skipped\n")
+
     with listening((*SERVER, "--said", "done with")) as server:
         changed = run((*PROGRAM, "verify", str(path), "--upstream", server.url))
 

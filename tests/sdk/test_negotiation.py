@@ -64,7 +64,7 @@ async def test_new_client_talks_to_the_recording_of_an_old_server(
 
     async with playing(path) as replay:
         done = await asyncio.to_thread(run, (*CLIENTS[client], replay.url))
-        harmless = [str(each.call.key()) for each in replay.player.harmless]
+        harmless = [str(call.call.key()) for call in replay.player.harmless]
         misses = [miss.detail for miss in replay.player.misses]
 
     assert misses == []

@@ -38,6 +38,7 @@ def test_what_a_client_sees_in_a_play_is_what_it_sees_directly(
         played = run_client(side, play["url"])
 
         assert serve.end(play)["problems"] == []
+
         play = serve.begin("session")
         declined = run_client(side, play["url"], "--decline", "Deploy to production?")
         ended = serve.end(play)
@@ -65,6 +66,7 @@ async def test_a_client_is_authorized_within_its_play(
 
     assert recorded.code == 0, recorded.stderr
     assert ended["problems"] == []
+
     with serving(tmp_path) as serve:
         play = serve.begin("session")
         played = await asyncio.to_thread(run, (*command, play["url"]))

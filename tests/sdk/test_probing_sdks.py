@@ -43,6 +43,7 @@ def test_a_server_does_what_the_table_says(style, typescript_sdk, tmp_path):
 
     assert report["is_good"] is is_sound
     assert row_of(style, report) in PAGE
+
     refused = set()
     for made in report["probes"]:
         if made["verdict"] in ("refused", "ignored", "changed"):
@@ -64,6 +65,7 @@ def test_the_page_shows_what_its_servers_have():
     examples = EXAMPLE.findall(PAGE)
 
     assert len(examples) == 3
+
     for name, shown in examples:
         lines = (EXAMPLES / name).read_text().splitlines()
         program = "\n".join(line.strip() for line in lines)

@@ -42,8 +42,8 @@ async def worked(url: str, *rounds: str) -> dict[str, list[str]]:
         ClientSession(reading, writing) as session,
     ):
         await session.initialize()
-        for each in rounds:
-            await asyncio.gather(*(work(session, on) for on in each))
+        for streams in rounds:
+            await asyncio.gather(*(work(session, on) for on in streams))
 
     return told
 
@@ -108,6 +108,8 @@ async def test_verify_sees_the_result(server: str, recorded: Path) -> None:
     verification = await verify_cassette(recorded, server, VerifyOptions())
 
     assert verification.is_good, verification
+
     with listening((*SERVER, "--said", "slept on")) as changed:
         verification = await verify_cassette(recorded, changed.url, VerifyOptions())
+
         assert verification.counts["text-changed"] == 2

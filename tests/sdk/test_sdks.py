@@ -117,6 +117,7 @@ def test_client_sees_the_same_through_the_record_proxy(recorded: Recorded) -> No
 def test_replay_needs_no_server(recorded: Recorded) -> None:
     """With the server gone, the other SDK's client sees the recorded conversation, all of it."""
     assert is_refused(recorded.upstream)
+
     player: Side = "typescript" if recorded.client == "python" else "python"
     replayed = run_at(replay_command(recorded.cassette), peer("client", player))
 
@@ -143,11 +144,13 @@ def test_another_answer_is_a_miss_and_no_other(
     assert {
         flow for flow in expected if received[flow] != expected[flow]
     } == DECLINES.keys()
+
     for flow, message in DECLINES.items():
         *before, last = received[flow]
 
         assert before == expected[flow][: len(before)]
         assert before[-1].startswith(f'ask form "{message}"')
+
         text = miss_in(last)
         pointer = f"/inputResponses/{KEYS[flow]}"
 
@@ -171,9 +174,11 @@ def test_recording_again_changes_the_recording_block_only(
     for cassette in cassettes:
         with start_server("typescript", port) as server:
             ended = run_at(record_command(server.url, cassette), client)
+
             assert ended.code == 0, ended.stderr
 
     assert lasting_part(cassettes[0]) == lasting_part(cassettes[1])
+
     first, second = (read(cassette).recording for cassette in cassettes)
     places = [
         [(facts.number, facts.interaction, facts.turn) for facts in recording.exchanges]
@@ -181,6 +186,7 @@ def test_recording_again_changes_the_recording_block_only(
     ]
 
     assert places[0] == places[1]
+
     for before, after in zip(first.exchanges, second.exchanges, strict=True):
         for hashes in (
             (before.request_state_sha256, after.request_state_sha256),

@@ -74,8 +74,8 @@ def test_recording_plays_to_the_other_sdks_client(
     cassettes: dict[tuple[Side, Side], Path], of: Side, by: Side
 ) -> None:
     """The client that didn't record gets what the server had said, and misses nothing."""
-    other: Side = "typescript" if by == "python" else "python"
-    played = client(other, replayer(cassettes[of, by]))
+    other_side: Side = "typescript" if by == "python" else "python"
+    played = client(other_side, replayer(cassettes[of, by]))
 
     assert played.code == 0, played.stderr
     assert steady(played.stdout) == steady(TRANSCRIPT)
@@ -91,7 +91,9 @@ def test_typescript_client_starts_its_server_twice(
     first, *others = tree["interactions"]
 
     assert first["request"]["body"]["id"] == "server-discover-probe-1"
-    assert {each["request"].get("session") for each in others} == {"mrtr-session:1"}
+    assert {exchange["request"].get("session") for exchange in others} == {
+        "mrtr-session:1"
+    }
 
 
 @pytest.mark.parametrize(("of", "by"), PAIRS)

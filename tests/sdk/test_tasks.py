@@ -60,8 +60,8 @@ def names_no_task(done: Run, folder: Path) -> None:
     ids = set(re.findall(r"task (\S{43})\n", done.stderr))
     assert len(ids) == 7
     log = re.sub(r"task \S{43}\n", "", done.stderr)
-    files = [each.read_text() for each in folder.rglob("*") if each.is_file()]
-    assert not [each for each in ids for text in (log, *files) if each in text]
+    files = [path.read_text() for path in folder.rglob("*") if path.is_file()]
+    assert not [task_id for task_id in ids for text in (log, *files) if task_id in text]
 
 
 @pytest.fixture(scope="module", params=WAYS)
@@ -88,26 +88,45 @@ def test_tasks_are_recorded_and_recorded_again(
     cassette = load(first, "f")
 
     assert dump(cassette) == first
-    calls = [one for one in cassette.interactions if one.steps]
 
-    assert [one.exchanges[0].call.name for one in calls] == [
-        *("book", "count", "fail", "wait"),
-        *("count", "count", "wait"),
+    calls = [interaction for interaction in cassette.interactions if interaction.steps]
+
+    assert [call.exchanges[0].call.name for call in calls] == [
+        "book",
+        "count",
+        "fail",
+        "wait",
+        "count",
+        "count",
+        "wait",
     ]
 
     states = [
-        step.state.status if step.state else "" for one in calls for step in one.steps
+        step.state.status if step.state else "" for call in calls for step in call.steps
     ]
 
-    assert [each for each in states if each != "working"] == [
-        *("input_required", "", "input_required", "", "completed"),
-        *("completed", "completed", "", "cancelled", "completed", "completed"),
+    assert [state for state in states if state != "working"] == [
+        "input_required",
+        "",
+        "input_required",
+        "",
+        "completed",
+        "completed",
+        "completed",
+        "",
+        "cancelled",
+        "completed",
+        "completed",
     ]
 
-    given = [[*turn.given.values()] for one in calls for turn in one.turns]
-    fields = [[field for each in one for field in each["content"]] for one in given]
+    given = [[*turn.given.values()] for call in calls for turn in call.turns]
+    fields = [
+        [field for answer in answers for field in answer["content"]]
+        for answers in given
+    ]
 
-    assert [sorted(each) for each in fields] == [["mail", "name"], ["meal"]]
+    assert [sorted(names) for names in fields] == [["mail", "name"], ["meal"]]
+
     again = tmp_path / recorded.name
     again.write_bytes(first)
     record(again, "--force", way=way, polls=3)
@@ -138,6 +157,7 @@ def test_declined_task_is_a_miss(recorded: Path, way: str) -> None:
     done = played(recorded, way, *OTHER_CLIENT)
 
     assert done.code == 1
+
     for words in (
         "miss: answers-differ",
         '(form) "Whose name?"',

@@ -34,6 +34,7 @@ def test_unchanged_server_is_the_same_over_http_and_pipes(tmp_path: Path) -> Non
         done = run_at(record_command(server.url, cassette), CLIENT)
 
     assert done.code == 0, done.stderr
+
     with listening(SERVER) as server:
         over_http = run((*PROGRAM, "verify", str(cassette), server.url))
 
@@ -45,7 +46,8 @@ def test_unchanged_server_is_the_same_over_http_and_pipes(tmp_path: Path) -> Non
 
 def test_changed_question_of_a_task_is_not_answered(tmp_path: Path) -> None:
     """It is told with its turn; what the sources answered while recording is recorded."""
-    cassette, rules = tmp_path / "tasks.json", tmp_path / "answers.toml"
+    cassette = tmp_path / "tasks.json"
+    rules = tmp_path / "answers.toml"
     rules.write_text(RULES)
     with listening(SERVER) as server:
         book = (server.url, "book", "seats:=2", "--answers", str(rules))
@@ -53,12 +55,14 @@ def test_changed_question_of_a_task_is_not_answered(tmp_path: Path) -> None:
 
         assert (done.code, done.stdout) == (0, "2 seats, soup\n")
         assert "answered by rule 3" in done.stderr
+
         edited = cassette.read_text().replace(
             "Which meal for Ada?", "Which drink for Ada?"
         )
         cassette.write_text(edited)
 
         assert run((*PROGRAM, "check", str(cassette), "--fix")).code == 0
+
         verified = run((*PROGRAM, "verify", str(cassette), server.url))
 
     assert verified.code == 1

@@ -52,7 +52,8 @@ def test_an_invalid_trial_is_appended_and_the_next_one_is_valid(tmp_path: Path) 
     program = tmp_path / "store.py"
     program.write_text(STORE)
     upstream = [sys.executable, str(program), "{port}"]
-    look, sell = ("look", "apples"), ("sell", "apples")
+    look = ("look", "apples")
+    sell = ("sell", "apples")
     with serving(tmp_path) as serve:
         trial(serve, look, sell, look, upstream=upstream)
         tried = (look, sell, sell, look)
@@ -61,10 +62,12 @@ def test_an_invalid_trial_is_appended_and_the_next_one_is_valid(tmp_path: Path) 
         assert (first["valid"], first["said"][:2]) == (False, ["3 apples", "sold"])
         assert all("already-played" in told for told in first["said"][2:])
         assert first["stopped"] > 0
+
         added = trial(serve, *tried, mode="append", upstream=upstream)
 
         assert added["outcome"] == "added to", added
         assert added["said"] == ["3 apples", "sold", "sold", "1 apples"]
+
         second = trial(serve, *tried, mode="none", on_miss="stop")
 
         assert second["said"] == added["said"]

@@ -36,7 +36,7 @@ def test_restarted_server_is_the_same(side: Side, start_server: StartServer) -> 
         verification = await verify_cassette(path, url, VerifyOptions())
 
         assert verification.counts == {"same": 19}
-        assert not any(each.changes for each in verification.interactions)
+        assert not any(interaction.changes for interaction in verification.interactions)
 
     with start_server(side, 0) as server:
         check(server.url)
@@ -51,6 +51,7 @@ async def test_server_that_pushes_is_the_same_over_http(tmp_path: Path) -> None:
             for era in (LEGACY, MODERN):
                 async with connecting(URL(session.url).origin(), None) as client:
                     live = LiveServer(client, session.url)
+
                     assert await planned(live, era, on_pipe=False) == PLANNED
 
     with listening(OVER_HTTP) as server:
@@ -86,6 +87,7 @@ async def test_what_was_recorded_over_http_is_held_to_a_server_on_pipes() -> Non
     )
 
     assert verification.counts == {"same": 18, "key-changed": 1}
+
     (failure,) = verification.failures
 
     assert [change.pointer for _, change in failure.changes] == [
@@ -142,6 +144,7 @@ async def test_a_session_on_pipes_is_repeated_event_by_event(tmp_path: Path) -> 
     folders, _, page = record_habits(path)
 
     assert (folders, page) == ("in file:///work", "The page")
+
     verification = await verify_cassette(path, HABITS, VerifyOptions())
 
     assert verification.counts == {"same": 7, "skipped": 1}

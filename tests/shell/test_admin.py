@@ -37,15 +37,14 @@ async def scraped(url: str | None) -> dict[tuple[str, ...], float]:
     assert answer.head.values("content-type")[0].startswith(
         "application/openmetrics-text;"
     )
-    return {
-        (
-            sample.name.removeprefix("mrtr_cassette_"),
-            *sample.labels.values(),
-        ): sample.value
-        for family in openmetrics(answer.body.decode())
-        for sample in family.samples
-        if sample.value
-    }
+    values = {}
+    for family in openmetrics(answer.body.decode()):
+        for sample in family.samples:
+            if sample.value:
+                name = sample.name.removeprefix("mrtr_cassette_")
+                values[name, *sample.labels.values()] = sample.value
+
+    return values
 
 
 async def status(url: str | None, path: str, *headers: str, method: str = "GET") -> int:
@@ -60,7 +59,8 @@ async def test_a_conversation_is_counted_where_it_is_recorded_and_where_it_is_re
     """Turns, exchanges or plays, misses, time and bytes; none of the admin port's own requests."""
     path = tmp_path / "c.json"
     requests = [tool("deploy"), retry(tool("deploy"), {"a": YES}, state="s")]
-    goes_on, arrived = asyncio.Event(), asyncio.Event()
+    goes_on = asyncio.Event()
+    arrived = asyncio.Event()
 
     async def script(visit: Visit) -> None:
         if visit.number == 1:
@@ -87,7 +87,8 @@ async def test_a_conversation_is_counted_where_it_is_recorded_and_where_it_is_re
 
     async with playing(path, admin_port=0) as session:
         bodies = [
-            (await post(session.url, each)).body for each in (*requests, tool("x"))
+            (await post(session.url, request)).body
+            for request in (*requests, tool("x"))
         ]
         ping = await post(session.url, message("ping"))
         played = await scraped(session.admin_url)
@@ -124,11 +125,8 @@ async def test_what_clients_make_up_is_no_label(tmp_path: Path) -> None:
     """A method that MCP does not name is `other`; neither URIs nor tools that are unknown are told."""
     path = tmp_path / "c.json"
     read = message("resources/read", {"uri": "file:///invented"})
-    await taped(
-        path,
-        *((each, json_response(result({}))) for each in (message("made/up"), read)),
-    )
-
+    empty = json_response(result({}))
+    await taped(path, (message("made/up"), empty), (read, empty))
     async with playing(path, admin_port=0) as session:
         await post(session.url, message("made/up"))
         await post(session.url, read)
@@ -158,6 +156,7 @@ async def test_ready_lasts_until_the_run_begins_to_end(tmp_path: Path) -> None:
         assert await status(url, "/mcp", "Content-Length: 0", method="POST") == 405
         assert await status(url, "/livez", "Host: rebound.example") == 403
         assert (await http("GET", session.url, target="/metrics")).status == 404
+
         await stop()
 
     with pytest.raises(ConnectionError):
@@ -167,7 +166,8 @@ async def test_ready_lasts_until_the_run_begins_to_end(tmp_path: Path) -> None:
 @looped
 async def test_a_drain_is_not_ready_and_alive() -> None:
     """Between the end of being ready and the end of the run the admin port still answers."""
-    began, go_on = asyncio.Event(), asyncio.Event()
+    began = asyncio.Event()
+    go_on = asyncio.Event()
 
     async def slow(_: Request, downstream: Downstream) -> None:
         began.set()
@@ -199,12 +199,11 @@ def test_the_guide_lists_every_metric() -> None:
     )
 
     named = re.findall(r"`(?:mrtr_cassette|…)_(\w+?)(?:_total)?`", table)
-    served = openmetrics(
-        Metrics().exposition("application/openmetrics-text")[1].decode()
-    )
+    _, exposition = Metrics().exposition("application/openmetrics-text")
+    served = openmetrics(exposition.decode())
 
     assert sorted(named) == sorted(
-        each.name.removeprefix("mrtr_cassette_") for each in served
+        family.name.removeprefix("mrtr_cassette_") for family in served
     )
 
 

@@ -37,13 +37,15 @@ class Server:
     """A server that asks who can answer, and refuses whoever can't."""
 
     def __init__(self, *, streams: bool = False, question: Any = QUESTION) -> None:
-        self._streams, self._question = streams, question
+        self._streams = streams
+        self._question = question
         self.received: list[Any] = []
 
     async def __call__(self, visit: Visit) -> None:
         body = visit.request.json
         self.received.append((body, visit.request.head))
-        params, state = body["params"], "a raw state of this server"
+        params = body["params"]
+        state = "a raw state of this server"
         if (
             "elicitation"
             not in params["_meta"]["io.modelcontextprotocol/clientCapabilities"]
@@ -94,6 +96,7 @@ async def test_client_gets_the_end_of_the_conversation(
     assert recorded[0] == 200
     assert '"id":7' in recorded[1]
     assert "done" in recorded[1]
+
     (first, _), (second, head) = server.received
 
     assert first["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] == {
@@ -104,10 +107,12 @@ async def test_client_gets_the_end_of_the_conversation(
     assert second["params"]["requestState"] == "a raw state of this server"
     assert first["id"] != second["id"]
     assert not head.values("mrtr-cassette-answered-by")
+
     text = inspection_text(details_of(load_cassette(cassette)))
 
     assert "by the recording proxy (rule 1), and not by the client" in text
     assert "raw state" not in cassette.read_text()
+
     async with replaying(cassette, ReplayOptions()) as replay:
         assert await call(replay.url) == recorded
         assert not replay.outcome.misses
@@ -156,7 +161,8 @@ async def test_what_is_no_call_passes_as_ever(tmp_path: Path) -> None:
 @looped
 async def test_questions_of_a_task_are_answered_between_polls(tmp_path: Path) -> None:
     """The client sees the task go on, and never asked; the replay is the same to it."""
-    cassette, key = tmp_path / "cassette.json", f"{TASK}:1"
+    cassette = tmp_path / "cassette.json"
+    key = f"{TASK}:1"
     asked = state(TASK, "input_required", key)
     asked["inputRequests"] = {key: QUESTION}
     # The answer has not taken effect in the poll after it.
@@ -189,6 +195,7 @@ async def test_questions_of_a_task_are_answered_between_polls(tmp_path: Path) ->
                     body = await got.json()
 
                     assert (body["id"], "inputRequests" in body["result"]) == (8, False)
+
                     told.append(body["result"]["status"])
 
         return told
@@ -199,12 +206,15 @@ async def test_questions_of_a_task_are_answered_between_polls(tmp_path: Path) ->
             told = await statuses(session.url)
 
     assert told == ["working", "working", "working", "completed"]
-    (given,) = (each["params"] for each in seen if each["method"] == "tasks/update")
+
+    (given,) = [body["params"] for body in seen if body["method"] == "tasks/update"]
 
     assert given["inputResponses"] == {key: {"action": "accept"}}
+
     text = inspection_text(details_of(load_cassette(cassette)))
 
     assert "by the recording proxy (rule 1), and not by the client" in text
+
     async with replaying(cassette, ReplayOptions()) as replay:
         assert await statuses(replay.url) == told
         assert not replay.outcome.misses

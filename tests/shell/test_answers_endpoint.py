@@ -119,7 +119,8 @@ async def test_proxy_of_the_environment_is_used(
 @looped
 async def test_certificate_is_verified(tmp_path: Path) -> None:
     """By the system's certificates, and those that the user names."""
-    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    key = tmp_path / "key.pem"
+    certificate = tmp_path / "certificate.pem"
     making = await asyncio.create_subprocess_exec(
         "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
         "-nodes", "-days", "1", "-subj", "/CN=localhost",
@@ -128,6 +129,7 @@ async def test_certificate_is_verified(tmp_path: Path) -> None:
     )  # fmt: skip
 
     assert await making.wait() == 0
+
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate, key)
     async with upstream(answering(GOOD, GOOD), tls=context) as server:

@@ -42,7 +42,8 @@ def server(run: str, question: str = "Really?", **more: Any) -> Script:
 
     async def script(visit: Visit) -> None:
         body = visit.request.json
-        params, identity = body.get("params", {}), body.get("id")
+        params = body.get("params", {})
+        identity = body.get("id")
         state = params.get("requestState")
         action = next(iter(params.get("inputResponses", {}).values()), {}).get("action")
         form = {"method": "elicitation/create", "params": {"message": question}}
@@ -74,15 +75,17 @@ def retry(asked: JsonObject, answers: JsonObject, number: int = 2) -> JsonObject
 
 async def accept_both(url: str) -> list[JsonObject]:
     """Have the conversation with two accepts; return the three responses."""
-    one = (await post(url, tool_call("wipe", id=1))).json
-    two = (await post(url, retry(one, yes("confirm"), 2))).json
-    return [one, two, (await post(url, retry(two, yes("scope"), 3))).json]
+    first = (await post(url, tool_call("wipe", id=1))).json
+    second = (await post(url, retry(first, yes("confirm"), 2))).json
+    third = (await post(url, retry(second, yes("scope"), 3))).json
+    return [first, second, third]
 
 
 async def decline_first(url: str) -> list[JsonObject]:
     """Decline what is asked first; return the two responses."""
-    one = (await post(url, tool_call("wipe", id=1))).json
-    return [one, (await post(url, retry(one, {"confirm": NO}, 2))).json]
+    first = (await post(url, tool_call("wipe", id=1))).json
+    second = (await post(url, retry(first, {"confirm": NO}, 2))).json
+    return [first, second]
 
 
 async def recorded(path: Path, **options: Any) -> Path:
@@ -105,6 +108,7 @@ async def test_what_is_recorded_is_played_and_the_file_stays(tmp_path: Path) -> 
     before = path.read_bytes()
     async with taping(path, server("second"), existing="append") as tape:
         responses = await accept_both(tape.url)
+
         assert tape.server.received == []
 
     assert outcome_of(responses[-1]) == ("accept", "first")
@@ -135,11 +139,13 @@ async def test_unrecorded_answer_leads_the_server_and_becomes_a_branch(
         "params": sent["params"] | {"requestState": state_of("second", 1)}
     }
     assert (tape.session.outcome.played, tape.session.exchanges) == (1, 1)
+
     after = read(path)
 
     assert after["interactions"][:-1] == before["interactions"]
     assert after["interactions"][-1]["branch"] == {"of": 1, "turn": 1}
     assert b"second-turn" not in path.read_bytes(), "the live state is on the disk"
+
     async with playing(path) as replay:
         assert outcome_of((await decline_first(replay.url))[-1]) == (
             "decline",
@@ -162,6 +168,7 @@ async def test_changed_question_is_an_error_and_nothing_is_recorded(
         path, server("second", "Wipe it all?"), existing="append"
     ) as tape:
         error = (await decline_first(tape.url))[-1]["error"]
+
         assert len(tape.server.received) == 1
 
     assert error["code"] == NOT_LED
@@ -217,23 +224,21 @@ async def test_recorded_session_is_opened_with_the_live_server(tmp_path: Path) -
         await in_session(tape.url, "one")
 
     async with taping(path, sessions_server("second"), existing="append") as tape:
-        one, two, three = await in_session(tape.url, "one", "two", "three")
-        sent = [one.json["method"] for one in tape.server.received]
+        responses = await in_session(tape.url, "one", "two", "three")
+        sent = [request.json["method"] for request in tape.server.received]
+
+    servers = [response["result"]["by"] for response in responses]
+    sessions = set()
+    for interaction in read(path)["interactions"][1:]:
+        headers = interaction["request"]["http"]["headers"]
+        sessions.add(headers["Mcp-Session-Id"])
 
     assert sent == ["initialize", "notifications/initialized", *["tools/call"] * 3]
-    assert [one["result"]["by"] for one in (one, two, three)] == [
-        "any",
-        "second",
-        "second",
-    ]
+    assert servers == ["any", "second", "second"]
+    assert sessions == {"mrtr-session:1"}
 
-    headers = [
-        one["request"]["http"]["headers"] for one in read(path)["interactions"][1:]
-    ]
-
-    assert {one["Mcp-Session-Id"] for one in headers} == {"mrtr-session:1"}
     async with playing(path) as replay:
-        assert await in_session(replay.url, "one", "two", "three") == [one, two, three]
+        assert await in_session(replay.url, "one", "two", "three") == responses
         assert replay.player.misses == []
 
 
@@ -266,9 +271,9 @@ async def asked_in_session(url: str, name: str, action: str) -> list[JsonObject]
 def calls_in(path: Path) -> list[JsonObject]:
     """Return the interactions of a cassette that are calls of tools."""
     return [
-        each
-        for each in read(path)["interactions"]
-        if each["request"]["body"].get("method") == "tools/call"
+        interaction
+        for interaction in read(path)["interactions"]
+        if interaction["request"]["body"].get("method") == "tools/call"
     ]
 
 
@@ -286,13 +291,16 @@ async def test_answer_to_a_live_push_goes_to_the_server_that_asked(
         _, done = await asked_in_session(tape.url, "two", "accept")
 
     assert done["result"] == {"by": "second", "action": "accept"}
-    one, two = calls_in(path)
 
-    assert one == before
-    assert [turn["via"] for turn in two["elicitation_turns"]] == ["push"]
+    first, second = calls_in(path)
+
+    assert first == before
+    assert [turn["via"] for turn in second["elicitation_turns"]] == ["push"]
+
     async with playing(path) as replay:
         for name, run in (("one", "first"), ("two", "second")):
             _, done = await asked_in_session(replay.url, name, "accept")
+
             assert done["result"]["by"] == run
 
         assert replay.player.misses == []
@@ -308,12 +316,14 @@ async def test_another_answer_to_a_played_push_is_refused(tmp_path: Path) -> Non
     before = path.read_bytes()
     async with taping(path, pushing_server("second"), existing="append") as tape:
         _, refused = await asked_in_session(tape.url, "one", "decline")
+
         assert tape.server.received == []
 
     assert "answers-differ" in refused["error"]["message"]
     assert (
         '/action: recorded "accept", received "decline"' in refused["error"]["message"]
     )
+
     (failure,) = tape.session.unrecorded
 
     assert "any answer but the recorded one is refused" in failure
@@ -344,8 +354,8 @@ async def test_another_answer_to_a_played_task_is_refused(tmp_path: Path) -> Non
     async with taping(path, task_server, existing="append") as tape:
         task = (await post(tape.url, talk[0])).json["result"]["taskId"]
         await post(tape.url, message("tasks/get", {"taskId": task}))
-        other = {"taskId": task, "inputResponses": {"a": NO}}
-        error = (await post(tape.url, message("tasks/update", other))).json["error"]
+        declining = {"taskId": task, "inputResponses": {"a": NO}}
+        error = (await post(tape.url, message("tasks/update", declining))).json["error"]
 
         assert tape.server.received == []
 
@@ -394,7 +404,7 @@ async def listed(url: str, most: int = 3) -> list[str]:
     params: JsonObject = {}
     for number in range(most):
         answer = await post(url, message("tools/list", id=number, params=params))
-        names += [each["name"] for each in answer.result["tools"]]
+        names += [listed_tool["name"] for listed_tool in answer.result["tools"]]
         params = {"cursor": answer.result.get("nextCursor")}
 
     return names
@@ -430,7 +440,8 @@ class Ledger:
 
     async def __call__(self, visit: Visit) -> None:
         body = visit.request.json
-        name, arguments = body["params"]["name"], body["params"]["arguments"]
+        name = body["params"]["name"]
+        arguments = body["params"]["arguments"]
         self.count += name == "inc"
         self.booked += [arguments["item"]] if name == "book" else []
         values = {"inc": self.count, "count": self.count, "book": "booked"}
@@ -438,16 +449,17 @@ class Ledger:
         await visit.send(json_response(result({"value": answer}, id=body["id"])))
 
 
-INC, COUNT, BOOKINGS = (
-    tool_call(name, arguments={}) for name in ("inc", "count", "bookings")
-)
-SEAT, ROOM = (tool_call("book", arguments={"item": item}) for item in ("seat", "room"))
+INC = tool_call("inc", arguments={})
+COUNT = tool_call("count", arguments={})
+BOOKINGS = tool_call("bookings", arguments={})
+SEAT = tool_call("book", arguments={"item": "seat"})
+ROOM = tool_call("book", arguments={"item": "room"})
 READS = ("count", "bookings")
 
 
 async def values(url: str, *calls: JsonObject) -> list[Any]:
     """Make calls; return what each gives, or that it was refused."""
-    bodies = [(await post(url, each)).json for each in calls]
+    bodies = [(await post(url, call)).json for call in calls]
     return [
         body["result"]["value"] if "result" in body else "refused" for body in bodies
     ]
@@ -488,6 +500,7 @@ async def test_appended_calls_say_what_the_server_alone_would_have_said(
         assert await values(tape.url, *calls) == expected
 
     assert tape.session.unrecorded == []
+
     for run, said in ((recorded, before), (calls, expected)):
         async with playing(path, reads=READS) as replay:
             assert await values(replay.url, *run) == said
@@ -529,6 +542,7 @@ async def test_secrets_of_the_client_are_repeated_as_it_sent_them(
         await values(tape.url, call)
 
     assert secret not in path.read_text()
+
     async with taping(path, Ledger(), existing="append", reads=READS) as tape:
         assert await values(tape.url, call, BOOKINGS) == ["booked", [secret]]
 
@@ -571,9 +585,12 @@ async def test_played_write_is_repeated_with_the_answer_to_what_was_pushed(
         responses = await run(tape.url, "one", "two")
         sent = [visit.json for visit in tape.server.received]
 
-    assert [each["result"] for each in responses] == [{"action": "accept"}] * 2
+    assert [response["result"] for response in responses] == [{"action": "accept"}] * 2
+
     calls = [
-        each["params"]["name"] for each in sent if each.get("method") == "tools/call"
+        request["params"]["name"]
+        for request in sent
+        if request.get("method") == "tools/call"
     ]
 
     assert calls == ["one", "two"]
@@ -614,6 +631,7 @@ async def test_played_task_is_repeated_to_its_end(tmp_path: Path) -> None:
 
     async with taping(path, working(), existing="append", reads=["rows"]) as tape:
         await add(tape.url)
+
         assert (await post(tape.url, tool_call("rows"))).result == {"rows": 1}
 
 
@@ -632,7 +650,8 @@ def pages(run: str) -> Script:
 
             return
 
-        name, arguments = body["params"]["name"], body["params"].get("arguments", {})
+        name = body["params"]["name"]
+        arguments = body["params"].get("arguments", {})
         if name == "open":
             words = "the page" if arguments["id"] in known else "not found"
         else:
@@ -674,6 +693,7 @@ async def test_an_id_of_a_played_call_is_the_live_servers_own(
     assert (identity, words) == ("first-0a7f3c", "the page")
     assert [request["params"]["name"] for request in sent] == [tool, "open"]
     assert sent[-1]["params"]["arguments"] == {"id": "second-0a7f3c"}
+
     async with playing(path) as replay:
         assert await opened_page(replay.url, tool) == ("first-0a7f3c", "the page")
         assert replay.player.misses == []

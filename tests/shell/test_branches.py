@@ -95,6 +95,7 @@ async def test_a_client_that_declines_gets_what_the_server_said(tmp_path: Path) 
         server = servers.servers["good"]
 
         assert isinstance(server, RoundsServer)
+
         states = list(server._issued)
 
     made = [probe for probe in probing.probes if probe.sent.startswith("{")]
@@ -102,6 +103,7 @@ async def test_a_client_that_declines_gets_what_the_server_said(tmp_path: Path) 
     kept = load_cassette(output).interactions
 
     assert said[-1].startswith(f"wrote {output}: {len(kept)} interactions")
+
     for old, new in zip(first, kept, strict=False):
         assert old.ending.response == new.ending.response
 
@@ -113,6 +115,7 @@ async def test_a_client_that_declines_gets_what_the_server_said(tmp_path: Path) 
     ]
 
     assert not [state for state in states if state in output.read_text()]
+
     for answer, rounds in (
         ('"approve":{"action":"decline"}', [{"approve": NO}]),
         ('"window":{"action":"decline"}', [YES, {"window": NO}]),
@@ -120,6 +123,7 @@ async def test_a_client_that_declines_gets_what_the_server_said(tmp_path: Path) 
         (body,) = branches(output, answer)
         async with playing(output) as replay:
             played = await answered(replay.url, json.loads(body)["id"], *rounds)
+
             assert played == body
 
 
@@ -198,12 +202,14 @@ async def test_an_existing_file_is_replaced_or_added_to_only_if_told(
             await probe_cassette(recorded, url, adding)
 
         assert taken.read_text() == "{}"
+
         replacing = ProbeOptions(record=taken, existing="replace")
         await probe_cassette(recorded, url, replacing)
         adding = ProbeOptions(record=recorded, existing="append")
         await probe_cassette(recorded, url, adding)
 
     assert branches(recorded, '"window":{"action":"decline"}')
+
     for first, second in zip(
         load_cassette(taken).interactions,
         load_cassette(recorded).interactions,
@@ -229,10 +235,12 @@ async def test_branches_of_a_server_on_pipes(tmp_path: Path) -> None:
         (line,) = branches(output, '"confirm":{"action":"decline"}')
 
         assert TOKEN not in output.read_text()
+
         text = json.loads(line)["result"]["content"][0]["text"]
 
         assert text.startswith("no mrtr-state:")
         assert text.endswith(" <github:1>")
+
         async with playing(output) as replay:
             identity = json.loads(line)["id"]
             played = await answered(

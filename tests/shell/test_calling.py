@@ -122,13 +122,12 @@ def tasks(*states: Any, seen: list[Any] | None = None) -> Server:
 
     def polled(body: Any) -> Any:
         (seen if seen is not None else []).append(body)
-        return (
-            {}
-            if body["method"] != "tasks/get"
-            else left.pop(0)
-            if left[1:]
-            else left[0]
-        )
+        if body["method"] != "tasks/get":
+            return {}
+        if len(left) > 1:
+            return left.pop(0)
+
+        return left[0]
 
     extension: Any = {
         "capabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}
@@ -158,16 +157,21 @@ async def test_task_is_answered_from_the_sources_and_ends_as_the_call() -> None:
     got = await called(server, rules=rules, log=events.append)
 
     assert (got.text, got.exit_code) == ("done", 0)
+
     ((turn),) = got.turns
 
     assert (turn.via, turn.answered_by) == ("task", {"task:1": "rule 1"})
-    (update,) = (each["params"] for each in seen if each["method"] == "tasks/update")
+
+    (update,) = [body["params"] for body in seen if body["method"] == "tasks/update"]
 
     assert update["inputResponses"] == {"the-task:1f": {"action": "decline"}}
+
     extensions = server.params[0]["_meta"][CAPABILITIES_KEY]["extensions"]
 
     assert extensions == update["_meta"][CAPABILITIES_KEY]["extensions"] != {}
-    assert [each["status"] for each in events if each["event"] == "task"] == ["working"]
+    assert [event["status"] for event in events if event["event"] == "task"] == [
+        "working"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -201,9 +205,9 @@ async def test_task_is_cancelled_where_nobody_waits_for_it(*, asks: bool) -> Non
     at_work = state("the-task", "input_required" if asks else "working", *["a"] * asks)
     got = await called(tasks(at_work, seen=seen), log=events.append, timeout=1)
 
-    assert [each["event"] for each in events].count("unanswered") == asks
+    assert [event["event"] for event in events].count("unanswered") == asks
     assert (got.unanswered is not None, got.problem is None) == (asks, asks)
-    assert [each["method"] for each in seen][-1] == "tasks/cancel"
+    assert [request["method"] for request in seen][-1] == "tasks/cancel"
 
 
 @looped
@@ -214,9 +218,11 @@ async def test_each_leg_is_the_call_with_the_latest_answers() -> None:
     ended = await called(server, rules=DECLINED)
 
     assert ended.text == "done"
+
     ids = [received.json["id"] for received in server.received]
 
     assert len(set(ids)) == 3
+
     first, second, third = server.params
 
     assert "inputResponses" not in first
@@ -269,10 +275,12 @@ async def test_nothing_is_answered_without_a_source() -> None:
     assert ended.exit_code == 5
     assert ended.unanswered is not None
     assert ended.unanswered.asked.data()["inputRequests"] == {"confirm": form()}
+
     (params,) = server.params
     capabilities = params["_meta"]["io.modelcontextprotocol/clientCapabilities"]
 
     assert capabilities.keys() == {"elicitation", "sampling", "roots"}
+
     # Servers on the SDKs refuse what is undeclared, and never ask.
     server = Server(DONE)
     await called(server, rules={"rule": [{"kind": "roots", "result": {"roots": []}}]})
@@ -290,17 +298,17 @@ async def test_a_tool_is_looked_up_before_the_call_and_judges_its_arguments_itse
     """It may stand on a later page of the list."""
 
     def page(body: Any) -> Any:
-        return (
-            {"tools": TOOLS}
-            if "cursor" in body["params"]
-            else {"tools": [], "nextCursor": "2"}
-        )
+        if "cursor" in body["params"]:
+            return {"tools": TOOLS}
+
+        return {"tools": [], "nextCursor": "2"}
 
     server = Server(DONE, lists={**MODERN, "tools/list": page})
     with pytest.raises(UsageError, match="no tool 'deploi'; it has deploy"):
         await called(server, "deploi")
 
     assert not server.received
+
     await called(server, "deploy", "env:=5")
 
     assert server.params[0]["arguments"] == {"env": 5}
@@ -338,14 +346,18 @@ async def test_recorded_call_goes_through_the_proxy(tmp_path: Path) -> None:
     ended = await called(server, rules=DECLINED, cassette=cassette, log=events.append)
 
     assert ended.text == "done"
-    assert [each["event"] for each in events] == ["answered", "ended", "concluded"]
+    assert [event["event"] for event in events] == ["answered", "ended", "concluded"]
     assert events[0]["answered_by"] == {"confirm": "otherwise"}
     assert "a raw state" not in str(events)
     assert "a raw state" not in cassette.read_text()
+
     recorded = load_cassette(cassette)
-    methods = [each.exchanges[0].call.method for each in recorded.interactions]
+    methods = [
+        interaction.exchanges[0].call.method for interaction in recorded.interactions
+    ]
 
     assert methods == ["server/discover", "tools/list", "tools/call"]
+
     gone = await call(
         "http://127.0.0.1:9/mcp",
         wanted_of(["deploy"]),
@@ -380,10 +392,12 @@ async def test_pushed_questions_are_answered_by_the_same_sources(
         ended = await called(server, rules=rules, cassette=cassette)
 
         assert ended.text == "done"
+
         (turn,) = ended.turns
 
         assert (turn.via, turn.answered_by) == ("push", {"elicitation-1": "rule 1"})
-        by_id = {each["id"]: each for each in server.posted}
+
+        by_id = {message["id"]: message for message in server.posted}
 
         assert by_id["push-1"]["result"] == {"action": "cancel"}
         assert by_id["push-0"]["error"]["message"] == "nobody answers roots/list"
@@ -400,7 +414,7 @@ async def test_pushed_question_that_nobody_answers_ends_the_call() -> None:
     assert ended.exit_code == 5
     assert ended.unanswered is not None
     assert ended.unanswered.key == "elicitation-1"
-    assert [each["event"] for each in events].count("unanswered") == 1
+    assert [event["event"] for event in events].count("unanswered") == 1
 
 
 @pytest.mark.parametrize("on_session", [True, False])
@@ -413,6 +427,7 @@ async def test_pushed_question_about_roots_ends_no_call(*, on_session: bool) -> 
 
     assert (ended.exit_code, ended.text) == (0, "done")
     assert [(turn.via, turn.answered_by) for turn in ended.turns] == [("push", {})]
+
     (answer,) = server.posted
 
     assert answer["error"]["message"] == "nobody answers roots/list"

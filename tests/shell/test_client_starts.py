@@ -44,10 +44,12 @@ def test_what_a_client_starts_is_recorded_and_replayed(cassette: Path) -> None:
     with mrtr_cassette.replay(cassette, stdio=True, fail_on_unplayed=True) as replay:
         first = spoken(replay.command, call(7, a=1))
 
-        assert [each.number for each in replay.unplayed] == [2]
+        assert [interaction.number for interaction in replay.unplayed] == [2]
+
         second = spoken(replay.command, call(8, a=2))
 
-    assert [json.loads(each.stdout)["id"] for each in (first, second)] == [7, 8]
+    assert json.loads(first.stdout)["id"] == 7
+    assert json.loads(second.stdout)["id"] == 8
     assert replay.unplayed == ()
     assert len(replay.interactions) == 2
 
@@ -60,6 +62,7 @@ def test_miss_of_any_start_is_raised_at_the_end(cassette: Path) -> None:
     spoken(replay.command, call(1, a=3))
 
     assert len(replay.misses) == 1
+
     with pytest.raises(mrtr_cassette.MissesError, match="1 request"):
         proxy.__exit__(None, None, None)
 
@@ -72,6 +75,7 @@ def test_pipes_have_no_url_and_http_no_command(cassette: Path, tmp_path: Path) -
 
     with mrtr_cassette.replay(cassette) as served:
         assert served.url.endswith("/mcp")
+
         with pytest.raises(
             UsageError, match="no command; have the client connect to `url`"
         ):
@@ -125,9 +129,10 @@ def test_what_is_missing_is_added(cassette: Path) -> None:
         first = spoken(recording.command, call(7, a=1) + call(8, a=3))
 
         assert len(recording.interactions) == 3
+
         second = spoken(recording.command, call(9, a=3))
 
-        assert [each.number for each in recording.unplayed] == [2]
+        assert [interaction.number for interaction in recording.unplayed] == [2]
 
     assert [json.loads(line)["id"] for line in first.stdout.splitlines()] == [7, 8]
     assert json.loads(second.stdout)["id"] == 9
@@ -158,6 +163,7 @@ def test_what_a_killed_start_recorded_is_published(tmp_path: Path) -> None:
         pipe.hear()
 
         assert len(recording.interactions) == 1
+
         pipe.signal(signal.SIGKILL)
 
     assert recording.problem is None
@@ -191,12 +197,12 @@ def told(*command: str) -> list[str]:
 
 def test_two_starts_of_one_client_are_told_so() -> None:
     """What one process starts has one client, and what another one starts has another."""
-    one = told(sys.executable, "-c", STARTS_TWO, sys.executable, "-c", ASKS)
-    other = told(sys.executable, "-c", STARTS_TWO, sys.executable, "-c", ASKS)
+    first = told(sys.executable, "-c", STARTS_TWO, sys.executable, "-c", ASKS)
+    second = told(sys.executable, "-c", STARTS_TWO, sys.executable, "-c", ASKS)
 
-    assert len({*one, *other}) == 2
-    assert one[0] == one[1]
-    assert other[0] == other[1]
+    assert len({*first, *second}) == 2
+    assert first[0] == first[1]
+    assert second[0] == second[1]
 
 
 @pytest.mark.parametrize("wrapper", [("sh", "-c", '"$@"; true', "sh"), ("env",)])

@@ -34,7 +34,7 @@ def umask(mask: int) -> Iterator[None]:
 
 def names_in(folder: Path) -> set[str]:
     """Return the names of all files in a folder, hidden ones too."""
-    return {each.name for each in folder.iterdir()}
+    return {path.name for path in folder.iterdir()}
 
 
 # Files that are written whole
@@ -74,6 +74,7 @@ def test_what_exists_is_replaced_only_when_asked(
         cassettes.publish(path, NEW, replace=False)
 
     assert path.read_bytes() == b"precious"
+
     cassettes.publish(path, NEW, replace=True)
 
     assert path.read_bytes() == b"new"
@@ -99,13 +100,14 @@ def test_a_write_that_fails_leaves_everything_as_it_was(
 
     monkeypatch.undo()
 
-    assert [each.read_text() for each in tmp_path.iterdir()] == ["precious"] * replace
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["precious"] * replace
 
 
 @pytest.mark.parametrize("exists", [False, True])
 def test_a_file_is_written_through_a_link(tmp_path: Path, *, exists: bool) -> None:
     """A link stays one, and what it leads to is written, also where that is not there yet."""
-    target, link = tmp_path / "there" / "real.json", tmp_path / "c.json"
+    target = tmp_path / "there" / "real.json"
+    link = tmp_path / "c.json"
     target.parent.mkdir()
     link.symlink_to(Path("there") / "real.json")
     if exists:
@@ -120,7 +122,8 @@ def test_a_file_is_written_through_a_link(tmp_path: Path, *, exists: bool) -> No
 
 def test_a_pipe_or_a_device_is_no_cassette(tmp_path: Path) -> None:
     """It is refused, and nothing takes its place."""
-    pipe, link = tmp_path / "pipe", tmp_path / "null"
+    pipe = tmp_path / "pipe"
+    link = tmp_path / "null"
     os.mkfifo(pipe)
     link.symlink_to("/dev/null")
     for path in (pipe, link):
@@ -136,14 +139,14 @@ def test_leftovers_of_killed_runs_go(tmp_path: Path) -> None:
     left: list[Path] = []
 
     def pieces() -> Iterator[bytes]:
-        left.extend(each for each in tmp_path.iterdir() if each.name.startswith("."))
+        left.extend(path for path in tmp_path.iterdir() if path.name.startswith("."))
         yield b""
 
     for name in ("c.json", "d.json"):
         cassettes.publish(tmp_path / name, pieces(), replace=True)
 
-    for each in left:
-        each.touch()
+    for path in left:
+        path.touch()
 
     cassettes.publish(tmp_path / "c.json", NEW, replace=True)
 
@@ -188,7 +191,9 @@ def test_a_missing_cassette_says_how_to_make_one(tmp_path: Path) -> None:
 
 def test_a_report_is_written_as_a_careful_program_does(tmp_path: Path) -> None:
     """Through a link, with the file's mode; to a pipe that is read, or to what is open already."""
-    report, link, pipe = tmp_path / "r.json", tmp_path / "link", tmp_path / "pipe"
+    report = tmp_path / "r.json"
+    link = tmp_path / "link"
+    pipe = tmp_path / "pipe"
     new = b'{"cassette": "c", "interactions": []}'
     report.write_bytes(b'{"cassettes": []}')
     report.chmod(0o640)
@@ -197,6 +202,7 @@ def test_a_report_is_written_as_a_careful_program_does(tmp_path: Path) -> None:
 
     assert link.is_symlink()
     assert (report.read_bytes(), stat.S_IMODE(report.stat().st_mode)) == (new, 0o640)
+
     os.mkfifo(pipe)
     with pytest.raises(CassetteError, match="can't be written"):
         write_own(pipe, [b"x"])
@@ -205,9 +211,11 @@ def test_a_report_is_written_as_a_careful_program_does(tmp_path: Path) -> None:
     write_own(pipe, [b"piped"])
 
     assert os.read(reader, 100) == b"piped"
+
     os.close(reader)
 
     assert stat.S_ISFIFO(pipe.stat().st_mode)
+
     with (tmp_path / "out").open("wb", buffering=0) as file:
         file.write(b"before\n")
         write_own(Path(f"/dev/fd/{file.fileno()}"), [b"report"])
@@ -223,14 +231,15 @@ def test_a_page_replaces_a_page_only(tmp_path: Path) -> None:
         write_page(path, cassette)
 
     assert path.read_text("utf-8").startswith(START)
-    for other in (tmp_path / "notes.html", tmp_path / "c.json"):
-        other.write_text("<!doctype html>\nmine")
+
+    for file in (tmp_path / "notes.html", tmp_path / "c.json"):
+        file.write_text("<!doctype html>\nmine")
         with pytest.raises(
             UsageError, match="exists and is not a report or page of this"
         ):
-            write_page(other, cassette)
+            write_page(file, cassette)
 
-        assert other.read_text() == "<!doctype html>\nmine"
+        assert file.read_text() == "<!doctype html>\nmine"
 
     for place, reason in (
         (tmp_path, "is a directory"),

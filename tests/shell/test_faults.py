@@ -41,6 +41,7 @@ async def test_a_refused_call_stays_unplayed(tmp_path: Path) -> None:
         refused = await post(session.url, DEPLOY)
 
         assert session.player.plays == 0
+
         answered = await converse(session.url)
 
         assert (session.player.unplayed, session.player.misses) == ([], [])
@@ -65,6 +66,7 @@ async def test_a_request_meets_the_first_fault_and_all_count_it(tmp_path: Path) 
 
     async with playing(path, faults=faults) as session:
         answers = [await post(session.url, LIST) for _ in range(3)]
+
         assert counts(session) == [(1, 1), (1, 1), (0, 0)]
 
     assert [answer.status for answer in answers] == [401, 503, 200]
@@ -77,6 +79,7 @@ async def test_what_was_not_recorded_is_a_miss_and_no_fault(tmp_path: Path) -> N
     path = await listed(tmp_path / "c.json")
     async with playing(path, faults=[{"status": 500}]) as session:
         answer = await post(session.url, tool_call("unknown"))
+
         assert counts(session) == [(0, 0)]
 
     assert (answer.status, answer.reason) == (200, "unknown-method")
@@ -123,6 +126,7 @@ async def test_a_dropped_stream_can_be_asked_for_again(
     fault = {"turn": 0, "occurrence": 1, "drop": drop}
     async with playing(tmp_path / "c.json", faults=[fault]) as session:
         assert await broken(session, DEPLOY) == kept
+
         whole = await post(session.url, DEPLOY)
 
         assert (session.player.unplayed, session.player.misses) == ([], [])

@@ -101,7 +101,8 @@ async def test_certificate_is_verified(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the system's certificates, or those that the environment names."""
-    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    key = tmp_path / "key.pem"
+    certificate = tmp_path / "certificate.pem"
     making = await asyncio.create_subprocess_exec(
         "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
         "-nodes", "-days", "1", "-subj", "/CN=localhost",
@@ -110,6 +111,7 @@ async def test_certificate_is_verified(
     )  # fmt: skip
 
     assert await making.wait() == 0
+
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate, key)
     async with upstream(answering(GOOD, GOOD), tls=context) as server:
@@ -117,6 +119,7 @@ async def test_certificate_is_verified(
 
         assert "its certificate is not verified (" in told
         assert "name the certificate of its authority in SSL_CERT_FILE" in told
+
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
 
         assert (await fetch(server.url)).data == FILE
@@ -134,6 +137,7 @@ async def test_commands_take_addresses(tmp_path: Path) -> None:
             line = f"fetched {server.url}: {size} bytes, #sha256={SHA256}\n"
 
             assert line in ended.err
+
             return ended
 
         code, out, _ = await ran("inspect", server.url)
@@ -143,12 +147,14 @@ async def test_commands_take_addresses(tmp_path: Path) -> None:
         assert (await ran("diff", "c.json", server.url))[0] == 0
         assert (await ran("view", server.url))[0] == 0
         assert (tmp_path / "c.html").is_file()
+
         verified = await ran(
             "verify", server.url, "--upstream", "http://127.0.0.1:9/mcp"
         )
 
         assert verified[0] == 4
         assert len(server.received) == 4
+
         pinned = f"{server.url}#sha256={SHA256}"
         async with command("replay", pinned, "--port", "0", cwd=tmp_path) as replay:
             assert (await replay.listening()).startswith("http://127.0.0.1:")
@@ -157,6 +163,7 @@ async def test_commands_take_addresses(tmp_path: Path) -> None:
         assert (await ran("check", server.url))[0] == 0
         assert (await ran("cut", server.url, "--last", "-o", "part.json"))[0] == 0
         assert (tmp_path / "part.json").is_file()
+
         code, out, _ = await ran("report", server.url, "--last")
 
         assert (code, "attached cassette" in out) == (0, True)
@@ -172,6 +179,7 @@ async def test_the_library_takes_addresses(tmp_path: Path) -> None:
 
         def used() -> None:
             assert mrtr_cassette.diff(path, server.url).is_same
+
             pinned = f"{server.url}#sha256={SHA256}"
             with mrtr_cassette.replay(pinned, on_miss="report") as replay:
                 assert replay.place == server.url

@@ -170,6 +170,7 @@ async def test_bytes_are_the_same_with_and_without_a_proxy(
         monkeypatch.setenv(variable, proxy.url)
 
         assert await conversed(server, tmp_path / "c.json", used) == direct
+
         target = server.authority if used else f"http://{server.authority}/mcp"
         method = "CONNECT" if used else "POST"
         monkeypatch.setenv("NO_PROXY", "other, 127.0.0.0/8, .localhost")
@@ -180,6 +181,7 @@ async def test_bytes_are_the_same_with_and_without_a_proxy(
     assert seen[0].line == f"{method} {target} HTTP/1.1"
     assert {*seen[0].values("proxy-authorization")} == {AUTHORIZATION}
     assert proxy.heads == seen
+
     recorded = (tmp_path / "c.json").read_bytes()
 
     assert PASSWORD.encode() not in recorded
@@ -227,6 +229,7 @@ async def test_proxy_that_fails_is_named(
     assert answer.status == 502
     assert f"through the proxy {url.replace(f'{USER}@', '')}: " in said
     assert reason in said.lower()
+
     for text in (said, *log):
         assert "\x1b" not in text
         assert PASSWORD not in text
@@ -244,10 +247,12 @@ def test_proxy_is_found_as_other_clients_find_it(
 
     assert found is not None
     assert (found.host, found.port, found.headers) == ("lower", 3128, ())
+
     for excluded in ("a.inner.example", "10.1.2.3", "localhost:8000", "other:8000"):
         assert forward_proxy(URL(f"http://{excluded}/mcp")) is None
 
     assert forward_proxy(URL("http://other:8001/mcp")) is not None
+
     with pytest.raises(
         UsageError, match="the proxy socks5://all of the environment"
     ) as refused:

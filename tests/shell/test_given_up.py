@@ -107,7 +107,8 @@ async def test_patient_client_is_told_that_no_response_was_recorded(
     """It gets what was recorded, and ten seconds after the recorded time a miss under its id."""
     mine = with_id(SLOW, "mine")
     player = given_up(SLOW, response, on_pipes=on_pipes)
-    silence, client = Silence(), Downstream()
+    silence = Silence()
+    client = Downstream()
     server = ReplayServer(
         player, Announcer(), paced=False, clock=Clock(lambda: 0.0, silence.sleep)
     )
@@ -124,6 +125,7 @@ async def test_patient_client_is_told_that_no_response_was_recorded(
 
     assert silence.slept == [12.0]
     assert (b'"progress"' in told) is bool(response.chunks)
+
     error = json.loads(client.got.removeprefix(told).split(b"data: ")[-1])
 
     assert (error["id"], error["error"]["code"], client.is_over) == (
@@ -136,10 +138,12 @@ async def test_patient_client_is_told_that_no_response_was_recorded(
         "miss: no-response: its response was not recorded\n"
     )
     assert [miss.reason.value for miss in player.misses] == ["no-response"]
+
     report = report_of_replay(player)
     told_at_last = '  no response was recorded: #1 tools/call "slow"'
 
     assert told_at_last in summary_text(report).splitlines()
+
     saved = saved_report(json.dumps(summary_data(report)).encode())
 
     assert saved.without_response == (1,)
@@ -155,7 +159,9 @@ async def test_patient_client_of_http_sse_is_told_on_its_stream() -> None:
     talk.tick = lambda: 3_000.0  # type: ignore[method-assign]
     talk.end(listening, End.OPEN)
     player = Player(loaded(talk.cassette()))
-    silence, stream, client = Silence(), Downstream(), Downstream()
+    silence = Silence()
+    stream = Downstream()
+    client = Downstream()
     server = ReplayServer(
         player, Announcer(), paced=False, clock=Clock(lambda: 0.0, silence.sleep)
     )
@@ -166,6 +172,7 @@ async def test_patient_client_of_http_sse_is_told_on_its_stream() -> None:
     await server.handle(post(with_id(SLOW, "mine"), target=url), client)
 
     assert client.is_over
+
     await silence.asked.wait()
     told = stream.got
     stream.heard.clear()
@@ -177,6 +184,7 @@ async def test_patient_client_of_http_sse_is_told_on_its_stream() -> None:
     assert (error["id"], error["error"]["code"]) == ("mine", -32010)
     assert [miss.reason.value for miss in player.misses] == ["no-response"]
     assert player.without_response
+
     reading.cancel()
     with suppress(asyncio.CancelledError):
         await reading
@@ -201,7 +209,8 @@ async def test_what_expects_no_response_stays_open(
 ) -> None:
     """A listening stream is no call, and nobody waits for the response to one that it cancels."""
     player = given_up(recorded, stream(progress(1), end=End.OPEN))
-    silence, client = Silence(), Downstream()
+    silence = Silence()
+    client = Downstream()
     server = ReplayServer(
         player, Announcer(), paced=False, clock=Clock(lambda: 0.0, silence.sleep)
     )
@@ -222,6 +231,7 @@ async def test_what_expects_no_response_stays_open(
     assert not handling.done()
     assert (player.misses, client.got) == ([], NEWS)
     assert silence.slept == [12.0] * (received is not None)
+
     handling.cancel()
     with suppress(asyncio.CancelledError):
         await handling

@@ -15,7 +15,9 @@ from mrtr_cassette import replay
 
 pytest_plugins = ["pytester"]
 
-GET, SET, SET_2 = tool("get"), tool("set", to=1), tool("set", to=2)
+GET = tool("get")
+SET = tool("set", to=1)
+SET_2 = tool("set", to=2)
 
 
 @pytest.fixture
@@ -38,7 +40,7 @@ async def test_command_plays_the_value_that_was_read_after_the_same_write(
     """Of two cassettes the one goes on that has the write; a read of another history is a miss."""
     async with command("replay", *stores, "--reads", "get", "--port", 0) as process:
         url = await process.listening()
-        got = [said((await post(url, each)).body) for each in (SET_2, GET, GET)]
+        got = [said((await post(url, call)).body) for call in (SET_2, GET, GET)]
         missed = (
             json.loads((await post(url, SET)).body),
             json.loads((await post(url, GET)).body),
@@ -49,6 +51,7 @@ async def test_command_plays_the_value_that_was_read_after_the_same_write(
     assert missed[0]["result"]["content"][0]["text"] == "set"
     assert missed[1]["error"]["data"]["reason"] == "other-history"
     assert ended.code == 1
+
     for way in ("--reads set", "--append", "--history order"):
         assert way in ended.err
 
@@ -84,15 +87,15 @@ async def test_appended_call_belongs_behind_the_writes_that_its_run_had_played(
     path = tmp_path / "c.json"
 
     def replies(*words: str) -> list[bytes]:
-        return [json_response(result(text(each))) for each in words]
+        return [json_response(result(text(word))) for word in words]
 
     async with taping(path, answering(*replies("0", "set", "1"))) as tape:
-        for each in (GET, SET, GET):
-            await post(tape.url, each)
+        for call in (GET, SET, GET):
+            await post(tape.url, call)
 
     live = answering(*replies("set", "live", "live"))
     async with taping(path, live, existing="append", reads=["get"]) as tape:
-        got = [said((await post(tape.url, each)).body) for each in (SET, SET_2, GET)]
+        got = [said((await post(tape.url, call)).body) for call in (SET, SET_2, GET)]
 
     assert [facts.get("follows") for facts in read(path)["recording"]["exchanges"]][
         3:
@@ -108,7 +111,7 @@ async def test_appended_call_belongs_behind_the_writes_that_its_run_had_played(
         ((SET_2, GET), ["live", "other-history"]),
     ):
         async with replay(path, reads=["get"], on_miss="report") as playing:
-            bodies = [(await post(playing.url, each)).body for each in requests]
+            bodies = [(await post(playing.url, request)).body for request in requests]
 
         assert [reason_or_text(body) for body in bodies] == expected
 

@@ -110,6 +110,7 @@ async def test_other_connections_are_not_kept(raw: bytes) -> None:
     async with calling(saying(raw)) as (client, server):
         for _ in range(2):
             got = await send(client)
+
             assert (got.read_now() or await got.read()) == b"ab"
 
     assert server.connections == 2
@@ -123,6 +124,7 @@ async def test_connection_that_says_something_unasked_is_not_used() -> None:
     script = saying_until_left(left, response(b"asked"), response(b"unasked"))
     async with calling(script) as (client, server):
         assert await body_of(client) == b"asked"
+
         await left.wait()
 
         assert await body_of(client) == b"asked"
@@ -247,7 +249,8 @@ async def test_server_without_tls_is_told_as_one() -> None:
 @looped
 async def test_upstream_waits_for_a_reader_that_does_not_read() -> None:
     """A large body is not held in memory, and comes whole once it is read."""
-    size, part = 2**26, 2**20
+    size = 2**26
+    part = 2**20
     sent = 0
 
     async def script(visit: Visit) -> None:

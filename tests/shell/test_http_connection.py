@@ -168,6 +168,7 @@ async def test_what_comes_before_its_turn_waits() -> None:
     await settled()
 
     assert transport.is_reading
+
     connection.data_received(b"POST /2 HTTP/1.1\r\nContent-Length: 4\r\n\r\nab")
     await settled()
 
@@ -178,10 +179,12 @@ async def test_what_comes_before_its_turn_waits() -> None:
     await settled()
 
     assert transport.is_reading
+
     connection.data_received(b"cd")
     await settled()
 
     assert server.requests[1][3] == b"abcd"
+
     connection.connection_lost(None)
 
 
@@ -214,6 +217,7 @@ async def test_what_is_no_request_is_refused_with_the_reason(
     assert bytes(transport.written).startswith(b"HTTP/1.1 400 Bad Request\r\n")
     assert b"\r\nConnection: close\r\n" in transport.written
     assert transport.has_ended
+
     (line,) = server.log
 
     assert reason in line
@@ -338,6 +342,7 @@ async def test_fault_of_a_handler_is_a_500_and_a_line_of_the_log() -> None:
 
     assert transport.written.startswith(b"HTTP/1.1 500 Internal Server Error\r\n")
     assert transport.written.endswith(b"\r\n\r\nok")
+
     (line,) = log
 
     assert "ZeroDivisionError at line" in line
@@ -378,9 +383,11 @@ async def test_response_waits_while_the_client_does_not_read() -> None:
     await settled()
 
     assert sent == []
+
     connection.resume_writing()
     await settled()
 
     assert sent == [b"1", b"2"]
     assert transport.written.endswith(b"1\r\n1\r\n1\r\n2\r\n0\r\n\r\n")
+
     connection.connection_lost(None)

@@ -93,9 +93,11 @@ async def test_a_refused_request_goes_nowhere(tmp_path: Path) -> None:
             403,
             b"refused: the Host 'evil.exam",
         )
+
         await post(tape.url, message("ping"))
 
     assert len(tape.server.received) == 1
+
     async with playing(path) as replay:
         assert (
             await post(replay.url, message("ping"), "Host: evil.example")

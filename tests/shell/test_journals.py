@@ -23,17 +23,20 @@ from mrtr_cassette.shell.files.journals import Journal, Publication, publish_jou
 
 def test_a_journal_belongs_to_one_recorder(tmp_path: Path) -> None:
     """A journal that is open is another's; one that was left behind is to be recovered."""
-    cassette, path = tmp_path / "c.json", tmp_path / "c.json.journal"
+    cassette = tmp_path / "c.json"
+    path = tmp_path / "c.json.journal"
     journal = Journal(cassette, JOURNAL_HEADER)
 
     assert is_locked(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
     with pytest.raises(CassetteError, match="another recorder is writing"):
         Journal(cassette, JOURNAL_HEADER)
 
     journal.close()
 
     assert not is_locked(path)
+
     with pytest.raises(CassetteError, match=r"mrtr-cassette recover .*c\.json"):
         Journal(cassette, JOURNAL_HEADER)
 
@@ -77,14 +80,15 @@ async def test_a_journal_of_another_recorder_is_not_published(tmp_path: Path) ->
     tape = taping(path, answering(response(b"x")))
     await http("GET", (await tape.__aenter__()).url)
     journal_path(path).unlink()
-    other = Journal(path, JOURNAL_HEADER)
+    of_another_program = Journal(path, JOURNAL_HEADER)
     with pytest.raises(
         CassetteError, match="another program removed or replaced the journal"
     ):
         await tape.__aexit__(None, None, None)
 
     assert (path.exists(), is_locked(journal_path(path))) == (False, True)
-    other.close()
+
+    of_another_program.close()
 
 
 def test_a_journal_of_nothing_is_removed(tmp_path: Path) -> None:
@@ -125,6 +129,7 @@ def test_a_publish_that_fails_keeps_the_journal(
     monkeypatch.undo()
 
     assert journal_path(path).read_bytes() == data
+
     published, lost = publish_journal(path)
 
     assert len(load_cassette(path).interactions) == 1

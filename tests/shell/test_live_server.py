@@ -75,26 +75,25 @@ async def live(
 async def test_pushed_question_is_answered_on_whatever_stream_it_stands() -> None:
     """The answer is posted in the session, and the call goes on to its result."""
     for on_session in (False, True):
-        server, script = (
-            PushingServer(QUESTION, lambda _: {"done": 1}, on_session=on_session),
-            FixedScript(Answered(b'{"action":"accept"}')),
-        )
+        server = PushingServer(QUESTION, lambda _: {"done": 1}, on_session=on_session)
+        script = FixedScript(Answered(b'{"action":"accept"}'))
 
-        own = session()
+        live_session = session()
         async with live(server) as (live_server, seen):
             if on_session:
                 await live_server.listen(
-                    Conversation(get("/mcp"), FixedScript(refusing), own)
+                    Conversation(get("/mcp"), FixedScript(refusing), live_session)
                 )
 
-            conversation = Conversation(post(CALL), script, own)
+            conversation = Conversation(post(CALL), script, live_session)
             await live_server.follow(conversation)
 
         assert isinstance(conversation.standing, Finished)
         assert server.posted == [result({"action": "accept"}, id="push-1")]
-        assert [each.head.values("mcp-session-id") for each in seen.received] == [
-            [SESSION[1]] for _ in seen.received
-        ]
+
+        for request in seen.received:
+            assert request.head.values("mcp-session-id") == [SESSION[1]]
+
         (push,) = script.asks
 
         assert (push.turn, push.message.method) == (1, "elicitation/create")
@@ -189,12 +188,13 @@ class LateServer:
 @looped
 async def test_nothing_waits_for_the_head_of_a_listening_stream() -> None:
     """It may come with the first event, which is taken all the same."""
-    own, script = session(), FixedScript(Answered(b'{"action":"accept"}'))
+    live_session = session()
+    script = FixedScript(Answered(b'{"action":"accept"}'))
     async with live(LateServer(), head_s=0) as (live_server, _):
         seen = await live_server.listen(
-            Conversation(get("/mcp"), FixedScript(refusing), own)
+            Conversation(get("/mcp"), FixedScript(refusing), live_session)
         )
-        conversation = Conversation(post(CALL), script, own)
+        conversation = Conversation(post(CALL), script, live_session)
         await live_server.follow(conversation)
 
     assert isinstance(conversation.standing, Finished)
@@ -204,10 +204,15 @@ async def test_nothing_waits_for_the_head_of_a_listening_stream() -> None:
 @looped
 async def test_refused_answer_ends_its_call_at_once() -> None:
     """What a server takes no answer to never ends; it is told without waiting for that."""
-    own, server = session(), LateServer(answer_status="400 Bad Request")
+    live_session = session()
+    server = LateServer(answer_status="400 Bad Request")
     async with live(server, head_s=0) as (live_server, _):
-        await live_server.listen(Conversation(get("/mcp"), FixedScript(refusing), own))
-        conversation = Conversation(post(CALL), FixedScript(Answered(b"{}")), own)
+        await live_server.listen(
+            Conversation(get("/mcp"), FixedScript(refusing), live_session)
+        )
+        conversation = Conversation(
+            post(CALL), FixedScript(Answered(b"{}")), live_session
+        )
         with pytest.raises(
             UpstreamError, match="refuses the answer to its question: HTTP 400"
         ):
@@ -220,14 +225,15 @@ async def test_ping_is_answered_and_asks_nothing() -> None:
     ping = message("ping", id="ping-of-" + SESSION[1])
     for on_session in (False, True):
         server = PushingServer(ping, lambda _: {"done": 1}, on_session=on_session)
-        own, script = session(), FixedScript(refusing)
+        live_session = session()
+        script = FixedScript(refusing)
         async with live(server) as (live_server, _):
             if on_session:
                 await live_server.listen(
-                    Conversation(get("/mcp"), FixedScript(refusing), own)
+                    Conversation(get("/mcp"), FixedScript(refusing), live_session)
                 )
 
-            conversation = Conversation(post(CALL), script, own)
+            conversation = Conversation(post(CALL), script, live_session)
             await live_server.follow(conversation)
 
         assert isinstance(conversation.standing, Finished)
@@ -275,6 +281,7 @@ async def test_lines_that_come_at_once_are_lines_of_their_own(tmp_path: Path) ->
         await LiveServer(server, "the server").follow(conversation)
 
     assert isinstance(conversation.standing, Finished)
+
     response_ = conversation.standing.exchange.response
 
     assert response_ is not None

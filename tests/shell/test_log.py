@@ -30,6 +30,7 @@ def test_all_is_told_in_order_by_the_end() -> None:
     aside.finish(HANGS_S)
 
     assert told == [(0,), tuple(range(1, 100))]
+
     Aside(take).finish(HANGS_S)
 
     assert len(told) == 2

@@ -43,8 +43,8 @@ def header(recorder: int, **changes: object) -> JournalHeader:
 def journal(path: Path, recorder: int, *exchanges: object, **changes: object) -> Path:
     """Write a journal."""
     lines = [
-        encode_line(replace(each, number=at))
-        for at, each in enumerate(exchanges, start=1)
+        encode_line(replace(exchange, number=at))
+        for at, exchange in enumerate(exchanges, start=1)
     ]  # type: ignore[type-var]
 
     path.write_bytes(encode_header(header(recorder, **changes)) + b"".join(lines))
@@ -71,15 +71,18 @@ def test_files_of_a_store_are_merged_alike(two: list[Path], tmp_path: Path) -> N
     for path, url in zip(two, urls, strict=True):
         store.pipe_file(url, path.read_bytes())
 
-    output, url = tmp_path / "whole.json", "memory://merged/whole.json"
+    output = tmp_path / "whole.json"
+    url = "memory://merged/whole.json"
 
     assert mrtr_cassette.merge(two, output) == mrtr_cassette.merge(urls, url) == ()
     assert store.cat_file(url) == output.read_bytes()
     assert mrtr_cassette.merge([url, *urls], url, existing="replace") == ()
+
     (interaction,) = load(store.cat_file(url), url).interactions
 
     assert (len(interaction.exchanges), interaction.is_orphan) == (2, False)
     assert [path.read_bytes() for path in two] == before
+
     with pytest.raises(CassetteError, match=f"^{url}: the cassette exists"):
         mrtr_cassette.merge(urls, url)
 
@@ -110,6 +113,7 @@ def test_output_is_replaced_only_when_asked(two: list[Path], tmp_path: Path) -> 
         merge_files(two, output)
 
     assert output.read_bytes() == b"mine"
+
     with pytest.raises(UsageError, match="nothing to merge"):
         merge_files([], output)
 
@@ -117,6 +121,7 @@ def test_output_is_replaced_only_when_asked(two: list[Path], tmp_path: Path) -> 
         mrtr_cassette.merge(two, output, existing="append")
 
     merge_files(two, output, replaces=True)
+
     # Also where it is one of the files itself.
     assert len(merge_files([*two, output], output, replaces=True)[0].interactions) == 1
 

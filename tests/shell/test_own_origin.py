@@ -84,7 +84,7 @@ async def test_no_client_of_a_replay_is_sent_to_another_origin(
     members = data.draw(
         st.lists(st.sampled_from(["{}", "{}/a?b={quoted}", *ELSEWHERE]), max_size=5)
     )
-    inner = ", ".join(f'"{n}" :\t"{each}"' for n, each in enumerate(members))
+    inner = ", ".join(f'"{n}" :\t"{member}"' for n, member in enumerate(members))
     document = f"{{ {inner} }}"
     body = f'{{"text":"{spelled}/mcp"}}'.encode()
     always = (*JSON_HEADERS, ("Access-Control-Allow-Origin", spelled))
@@ -106,16 +106,16 @@ async def test_no_client_of_a_replay_is_sent_to_another_origin(
         path = Path(folder) / "c.json"
         path.write_bytes(raw)
         async with playing(path) as replay:
-            own = replay.url.removesuffix("/mcp")
+            origin = replay.url.removesuffix("/mcp")
             found = await http("GET", replay.url, target=METADATA)
             refused = await post(replay.url, tool("x"))
 
-    assert found.body.decode() == filled(document, own, escaped=escaped)
+    assert found.body.decode() == filled(document, origin, escaped=escaped)
     assert refused.body == body
     assert refused.head.without("Content-Length") == (
         *always,
         *(
-            (name, filled(value.replace("{relative}", "{}"), own))
+            (name, filled(value.replace("{relative}", "{}"), origin))
             for name, value in headers
         ),
     )
@@ -146,6 +146,7 @@ async def test_the_cassette_has_the_servers_own_words(
         assert await challenged(tape.url, *through_tls) == f"https://localhost:1{where}"
         assert await resource(tape.url, *through_tls) == "https://localhost:1/mcp"
         assert "Accept-Encoding" not in dict(tape.server.received[1].head.headers)
+
         journal = path.with_name("c.json.journal").read_text()
 
     for kept in (journal, path.read_text()):
@@ -169,7 +170,9 @@ async def test_the_server_gets_its_own_resource_and_replay_the_same(
             await visit.send(response(body.encode(), "Content-Type: application/json"))
         else:
             resource = quote(f"http://LOCALHOST:{port}/mcp", safe="")
+
             assert visit.request.body.decode() == form.format(resource)
+
             await visit.send(json_response({"access_token": "t"}))
 
     async def exchange(url: str, *, is_known: bool = False) -> int:
@@ -206,6 +209,7 @@ async def test_an_authorization_server_elsewhere_is_named(tmp_path: Path) -> Non
                 ).json
 
                 assert document["authorization_servers"] == ["https://auth.example"]
+
                 ended = await process.stopped()
 
             assert (ended.code, ended.err.count(told)) == (0, 1), ended.err
@@ -232,6 +236,7 @@ async def test_redirect_to_the_servers_own_origin_stays_with_the_proxy(
         redirect = await post(url, message("ping"))
 
         assert redirect.head.values("location") == [f"{url}/"]
+
         return await post(f"{url}/", message("ping"))
 
     path = tmp_path / "c.json"
@@ -281,11 +286,13 @@ async def test_client_that_is_sent_elsewhere_is_told_of_and_counted(
         )
 
     assert f"elsewhere: {place}" in recording_text(tape.session.report)
+
     async with playing(path) as replay:
         played = await asked(replay.url)
 
         assert played.status == passed.status
         assert played.body == passed.body.replace(b"sid=1", b"sid=mrtr-session:1")
+
         (miss,) = replay.outcome.misses
 
     assert (miss.reason, place.rpartition(" ")[2] in miss.detail) == ("elsewhere", True)

@@ -58,10 +58,12 @@ async def test_response_is_json_or_a_stream(tmp_path: Path) -> None:
     assert alone[:2] == (200, "application/json")
     assert json.loads(alone[2])["id"] == 1
     assert both[:2] == (200, "text/event-stream")
+
     first, second = both[2].split(b"\n\n")[:2]
 
     assert first == f"event: message\ndata: {said}".encode()
     assert json.loads(second.partition(b"data: ")[2])["id"] == 2
+
     cassette = load_cassette(output)
 
     assert (cassette.transport, cassette.upstream) == ("http", "http://localhost/mcp")
@@ -88,6 +90,7 @@ async def test_same_id_of_two_clients_is_told_apart(tmp_path: Path) -> None:
 
     for (_, _, body), mine in ((first, "first"), (second, "second")):
         message = json.loads(body)
+
         assert (message["id"], message["result"]["mine"]) == (1, mine)
 
 
@@ -101,6 +104,7 @@ async def test_what_the_server_says_by_itself_comes_on_a_listening_stream(
     headers = {"Accept": "text/event-stream"}
     async with recording((sys.executable, "-c", code), tmp_path / "c.json") as session:
         assert (await post(session.url, notification("notifications/x")))[0] == 202
+
         async with (
             aiohttp.ClientSession() as client,
             client.get(session.url, headers=headers) as stream,
@@ -127,6 +131,7 @@ def test_command_is_shown_without_the_home_directory(
     shown = "node '~/a b/server.mjs' --log=~/log /mnt/home/ann/x"
 
     assert shown_command(command) == shown
+
     monkeypatch.setenv("HOME", "/")
 
     assert shown_command(["/usr/bin/node", "/srv/x.mjs"]) == "node /srv/x.mjs"
@@ -205,6 +210,7 @@ async def test_clients_get_sessions_in_which_pushed_requests_arrive(
                 head, stream = await listener.ask("GET", "/mcp", *HEADERS, sessions[-1])
 
                 assert head.line.split()[1] == "200"
+
                 initialized = notification("notifications/initialized")
                 _, body = await client.ask(
                     "POST", "/mcp", *HEADERS, sessions[-1], body=initialized
@@ -212,6 +218,7 @@ async def test_clients_get_sessions_in_which_pushed_requests_arrive(
                 await body.rest()
 
                 assert b'"roots/list"' in await stream.until(b"\n\n")
+
                 _, body = await client.ask(
                     "POST",
                     "/mcp",
@@ -227,6 +234,7 @@ async def test_clients_get_sessions_in_which_pushed_requests_arrive(
                 assert (await client.ask("GET", "/mcp", *HEADERS))[0].line.split()[
                     1
                 ] == "405"
+
                 head, body = await client.ask("DELETE", "/mcp", sessions[-1])
 
                 assert head.line.split()[1] == "204"
@@ -236,9 +244,11 @@ async def test_clients_get_sessions_in_which_pushed_requests_arrive(
             head, body = await client.ask(
                 "POST", "/mcp", *HEADERS, sessions[0], body=call(2)
             )
+
             assert head.line.split()[1] == "404"
 
     assert len(set(sessions)) == 2
+
     kept = output.read_text()
 
     assert not [header for header in sessions if header.partition(": ")[2] in kept]
@@ -268,6 +278,7 @@ async def test_question_comes_in_the_stream_of_a_call_that_waits_for_it(
             _, stream = await connection.ask("POST", "/mcp", *HEADERS, body=body)
 
             assert b"%s-%d" % (name.encode(), number) in await stream.until(b"\n\n")
+
             return connection, stream
 
         leaving, _ = await begun(8, "wait")

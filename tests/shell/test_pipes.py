@@ -57,16 +57,16 @@ def ask(number: int, **params: Any) -> bytes:
 
 def lines_of(cassette: Cassette) -> list[tuple[bytes, list[bytes] | None]]:
     """Return each request's body with the lines of its response."""
-    return [
-        (
-            exchange.request.body,
-            None
-            if exchange.response is None
-            else [p.raw for p in exchange.response.pieces],
-        )
-        for interaction in cassette.interactions
-        for exchange in interaction.exchanges
-    ]
+    found: list[tuple[bytes, list[bytes] | None]] = []
+    for interaction in cassette.interactions:
+        for exchange in interaction.exchanges:
+            lines = None
+            if exchange.response is not None:
+                lines = [piece.raw for piece in exchange.response.pieces]
+
+            found.append((exchange.request.body, lines))
+
+    return found
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,8 @@ while header := heard.readline():
 
 def test_bytes_that_end_no_line_pass_when_nothing_more_comes(tmp_path: Path) -> None:
     """Client and server wait for nothing; what they said is recorded as it is, and told once."""
-    output, errors = tmp_path / "c.json", tmp_path / "err"
+    output = tmp_path / "c.json"
+    errors = tmp_path / "err"
     frames = [b"Content-Length: 4\r\n\r\n{12}", b"Content-Length: 3\r\n\r\n345"]
 
     with piped(
@@ -138,9 +139,11 @@ def test_a_later_recording_of_one_parent_is_its_own(tmp_path: Path) -> None:
     os.utime(output, (0, 0))
 
     assert spoken(recorder(output, options=("--force",)), call(1, a=2)).returncode == 0
+
     (interaction,) = load_cassette(output).interactions
 
     assert b'"a":2' in interaction.exchanges[0].request.body
+
     os.utime(output, (0, 0))
 
     assert spoken(recorder(output), call(1, a=3)).returncode == 3
@@ -155,6 +158,7 @@ def test_a_probe_is_continued_however_late_the_work_begins(tmp_path: Path) -> No
     os.utime(output, (0, 0))
 
     assert spoken(recorder(output, options=("--force",)), call(1)).returncode == 0
+
     methods = [request for request, _ in lines_of(load_cassette(output))]
 
     assert [b"server/discover" in request for request in methods] == [True, False]
@@ -162,7 +166,8 @@ def test_a_probe_is_continued_however_late_the_work_begins(tmp_path: Path) -> No
 
 def test_recordings_of_one_shell_replace_with_force(tmp_path: Path) -> None:
     """A shell is no client: what it runs one after the other is not one recording."""
-    output, said = tmp_path / "c.json", tmp_path / "said"
+    output = tmp_path / "c.json"
+    said = tmp_path / "said"
     said.write_bytes(call(1, a=1))
     run = shlex.join(recorder(output, options=("--force",)))
     script = f"{run} < {said}\n{run} < {said}\n"
@@ -210,6 +215,7 @@ def test_response_is_on_disk_before_the_client_has_it(tmp_path: Path) -> None:
         pipe.process.wait()
 
         assert run([*PROGRAM, "recover", str(output)]).code == 0
+
         recorded = lines_of(load_cassette(output))
 
         assert len(recorded) == count
@@ -234,11 +240,13 @@ def test_exit_code_is_the_servers(tmp_path: Path) -> None:
 
     assert at_the_end.returncode == code
     assert answered
-    ends = {
-        exchange.request.body: exchange.response and exchange.response.end.value
-        for interaction in load_cassette(of_itself).interactions
-        for exchange in interaction.exchanges
-    }
+
+    ends = {}
+    for interaction in load_cassette(of_itself).interactions:
+        for exchange in interaction.exchanges:
+            assert exchange.response is not None
+
+            ends[exchange.request.body] = exchange.response.end.value
 
     assert ends[ask(1).rstrip()] == "complete"
     assert ends[ask(2, exit=code).rstrip()] == "broken"
@@ -261,7 +269,8 @@ def test_what_is_said_after_the_end_of_the_client_is_recorded_too(
 )
 def test_deaf_server_with_a_child_is_ended_in_time(tmp_path: Path, how: str) -> None:
     """Signals end what ignores SIGTERM and the end of stdin, children included, and publish."""
-    output, mark = tmp_path / "c.json", f"--mark={tmp_path}"
+    output = tmp_path / "c.json"
+    mark = f"--mark={tmp_path}"
     options = ("--append",) if how == "signal while adding" else ()
     if options:
         said(recorder(output), call(1, a=1))
@@ -273,6 +282,7 @@ def test_deaf_server_with_a_child_is_ended_in_time(tmp_path: Path, how: str) -> 
         pipe.say(call(2, a=2))
 
         assert pipe.hear()
+
         if how == "closed and signal":
             pipe.stdin.close()
 
@@ -298,10 +308,12 @@ async def test_server_that_is_deaf_to_the_end_of_its_client_is_ended(
         heard = server.reads(1000)
 
         assert len((await anext(heard)).lines) == 1
+
         closing = asyncio.ensure_future(server.close_stdin())
         said = asyncio.ensure_future(anext(heard))
 
         assert not await server.ended(asyncio.Event(), said)
+
         await closing
         said.cancel()
 
@@ -345,6 +357,7 @@ def test_killed_recorder_leaves_no_process(tmp_path: Path) -> None:
         pipe.say(ask(1))
 
         assert pipe.hear()
+
         pipe.signal(signal.SIGKILL)
         pipe.process.wait()
 
@@ -394,6 +407,7 @@ def test_recording_over_a_cassette_leaves_alone_what_is_the_same(
         command = [*ANOTHER, *recorder(output, options=["--force"])]
 
         assert spoken(command, line + more).returncode == 0
+
         files.append((output.stat().st_mtime_ns, read(output)["interactions"]))
 
     assert files[0] == files[1]
@@ -420,6 +434,7 @@ def test_further_start_adds_to_a_cassette_that_the_first_one_left_alone(
         command = [sys.executable, "-c", starts, *recorder(output, options=["--force"])]
 
         assert spoken(command, lines).returncode == 0
+
         files.append(read(output)["interactions"])
 
     assert files[1][:-1] == files[0]
@@ -456,6 +471,7 @@ def test_client_need_not_wait_for_the_end_of_its_first_server(tmp_path: Path) ->
         first.say(ask(1))
 
         assert first.hear()
+
         first.stdin.close()
         first.signal(signal.SIGTERM)
 
@@ -466,6 +482,7 @@ def test_client_need_not_wait_for_the_end_of_its_first_server(tmp_path: Path) ->
         killed.say(ask(3))
 
         assert killed.hear()
+
         killed.signal(signal.SIGKILL)
         killed.process.wait()
 
@@ -484,6 +501,7 @@ def test_cassette_of_another_client_is_not_touched(tmp_path: Path) -> None:
         pipe.say(ask(1))
 
         assert pipe.hear()
+
         refused = spoken(recorder(output), ask(2))
 
         assert refused.returncode == 3
@@ -517,6 +535,7 @@ def test_client_that_stops_listening_ends_the_server(tmp_path: Path) -> None:
         pipe.say(ask(1))
 
         assert pipe.hear()
+
         pipe.stdout.close()
         pipe.say(ask(2))
         pipe.stdin.close()
@@ -627,13 +646,16 @@ def test_what_is_missing_is_recorded_and_added(tmp_path: Path) -> None:
         call(8, a=2),
     )
 
-    assert [each["id"] for each in answers] == [7, 8]
+    assert [answer["id"] for answer in answers] == [7, 8]
     assert answers[1]["result"]["arguments"] == {"a": 2}
+
     cassette = load_cassette(output)
 
     assert [
-        session_of(each.exchanges[0].request) for each in cassette.interactions
+        session_of(interaction.exchanges[0].request)
+        for interaction in cassette.interactions
     ] == ["", ""]
+
     replayed = spoken(
         recorder(output, "no-such-server", options=("--append",)), call(1, a=2)
     )
@@ -676,6 +698,7 @@ def test_server_that_wants_to_be_initialized_is(tmp_path: Path) -> None:
 
     assert answers[1]["result"]["arguments"] == {"a": 2}
     assert len(load_cassette(output).interactions) == 4
+
     played = said(
         recorder(output, "gone", options=("--append",)),
         initialize(),
@@ -708,9 +731,8 @@ def test_all_at_once_is_answered_before_the_end(tmp_path: Path) -> None:
     calls = [call(150 - number, a=number) for number in range(50)]
     done = spoken(replayer(cassette), b"".join(calls))
 
-    answers = {
-        each["id"]: each["result"] for each in map(json.loads, done.stdout.splitlines())
-    }
+    responses = map(json.loads, done.stdout.splitlines())
+    answers = {response["id"]: response["result"] for response in responses}
 
     assert answers == {
         150 - number: {"name": "t", "arguments": {"a": number}, "big": ""}
@@ -741,7 +763,8 @@ def test_miss_is_an_error_to_the_request(tmp_path: Path) -> None:
 def test_what_a_probe_played_counts_for_the_start_after_it(tmp_path: Path) -> None:
     """The TypeScript SDK's client discovers in a process of its own, and its calls don't count so."""
     path = tmp_path / "c.json"
-    probe, work = rpc("server/discover", {}, "server-discover-probe-1"), call(1, a=1)
+    probe = rpc("server/discover", {}, "server-discover-probe-1")
+    work = call(1, a=1)
     versions = {"supportedVersions": ["2026-07-28"]}
     cassette = cassette_of((probe, versions), (work, text("done")))
     path.write_bytes(encode_cassette(cassette))
@@ -750,15 +773,18 @@ def test_what_a_probe_played_counts_for_the_start_after_it(tmp_path: Path) -> No
     alone = spoken(replayer, work)
 
     assert b"never played: #1 server/discover" in alone.stderr
+
     after_a_call = spoken(replayer, work)
 
     assert b"never played: #1 server/discover" in after_a_call.stderr
     assert b'never played: #2 tools/call "t"' in spoken(replayer, probe + b"\n").stderr
+
     (note,) = tmp_path.glob("mrtr-cassette-probed-*")
     stays_recent(note)
     of_another = spoken([*ANOTHER, *replayer], work)
 
     assert b"never played: #1 server/discover" in of_another.stderr
+
     after_a_probe = spoken(replayer, work)
 
     assert b"played 2 of 2 interactions, no misses" in after_a_probe.stderr
@@ -788,13 +814,16 @@ def test_what_the_server_said_by_itself_is_said_again(tmp_path: Path) -> None:
     initialized = notification("notifications/initialized") + b"\n"
     with piped(recorder(output, sys.executable, "-c", code)) as pipe:
         assert pipe.hear() == b"ready\n"
+
         pipe.say(initialized)
 
         assert pipe.hear() == b"noted\n"
+
         pipe.end()
 
     with piped(replayer(output)) as pipe:
         assert pipe.hear() == b"ready\n"
+
         pipe.say(initialized)
 
         assert pipe.hear() == b"noted\n"
@@ -820,6 +849,7 @@ def test_server_that_died_dies_again(tmp_path: Path) -> None:
         pipe.say(call(1))
 
         assert pipe.hear()
+
         pipe.say(die)
 
         assert pipe.hear() == b""
@@ -829,6 +859,7 @@ def test_server_that_died_dies_again(tmp_path: Path) -> None:
         pipe.say(call(1))
 
         assert pipe.hear()
+
         pipe.say(die)
 
         assert pipe.hear() == b""
@@ -842,6 +873,7 @@ def test_signal_ends_the_replay(tmp_path: Path) -> None:
         pipe.say(call(1))
 
         assert pipe.hear()
+
         pipe.signal(signal.SIGTERM)
 
         assert pipe.process.wait(30) == 0

@@ -133,6 +133,7 @@ async def test_nothing_is_found_in_a_server_without_a_fault(
                 assert not probing.findings, probing.text
                 assert probing.is_reached, probing.text
                 assert servers.servers[twin].taken <= probing.requests
+
                 servers.servers[twin].taken = 0
 
 
@@ -144,6 +145,7 @@ def test_faults_are_found_over_pipes(tmp_path: Path, form: str) -> None:
     called = call([*server, "good"], *DEPLOY, answers=ANSWERS["deploy"], path=cassette)
 
     assert called.text == "Deployed to staging"
+
     found = {}
     for name in ("good", "decline", "dropped-connection", "hang"):
         probing = probe(cassette, [*server, name], timeout=2)

@@ -71,6 +71,7 @@ async def test_no_raw_state_is_written(
         await post(tape.url, tool_call("deploy", id=2, **answers))
 
         assert tape.server.received[1].json["params"]["requestState"] == STATE
+
         journal = (tmp_path / "c.json.journal").read_text()
 
     for written in (journal, (tmp_path / "c.json").read_text(), *tape.log):
@@ -85,8 +86,8 @@ def _pages(run: str, *names: str) -> Script:
     more = [{"nextCursor": f"{run}-{page}"} for page in range(1, len(names))]
     pages = zip(names, [*more, {}], strict=True)
     replies = [
-        result({"tools": [{"name": name, "inputSchema": {}}], **it})
-        for name, it in pages
+        result({"tools": [{"name": name, "inputSchema": {}}], **page})
+        for name, page in pages
     ]
 
     return answering(*map(json_response, replies))
@@ -108,7 +109,8 @@ async def _all_pages(url: str) -> list[str]:
 async def test_recording_over_a_cassette_writes_what_changed(tmp_path: Path) -> None:
     """Where nothing did, the file is left alone; a page that did stands behind the kept cursor."""
     path = tmp_path / "c.json"
-    files, said = [], []
+    files = []
+    said = []
     changed = ("one", "2", "three")
     for run, names in (
         ("a", ("one", "two", "three")),
@@ -127,14 +129,17 @@ async def test_recording_over_a_cassette_writes_what_changed(tmp_path: Path) -> 
         said.append(recording_text(session.report))
 
     assert files[0] == files[1]
-    assert [one == two for one, two in zip(files[1][2], files[2][2], strict=True)] == [
-        True, False, True,
-    ]  # fmt: skip
+
+    (_, _, before), (_, _, after) = files[1:3]
+    kept = [old == new for old, new in zip(before, after, strict=True)]
+
+    assert kept == [True, False, True]
     assert said == [
         f"wrote {path}: 3 interactions, 3 exchanges recorded",
         f"{path}: 3 interactions, same, kept, 3 exchanges recorded",
         f"wrote {path}: 3 interactions (2 kept), 3 exchanges recorded",
     ]
+
     async with playing(path) as replay:
         assert await _all_pages(replay.url) == [*changed]
 
@@ -144,7 +149,8 @@ async def test_recording_over_a_cassette_keeps_what_differs_where_nothing_counts
     tmp_path: Path,
 ) -> None:
     """A time in arguments and in a result is left out of what is the same, as in `diff`."""
-    path, file = tmp_path / "c.json", tmp_path / "ignored.toml"
+    path = tmp_path / "c.json"
+    file = tmp_path / "ignored.toml"
     file.write_text("[[ignore]]\npointers = ['/params/arguments/at', '/result/at']\n")
     for number, options in enumerate(
         (
@@ -262,11 +268,13 @@ async def test_a_failing_recorder_never_breaks_the_call(
         monkeypatch.setattr(owner, name, failing)
         for _ in range(2):
             answer = await post(tape.url, message("ping"))
+
             assert (answer.body, answer.is_whole) == (event(result({})), True)
 
         monkeypatch.undo()
 
     assert tape.session.problem is not None
+
     told = [line for line in tape.log if line.startswith("RECORDING FAILED: ")]
 
     assert len(told) == 1
@@ -298,17 +306,18 @@ async def test_pushed_requests_and_their_answers_are_told_as_they_pass(
             "POST", "/mcp", JSON, body=compact(tool_call("deploy"))
         )
         await body.some()
-        told = [each["event"] for each in events]
+        told = [event["event"] for event in events]
         await post(tape.url, result({"action": "decline"}, id="push"))
         await body.rest()
 
     assert told == ["started", "asked"]
     assert events[1]["keys"] == {"elicitation-1": "form"}
-    answers = [each for each in events if each["event"] == "answered"]
 
-    assert [(each["exchange"], each["call"], each["keys"]) for each in answers] == [
-        (2, 'tools/call "deploy"', ["elicitation-1"])
-    ]
+    answers = [event for event in events if event["event"] == "answered"]
+
+    assert [
+        (answer["exchange"], answer["call"], answer["keys"]) for answer in answers
+    ] == [(2, 'tools/call "deploy"', ["elicitation-1"])]
     assert '   1  tools/call "deploy" asks: Sure?' in tape.log
     assert "decline" not in json.dumps(events)
     assert "Sure?" not in json.dumps(events)
@@ -333,8 +342,8 @@ async def test_a_line_that_was_cut_short_costs_no_other(
         await http("GET", tape.url, target="/3")
 
     kept = [
-        one["request"]["http"]["path"]
-        for one in read(tmp_path / "c.json")["interactions"]
+        interaction["request"]["http"]["path"]
+        for interaction in read(tmp_path / "c.json")["interactions"]
     ]
 
     assert kept == ["/1", "/3"]

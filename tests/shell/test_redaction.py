@@ -95,6 +95,7 @@ async def test_no_planted_secret_is_written_and_the_cassette_plays(
 
     for row in rows:
         assert row.secret is not None
+
         spellings = {
             row.secret,
             json.dumps(row.secret)[1:-1],
@@ -103,8 +104,8 @@ async def test_no_planted_secret_is_written_and_the_cassette_plays(
 
         found = [
             written[max(0, at - 150) : at + 60]
-            for one in spellings
-            if (at := written.find(one)) >= 0
+            for spelling in spellings
+            if (at := written.find(spelling)) >= 0
         ]
 
         assert not found, row.name
@@ -134,10 +135,11 @@ async def test_ask_whose_key_is_a_secret_is_answered_on_replay(
         asking = result({"inputRequests": asks, "requestState": state})
 
     def retry(asked: Any) -> Any:
-        asks, state = asked["inputRequests"], asked["requestState"]
+        asks = asked["inputRequests"]
+        state = asked["requestState"]
         answer = {"action": "accept", "content": {"otp": "73190544"}}
         if dialect == "list":
-            answers: Any = [{"id": each["id"], "value": answer} for each in asks]
+            answers: Any = [{"id": ask["id"], "value": answer} for ask in asks]
         else:
             answers = dict.fromkeys(asks, answer)
 
@@ -148,6 +150,7 @@ async def test_ask_whose_key_is_a_secret_is_answered_on_replay(
         asked = json.loads((await post(tape.url, tool_call("open"))).body)["result"]
 
         assert GITHUB in json.dumps(asked)
+
         await post(tape.url, retry(asked))
         journal = path.with_name("c.json.journal").read_text()
 
@@ -158,6 +161,7 @@ async def test_ask_whose_key_is_a_secret_is_answered_on_replay(
     (interaction,) = json.loads(path.read_text())["interactions"]
 
     assert len(interaction["elicitation_turns"]) == 1
+
     async with playing(path) as replay:
         asked = json.loads((await post(replay.url, tool_call("open"))).body)["result"]
 
@@ -172,10 +176,8 @@ async def test_ask_whose_key_is_a_secret_is_answered_on_replay(
 async def test_what_is_added_is_redacted_by_the_rules_of_both(tmp_path: Path) -> None:
     """An appended recording keeps the numbers of earlier patterns, and all of it plays."""
     path = tmp_path / "c.json"
-    first, second = (
-        tool_call("find", arguments={"who": who})
-        for who in ("cust-77", "emp-12 cust-9")
-    )
+    first = tool_call("find", arguments={"who": "cust-77"})
+    second = tool_call("find", arguments={"who": "emp-12 cust-9"})
 
     third = tool_call("login", arguments={"password": "made up", "pin": "0000"})
     before = {"redact": ["cust-[0-9]+"], "no_redact": ["password"]}
@@ -199,7 +201,8 @@ async def test_what_is_added_is_redacted_by_the_rules_of_both(tmp_path: Path) ->
     }
 
     asked = [
-        one["request"]["body"]["params"]["arguments"] for one in tree["interactions"]
+        interaction["request"]["body"]["params"]["arguments"]
+        for interaction in tree["interactions"]
     ]
 
     assert asked == [
@@ -207,6 +210,7 @@ async def test_what_is_added_is_redacted_by_the_rules_of_both(tmp_path: Path) ->
         {"who": "<custom-2:1> <custom-1:2>"},
         {"password": "<password:1>", "pin": "<custom-key:1>"},
     ]
+
     async with playing(path) as replay:
         for number, call in ((3, third), (2, second), (1, first)):
             assert json.loads((await post(replay.url, call)).body)["result"] == {
@@ -221,11 +225,9 @@ GZIP = "Content-Encoding: gzip"
 @looped
 async def test_coded_request_is_searched_and_plays(tmp_path: Path) -> None:
     """A request in any coding passes as it is, and is kept and matched as it can be read."""
-    path, body, headers = (
-        tmp_path / "c.json",
-        gzip.compress(CALL, mtime=0),
-        (JSON, GZIP),
-    )
+    path = tmp_path / "c.json"
+    body = gzip.compress(CALL, mtime=0)
+    headers = (JSON, GZIP)
 
     async with taping(path, answering(json_response(result({"a": 1})))) as tape:
         recorded = await http("POST", tape.url, *headers, body=body)
@@ -233,16 +235,18 @@ async def test_coded_request_is_searched_and_plays(tmp_path: Path) -> None:
     assert tape.server.only.body == body
     assert GITHUB not in path.read_text()
     assert "it is <github:1>" in path.read_text()
+
     for sent, with_headers in ((body, headers), (CALL, (JSON,))):
         async with playing(path) as replay:
             played = await http("POST", replay.url, *with_headers, body=sent)
+
             assert played.body == recorded.body
 
     async with playing(path) as replay:
-        other = gzip.compress(CALL.replace(b"it is", b"it was"), mtime=0)
-        assert (await http("POST", replay.url, JSON, GZIP, body=other)).error[
-            "code"
-        ] == -32010
+        another_call = gzip.compress(CALL.replace(b"it is", b"it was"), mtime=0)
+        missed = await http("POST", replay.url, JSON, GZIP, body=another_call)
+
+        assert missed.error["code"] == -32010
 
 
 @looped
@@ -263,6 +267,7 @@ async def test_bodies_that_cannot_be_searched_are_kept_and_told(tmp_path: Path) 
     ]
 
     assert tape.session.report.unread == 2
+
     async with playing(path) as replay:
         assert (await http("POST", replay.url, JSON, body=unread)).body == recorded.body
 
@@ -294,7 +299,8 @@ async def test_credentials_are_found_wherever_they_are_repeated(tmp_path: Path) 
         "x", arguments={"as": f"client {secrets[0]}", "in": f"session {secrets[3]}"}
     )
     async with taping(path, script, headers={"X-Upstream-Auth": secrets[1]}) as tape:
-        await http("POST", tape.url, *sent, body=json.dumps(tool_call("y")).encode())
+        body = json.dumps(tool_call("y")).encode()
+        await http("POST", tape.url, *sent, body=body)
         await http("POST", tape.url, *sent, body=json.dumps(call).encode())
         journal = path.with_name(path.name + ".journal").read_text()
 
@@ -304,25 +310,30 @@ async def test_credentials_are_found_wherever_they_are_repeated(tmp_path: Path) 
 
     assert "session mrtr-session:1" in path.read_text()
     assert "client <authorization:1>" in path.read_text()
+
     given = json.dumps(call).replace(secrets[3], "mrtr-session:1")
     async with playing(path) as replay:
         played = await http("POST", replay.url, *sent, body=given.encode())
+
         assert played.result == {"a": 1}
 
     async with playing(path) as replay:
-        other = [JSON, ACCEPT, "Authorization: Bearer another-token-1"]
+        headers = [JSON, ACCEPT, "Authorization: Bearer another-token-1"]
         body = given.replace(secrets[0], "another-token-1").encode()
+        played = await http("POST", replay.url, *headers, body=body)
 
-        assert (await http("POST", replay.url, *other, body=body)).result == {"a": 1}
+        assert played.result == {"a": 1}
 
     async with playing(path) as replay:
         # What stands in the place of a placeholder may be a secret by itself.
         played = await http("POST", replay.url, JSON, ACCEPT, body=given.encode())
 
         assert played.result == {"a": 1}
-        other = given.replace(secrets[0], "nobody").encode()
 
-        assert (await http("POST", replay.url, JSON, ACCEPT, body=other)).error
+        body = given.replace(secrets[0], "nobody").encode()
+        missed = await http("POST", replay.url, JSON, ACCEPT, body=body)
+
+        assert missed.error
 
 
 SKILL = f"# Deploy\nUse the key {GITHUB}.\n"
@@ -372,6 +383,7 @@ async def test_announced_digest_is_that_of_the_redacted_text(
 
     assert "<github:1>" in text
     assert listed["files"][0]["digest"] == f"sha256:{sha256_of(text)}"
+
     async with upstream(server) as live:
         verification = await verify_cassette(path, live.url, VerifyOptions())
 
@@ -384,7 +396,8 @@ async def test_text_that_the_user_calls_a_secret_is_in_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """It may be words; the client that recorded is played, and a miss doesn't show it either."""
-    secret, path = "open sesame please", tmp_path / "c.json"
+    secret = "open sesame please"
+    path = tmp_path / "c.json"
     monkeypatch.setenv("DOOR", secret)
     given: Any = {name: ["DOOR" if name == "redact_env" else secret]}
     encoded = base64.b64encode(f"say {secret}!".encode()).decode()
@@ -400,8 +413,10 @@ async def test_text_that_the_user_calls_a_secret_is_in_no_file(
         assert encoded not in text
 
     assert "<secret:1>" in path.read_text()
+
     async with playing(path, **given) as replay:
         assert "<secret:1>" in (await post(replay.url, call)).body.decode()
+
         miss = await post(
             replay.url, tool_call("say", arguments={"text": f"no {secret}"})
         )
@@ -443,7 +458,8 @@ async def test_secret_that_is_found_later_is_not_in_the_cassette(
     tmp_path: Path,
 ) -> None:
     """What the journal had before it was found by its name is written anew at the end."""
-    path, secret = tmp_path / "c.json", "hunter2hunter"
+    path = tmp_path / "c.json"
+    secret = "hunter2hunter"
     replies = [json_response(result({"n": n})) for n in (1, 2)]
     before = tool_call("type", arguments={"text": secret})
     async with taping(path, answering(*replies)) as tape:
@@ -451,6 +467,7 @@ async def test_secret_that_is_found_later_is_not_in_the_cassette(
         await post(tape.url, tool_call("login", arguments={"password": secret}))
 
     assert secret not in path.read_text()
+
     async with playing(path) as replay:
         assert b'"n":1' in (await post(replay.url, before)).body
 
@@ -481,9 +498,8 @@ async def test_recording_tells_what_was_replaced(tmp_path: Path) -> None:
         {"interaction": number, "call": 'tools/call "login"'} for number in (1, 3)
     ]
     typed = {"interaction": 2, "call": 'tools/call "type"'}
-    added, second = (
-        {"interaction": number, "call": 'tools/call "reset"'} for number in (4, 2)
-    )
+    added = {"interaction": 4, "call": 'tools/call "reset"'}
+    second = {"interaction": 2, "call": 'tools/call "reset"'}
 
     assert told == [
         (

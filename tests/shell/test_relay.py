@@ -130,11 +130,12 @@ async def test_response_is_in_the_journal_before_its_last_byte_is_passed_on(
 
         at = [
             index
-            for index, each in enumerate(client.got)
-            if each == (raw[5:], len(rest) == 1)
+            for index, step in enumerate(client.got)
+            if step == (raw[5:], len(rest) == 1)
         ]
 
         assert (client.got[at[0] - 1], client.got[at[0] + 1]) == (0, 1)
+
         path.unlink()
 
 
@@ -165,6 +166,7 @@ async def test_acknowledgement_is_read_on_though_its_client_leaves(
             await relay.handle(left, Client(has_left=True))
 
     assert response.is_closed
+
     kept = read(path)["interactions"][0]["response"]
 
     assert (kept["text"], kept.get("end")) == (text, end)
@@ -175,7 +177,8 @@ async def test_stream_that_says_where_to_post_leads_its_client_back(
     tmp_path: Path,
 ) -> None:
     """A client of HTTP+SSE posts to the recorder, whatever the upstream calls itself."""
-    path, client = tmp_path / "c.json", Client()
+    path = tmp_path / "c.json"
+    client = Client()
     chunks: list[bytes | OSError] = [
         b"event: endpoint\ndata: http://ser",
         b"ver/post?id=1\n\n",
@@ -186,6 +189,6 @@ async def test_stream_that_says_where_to_post_leads_its_client_back(
     async with relaying(path, Server(Response(chunks))) as (relay, _):
         await replace(relay, shown_as="http://server").handle(get, client)
 
-    passed = b"".join(each[0] for each in client.got[1:] if isinstance(each, tuple))
+    passed = b"".join(step[0] for step in client.got[1:] if isinstance(step, tuple))
 
     assert passed == b"event: endpoint\ndata: /post?id=1\n\n: x"

@@ -98,6 +98,7 @@ async def test_nothing_is_added_to_a_bare_request(
         await http(method, tape.url, body=body)
 
     assert tape.server.only.head.line == f"{method} /mcp HTTP/1.1"
+
     length = () if body is None else (("Content-Length", str(len(body))),)
 
     assert tape.server.only.head.without("host") == length
@@ -131,6 +132,7 @@ async def test_bodies_are_untouched_in_both_directions(
 
     assert tape.server.only.body == body
     assert answer.body == body
+
     async with playing(tmp_path / "c.json") as replay:
         assert (await post(replay.url, body)).body == body
 
@@ -158,6 +160,7 @@ async def test_targets_are_sent_as_they_came(tmp_path: Path, target: str) -> Non
         assert (await http("GET", tape.url, target=target)).body == b"here"
 
     assert tape.server.only.head.line == f"GET {target} HTTP/1.1"
+
     async with playing(tmp_path / "c.json") as replay:
         assert (await http("GET", replay.url, target=target)).body == b"here"
 
@@ -204,7 +207,8 @@ async def test_secrets_of_the_upstreams_url_are_sent_and_written_nowhere(
     tmp_path: Path,
 ) -> None:
     """User and password are sent as Basic; other secrets are the same placeholders in all recordings."""
-    path, log = tmp_path / "c.json", list[str]()
+    path = tmp_path / "c.json"
+    log = list[str]()
     async with upstream(answering(response())) as server:
         named = server.url.replace("//", "//us%40er:p%3Aw@")
         named += "/ghp_abcdefghijklmnopqrstuvwxyz0123456789?api_key=sup3rs3cret"
@@ -216,10 +220,12 @@ async def test_secrets_of_the_upstreams_url_are_sent_and_written_nowhere(
 
     assert server.only.head.values("authorization") == [expected]
     assert session.url.endswith("?api_key=sup3rs3cret")
+
     shown = "/%3Cgithub:1%3E?api_key=%3Capi-key:1%3E"
 
     assert session.shown_url.endswith(shown)
     assert read(path)["upstream"] == server.url + shown
+
     for text in (journal, path.read_text(), *log):
         for part in (
             "us%40er",
@@ -285,10 +291,12 @@ async def test_statuses_pass_with_their_reason(tmp_path: Path, status: str) -> N
         f"{name}: {value}" for name, value in answer.head.without("content-length")
     ] == headers
     assert answer.body == b"why"
+
     async with playing(tmp_path / "c.json") as replay:
         played = await http("POST", replay.url, body=b"a")
 
     assert (played.status, played.body) == (int(status), b"why")
+
     kept = [header for header in headers if not header.startswith("X-A:")]
 
     assert [
@@ -323,6 +331,7 @@ async def test_empty_answers_pass_as_they_are(
             seen += part
 
     assert seen.replace(b"Connection: close\r\n", b"") == reply
+
     async with playing(tmp_path / "c.json") as replay:
         played = await http(method, replay.url, condition)
 
@@ -359,6 +368,7 @@ async def test_traffic_that_is_no_rpc_passes_and_plays(
         assert (
             await http(method, replay.url, target="/token?a=1", body=body)
         ).body == b"one"
+
         missed = await http(method, replay.url, target="/token?a=3", body=body)
 
     assert (missed.status, missed.head.values("content-type")) == (
@@ -388,25 +398,28 @@ async def test_what_a_page_needs_to_read_comes_back(tmp_path: Path) -> None:
 
     replies = [
         response(
-            b"", *ALLOWED, each.replace("Request", "Allow"), status="204 No Content"
+            b"",
+            *ALLOWED,
+            wanted_name.replace("Request", "Allow"),
+            status="204 No Content",
         )
-        for each in wanted
+        for wanted_name in wanted
     ]
 
     path = tmp_path / "c.json"
     async with taping(
         path, answering(*replies, json_response(result({}), *ALLOWED))
     ) as tape:
-        for each in wanted:
-            await http("OPTIONS", tape.url, *PREFLIGHT, each)
+        for wanted_name in wanted:
+            await http("OPTIONS", tape.url, *PREFLIGHT, wanted_name)
 
         await post(tape.url, message("ping"), PREFLIGHT[0])
 
     async with playing(path) as replay:
         # A browser remembers an answer, or asks again.
-        for each in reversed(wanted * 2):
-            preflight = await http("OPTIONS", replay.url, *PREFLIGHT, each)
-            allowed = (*ALLOWED, each.replace("Request", "Allow"))
+        for header in reversed(wanted * 2):
+            preflight = await http("OPTIONS", replay.url, *PREFLIGHT, header)
+            allowed = (*ALLOWED, header.replace("Request", "Allow"))
 
             assert preflight.status == 204
             assert preflight.head.without("connection") == _pairs(*allowed)
@@ -444,8 +457,10 @@ async def test_a_stream_passes_as_it_comes(tmp_path: Path) -> None:
         )
 
         assert head.values("x-a") == ["1"]
+
         for at, gate in enumerate(gates):
             gate.set()
+
             assert await body.some() == whole[at : at + 1]
 
         assert await body.some() == b""
@@ -469,8 +484,8 @@ async def test_a_response_that_is_too_large_passes_unrecorded(
         assert (await http("GET", tape.url, target="/small")).body == b"small"
 
     kept = [
-        one["request"]["http"]["path"]
-        for one in read(tmp_path / "c.json")["interactions"]
+        interaction["request"]["http"]["path"]
+        for interaction in read(tmp_path / "c.json")["interactions"]
     ]
 
     # Of a listening stream there is what had passed before.
@@ -492,6 +507,7 @@ async def test_a_client_that_leaves_a_stream_ends_it_upstream(tmp_path: Path) ->
     async with taping(tmp_path / "c.json", script) as tape:
         async with connected(tape.url) as client:
             _, body = await client.ask("GET", "/mcp", "Accept: text/event-stream")
+
             assert await body.some() == b": hello\n\n"
 
         await left.wait()
@@ -509,7 +525,8 @@ async def test_a_client_that_leaves_before_the_response_ends_the_call_upstream(
     tmp_path: Path,
 ) -> None:
     """When the client leaves before the head has come the upstream sees that; others go on."""
-    came, left = asyncio.Event(), asyncio.Event()
+    came = asyncio.Event()
+    left = asyncio.Event()
 
     async def script(visit: Visit) -> None:
         if visit.number > 1:
@@ -532,6 +549,7 @@ async def test_a_client_that_leaves_before_the_response_ends_the_call_upstream(
         assert (await http("GET", tape.url)).body == b"ok"
 
     assert len(tape.server.received) == 2
+
     left_alone, _ = read(tmp_path / "c.json")["interactions"]
 
     assert left_alone["request"]["body"]["method"] == "ping"
@@ -549,6 +567,7 @@ async def test_streams_that_are_open_at_the_end_are_kept(tmp_path: Path) -> None
         _, body = await client.ask("GET", "/mcp", "Accept: text/event-stream")
 
         assert await body.some() == b": hello\n\n"
+
         await stop()
 
         assert await body.rest() == b""
@@ -646,12 +665,14 @@ async def test_a_broken_response_is_no_clean_end(
         seen += await body.rest()
 
         assert (seen, body.is_whole) == (expected, False)
+
         await client.closed()
 
     kept = read(tmp_path / "c.json")["interactions"][0]["response"]
 
     assert kept["end"] == "broken"
     assert raw_body(kept) == expected if expected else "sha256" not in kept
+
     async with playing(tmp_path / "c.json") as replay:
         answer = await post(replay.url, message("ping"))
 

@@ -11,7 +11,6 @@ import pytest
 from builders import (
     Answer,
     Conversation,
-    conversation,
     encode_cassette,
     loaded,
     notification,
@@ -76,6 +75,7 @@ async def test_a_miss_is_an_error_with_the_callers_id(tmp_path: Path) -> None:
     assert answer.body.startswith(
         b'{"jsonrpc":"2.0","id":"\\u0041","error":{"code":-32010,'
     )
+
     error = answer.json["error"]
 
     assert miss.reason.value == "arguments-differ"
@@ -102,10 +102,8 @@ async def test_harmless_requests_get_what_any_server_answers(tmp_path: Path) -> 
 
     assert ping.json == {"jsonrpc": "2.0", "id": "p", "result": {}}
     assert probe.json["error"]["code"] == -32601
-    assert [(each.status, each.body) for each in (notified, metadata)] == [
-        (202, b""),
-        (404, b""),
-    ]
+    assert (notified.status, notified.body) == (202, b"")
+    assert (metadata.status, metadata.body) == (404, b"")
     assert [event["event"] for event in events] == ["harmless"] * 4
 
 
@@ -191,7 +189,8 @@ class Downstream:
 @looped
 async def test_task_follows_the_clock_of_the_replay(tmp_path: Path) -> None:
     """It is created when its call is played, and polled as often as the user says; events tell."""
-    path, events = tmp_path / "c.json", list[JsonObject]()
+    path = tmp_path / "c.json"
+    events = list[JsonObject]()
     names = {"taskId": "t1"}
     asked = message("tasks/get", names)
     update = message("tasks/update", {**names, "inputResponses": yes("a")})
@@ -201,25 +200,27 @@ async def test_task_follows_the_clock_of_the_replay(tmp_path: Path) -> None:
         (update, {}),
     )
 
-    talk = conversation(
-        *((compact(each), reply) for each, reply in script), seals=False
-    )
+    talk = Conversation(seals=False)
+    for request, reply in script:
+        talk.exchange(compact(request), reply)
+
     path.write_bytes(encode_cassette(talk.cassette()))
     requests = [*(request for request, _ in script), asked]
     options = {"poll_interval": 7, "clock": replace(CLOCK, wall=lambda: 60.0)}
     async with playing(path, on_event=events.append, **options) as replay:
-        told = [(await post(replay.url, each)).json["result"] for each in requests]
+        told = [
+            (await post(replay.url, request)).json["result"] for request in requests
+        ]
+
         assert replay.player.unplayed == []
 
-    for each in (told[0], told[1], told[3]):
-        assert (each["createdAt"], each["pollIntervalMs"]) == (
-            "1970-01-01T00:01:00Z",
-            7,
-        )
+    for task in (told[0], told[1], told[3]):
+        assert task["createdAt"] == "1970-01-01T00:01:00Z"
+        assert task["pollIntervalMs"] == 7
 
     place = {"call": 'tools/call "x"', "interaction": 1, "turn": 1, "via": "task"}
 
-    assert [each for each in events if each["event"] != "played"] == [
+    assert [event for event in events if event["event"] != "played"] == [
         {"event": "asked", **place, "keys": {"a": "form"}},
         {"event": "answered", **place, "keys": ["a"]},
     ]
@@ -289,6 +290,7 @@ async def test_a_subscription_plays_what_calls_cause(
         _, body = await client.ask("POST", "/mcp", JSON, ACCEPT, body=compact(LISTEN))
 
         assert await body.some() == acknowledged
+
         await post(tape.url, message("tools/list", id=2))
         await post(tape.url, tool_call("add", id=3))
         caused.set()
@@ -309,13 +311,16 @@ async def test_a_subscription_plays_what_calls_cause(
             "text/event-stream" if is_stream else "application/json"
         ]
         assert await body.some() == acknowledged
+
         more = asyncio.create_task(body.some())
         await post(replay.url, message("tools/list", id=12))
 
         assert not more.done()
+
         await post(replay.url, tool_call("add", id=13))
 
         assert await more == changed
+
         await stop()
 
         assert await body.rest() == b""
@@ -331,7 +336,8 @@ async def test_response_waits_for_the_events_on_the_listening_stream_of_its_sess
     listen = Request("GET", "/mcp", (("Accept", "text/event-stream"), session), b"")
     call = posted(with_token(tool("work"), 1), session)
     talk = Conversation()
-    listening, calling = talk.stream(listen), talk.request(call)
+    listening = talk.stream(listen)
+    calling = talk.request(call)
     for done in (1, 2):
         talk.event(listening, progress(1, done))
 
@@ -349,7 +355,8 @@ async def test_response_waits_for_the_events_on_the_listening_stream_of_its_sess
             player, Announcer(), paced=False, clock=Clock(lambda: 0.0, sleep)
         )
         order: list[str] = []
-        stream, client = Ordered("event", order), Ordered("response", order)
+        stream = Ordered("event", order)
+        client = Ordered("response", order)
         hearing = asyncio.ensure_future(server.handle(listen, stream))
         await stream.begun.wait()
         if leaves:
@@ -360,6 +367,7 @@ async def test_response_waits_for_the_events_on_the_listening_stream_of_its_sess
 
         assert order == (["response"] if leaves else ["event", "event", "response"])
         assert bool(pauses) is not leaves
+
         hearing.cancel()
 
 
@@ -369,7 +377,8 @@ class Ordered(Downstream):
     def __init__(self, name: str, order: list[str]) -> None:
         super().__init__()
         self.begun = asyncio.Event()
-        self._name, self._order = name, order
+        self._name = name
+        self._order = order
 
     def begin(self, status: int, headers: Headers, reason: str | None = None) -> None:
         self.begun.set()
@@ -389,7 +398,8 @@ async def test_response_waits_some_time_only_for_a_stream_that_nobody_reads() ->
     listen = Request("GET", "/mcp", (("Accept", "text/event-stream"), session), b"")
     call = posted(with_token(tool("work"), 1), session)
     talk = Conversation()
-    listening, calling = talk.stream(listen), talk.request(call)
+    listening = talk.stream(listen)
+    calling = talk.request(call)
     talk.event(listening, progress(1))
     talk.response(calling, {"done": 1})
     talk.end(listening, End.OPEN)

@@ -87,6 +87,7 @@ async def test_a_command_that_cannot_be_run_has_the_shells_code(tmp_path: Path) 
     said: list[str] = []
 
     assert await code_of("no-such-command", said=said) == 127
+
     plain = tmp_path / "plain"
     plain.write_text("text")
 
@@ -141,6 +142,7 @@ async def test_sigterm_ends_the_command() -> None:
     assert (
         await stopped(f"{CALL}; signal.pause()", signal.SIGTERM) == 128 + signal.SIGTERM
     )
+
     handles = "signal.signal(signal.SIGTERM, lambda *_: os._exit(5))"
 
     assert await stopped(f"{handles}; {CALL}; signal.pause()", signal.SIGTERM) == 5
@@ -179,6 +181,7 @@ async def test_a_command_that_will_not_end_is_killed() -> None:
     )
     for number in (signal.SIGINT, signal.SIGTERM):
         code = await stopped(f"{ignores}\n{CALL}; signal.pause()", number, grace_s=0.01)
+
         assert code == 128 + signal.SIGKILL
 
 
@@ -189,6 +192,7 @@ async def test_signals_come_in_good_order() -> None:
     async with stop_signals() as signals:
         for number in numbers:
             os.kill(os.getpid(), number)
+
             assert await signals.get() is number
 
     for number in numbers:
@@ -215,6 +219,7 @@ def test_a_value_is_given_and_the_thread_has_ended_afterwards():
 
     assert first is last
     assert first is not threading.current_thread()
+
     first.join()
 
 
@@ -236,7 +241,8 @@ def test_errors_arrive_in_the_caller(when):
 
 def test_an_interrupted_start_is_undone():
     """Ctrl-C while the manager is being entered leaves it as soon as it has been."""
-    gate, left = threading.Event(), threading.Event()
+    gate = threading.Event()
+    left = threading.Event()
 
     @asynccontextmanager
     async def manager():
@@ -254,6 +260,7 @@ def test_an_interrupted_start_is_undone():
         signal.signal(signal.SIGINT, before)
 
     assert not left.is_set()
+
     gate.set()
 
     assert left.wait(60)

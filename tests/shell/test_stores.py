@@ -48,7 +48,7 @@ def stored(store: Any) -> StoreFile:
 
 def invoke(*arguments: object) -> Result:
     """Run a command in this process, which has the store."""
-    return CliRunner().invoke(main, [str(each) for each in arguments])
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 @pytest.mark.parametrize(
@@ -99,9 +99,11 @@ def test_credentials_in_a_url_are_not_shown(url: str, shown: str) -> None:
     """A URL is shown with its place, and without its user, password and query."""
     assert str(StoreFile(url)) == shown
     assert StoreFile(url).name == "c.json"
-    one, other = journal_path(StoreFile(url)), journal_path(StoreFile(shown))
 
-    assert one == other != journal_path(StoreFile("s3://bucket/c.json"))
+    of_stored = journal_path(StoreFile(url))
+    of_shown = journal_path(StoreFile(shown))
+
+    assert of_stored == of_shown != journal_path(StoreFile("s3://bucket/c.json"))
 
 
 @looped
@@ -112,11 +114,12 @@ async def test_a_recording_is_put_when_it_ends(store: Any, tmp_path: Path) -> No
     async with taping(place, script) as tape:
         await post(tape.url, message("ping"))
 
-        assert [each.suffix for each in tmp_path.iterdir()] == [".journal"]
+        assert [path.suffix for path in tmp_path.iterdir()] == [".journal"]
         assert store.store == {}
 
     assert list(tmp_path.iterdir()) == []
     assert list(store.store) == ["/bucket/runs/demo-server.json"]
+
     with pytest.raises(CassetteError, match=f"{URL}: the cassette exists"):
         async with taping(place, script):
             pass
@@ -126,6 +129,7 @@ async def test_a_recording_is_put_when_it_ends(store: Any, tmp_path: Path) -> No
         await post(tape.url, message("tools/list"))
 
     assert len(cassettes.load_cassette(place).interactions) == 2
+
     async with playing(place) as session:
         assert (await post(session.url, message("ping"))).json["result"] == {}
 
@@ -135,6 +139,7 @@ def test_the_library_takes_a_url(stored: StoreFile) -> None:
     with replay(URL, on_miss="report") as playing_it:
         assert playing_it.place == URL
         assert len(playing_it.interactions) > 1
+
         with pytest.raises(UsageError, match="has no path"):
             assert playing_it.path
 
@@ -166,6 +171,7 @@ async def test_a_cassette_that_can_t_be_put_is_recovered(
     monkeypatch.undo()
 
     assert store.store == {}
+
     monkeypatch.chdir(tmp_path)
     with pytest.raises(CassetteError, match=f"recover {URL}"):
         Journal(place, JOURNAL_HEADER)
@@ -283,6 +289,7 @@ def test_no_failure_of_a_put_shows_a_password(
 def test_a_folder_is_no_cassette(stored: StoreFile, tmp_path: Path) -> None:
     """It can't be recorded to, and neither can what is no working directory."""
     assert stored.exists()
+
     with pytest.raises(CassetteError, match="is a folder; name an object"):
         cassettes.exists(StoreFile("memory://bucket/runs"))
 

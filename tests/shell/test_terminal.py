@@ -72,6 +72,7 @@ def test_person_is_asked_at_the_terminal(call: tuple[str, ...]) -> None:
 def test_person_may_go_without_an_answer(call: tuple[str, ...]) -> None:
     """The end of the lines is no answer: the call ends with the ask on stdout; Ctrl-C ends all."""
     assert typed(call, None)[0] == 130
+
     code, _, out = typed(call, "\x04")
 
     assert code == 5

@@ -39,7 +39,7 @@ def by(*verdicts: str) -> Any:
 
 def all_possible(proposed: Sequence[Proposal]) -> list[Proposal]:
     """Choose all that can be taken."""
-    return [each for each in proposed if each.problem is None]
+    return [proposal for proposal in proposed if proposal.problem is None]
 
 
 async def updated(path: Path, server: Contract, choose: Any = None) -> Update:
@@ -94,8 +94,8 @@ async def test_what_is_not_accepted_is_not_written(cassette: Path) -> None:
 
     update = await updated(cassette, Contract(**plants), by("surface-changed"))
 
-    assert [each.call for each in update.accepted] == ["tools/list"]
-    assert [each.call for each in update.left] == ['tools/call "report"']
+    assert [accepted.call for accepted in update.accepted] == ["tools/list"]
+    assert [proposal.call for proposal in update.left] == ['tools/call "report"']
     assert not update.verification.is_good
 
     cassette.write_bytes(before)
@@ -171,7 +171,8 @@ def repeating(words: str, *, earlier: bool = False) -> Script:
 @looped
 async def test_ids_of_verify_stay_out_of_the_cassette(tmp_path: Path) -> None:
     """A result that repeats its request's id is compared, and taken, with the recorded one."""
-    path, identity = tmp_path / "c.json", "seven"
+    path = tmp_path / "c.json"
+    identity = "seven"
     async with taping(path, repeating("for")) as tape:
         for name in "ab":
             await post(tape.url, tool_call(name, id=identity))
@@ -186,8 +187,9 @@ async def test_ids_of_verify_stay_out_of_the_cassette(tmp_path: Path) -> None:
 
     assert len(update.accepted) == 2
     assert b"mrtr-cassette-" not in path.read_bytes().partition(b'"recording"')[0]
-    for each in read(path)["interactions"]:
-        taken = each["response"]["body"]["result"]
+
+    for interaction in read(path)["interactions"]:
+        taken = interaction["response"]["body"]["result"]
 
         assert taken["structuredContent"] == {"about": identity}
         assert (
@@ -199,7 +201,7 @@ async def test_ids_of_verify_stay_out_of_the_cassette(tmp_path: Path) -> None:
     async with upstream(repeating("now for", earlier=True)) as live:
         update = await update_cassette(path, live.url, VerifyOptions(), all_possible)
 
-    assert [each.problem for each in update.left if each.changes] == [
+    assert [proposal.problem for proposal in update.left if proposal.changes] == [
         "it repeats the id that another request of this comparison had",
         "it may depend on #1, which did not end as recorded",
     ]
@@ -234,7 +236,8 @@ async def test_a_read_after_an_accepted_question_is_compared_after_the_write(
 ) -> None:
     """The write goes to its end on the live server first, so what is read stays as recorded."""
     path = tmp_path / "store.json"
-    put, get = tool_call("put", arguments={"value": "A"}), tool_call("get")
+    put = tool_call("put", arguments={"value": "A"})
+    get = tool_call("get")
     async with taping(path, store("Put it?")) as tape:
         asked = await post(tape.url, put)
         state = asked.json["result"]["requestState"]
@@ -251,6 +254,7 @@ async def test_a_read_after_an_accepted_question_is_compared_after_the_write(
     assert update.verification.counts == {"same": 1, "question-changed": 1}
     assert new_lines(path, before) == ['"message": "Really put it?"']
     assert update.left == ()
+
     async with upstream(store("Really put it?")) as live:
         assert (await verify_cassette(path, live.url, VerifyOptions())).counts == {
             "same": 2

@@ -86,6 +86,7 @@ def test_a_command_ends_with_a_killed_test_run(tmp_path, number):
         pipe.open() as held,
     ):
         assert run.stdout.readline() == b"listening\n"
+
         run.send_signal(number)
         ended, _, _ = select.select([held], [], [], HANGS_S)
 

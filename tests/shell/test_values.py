@@ -101,6 +101,7 @@ async def test_a_folder_reaches_no_disk_and_a_run_in_another_one_plays(
 
     assert HERE.encode() not in before
     assert read(cassette)["values"] == ["root"]
+
     async with playing(cassette, values={"root": THERE}) as session:
         assert await talk(session.url, THERE) == [
             f"did read\n{THERE}/one.txt",
@@ -108,6 +109,7 @@ async def test_a_folder_reaches_no_disk_and_a_run_in_another_one_plays(
         ]
 
         assert not session.player.misses
+
         await post(session.url, on(THERE, "read", "two.txt"))
 
         assert session.player.misses[0].reason is Reason.ARGUMENTS_DIFFER
@@ -120,7 +122,8 @@ async def test_a_folder_reaches_no_disk_and_a_run_in_another_one_plays(
 @looped
 async def test_a_killed_recording_is_recovered_with_its_names(tmp_path: Path) -> None:
     """The journal says which values it has, and the cassette that is made of it too."""
-    cassette, whole = tmp_path / "c.json", tmp_path / "whole.json"
+    cassette = tmp_path / "c.json"
+    whole = tmp_path / "whole.json"
     async with taping(cassette, Files(), values={"root": HERE}) as tape:
         await talk(tape.url, HERE)
         journal = tmp_path / "whole.json.journal"
@@ -150,6 +153,7 @@ async def test_what_is_added_in_another_folder_has_the_same_name(
 
     assert files.paths[-1] == f"{THERE}/new.txt"
     assert all(path.startswith(THERE) for path in files.paths)
+
     after = read(cassette)
 
     assert after["interactions"][:2] == before["interactions"]
@@ -179,13 +183,15 @@ async def test_a_server_is_held_to_a_cassette_in_another_folder(tmp_path: Path) 
 @looped
 async def test_diff_reads_a_text_as_a_value(tmp_path: Path) -> None:
     """A cassette without the name is the same as one with it, but for other files."""
-    named, unnamed = tmp_path / "a.json", tmp_path / "b.json"
+    named = tmp_path / "a.json"
+    unnamed = tmp_path / "b.json"
     await recorded(named, HERE)
     async with taping(unnamed, Files()) as tape:
         await talk(tape.url, THERE)
 
     assert not mrtr_cassette.diff(named, unnamed).is_same
     assert mrtr_cassette.diff(named, unnamed, values={"root": THERE}).is_same
+
     shown = run_here("diff", named, unnamed, "--value", f"root={THERE}")
 
     assert shown.code == 0, shown
@@ -240,8 +246,10 @@ async def test_a_secret_beside_a_value_stays_redacted(tmp_path: Path) -> None:
 
     assert token not in shown
     assert "{root}/<" in shown
+
     async with playing(cassette, values={"root": THERE}) as session:
         await post(session.url, on(THERE, "read", f"ghp_{'z9Y8x7W6v5U4' * 3}"))
+
         assert not session.player.misses
 
 
@@ -254,6 +262,7 @@ async def test_a_ping_needs_no_value(tmp_path: Path) -> None:
         await post(session.url, message("ping"))
 
         assert session.player.learned == {}
+
         await talk(session.url, THERE)
 
         assert session.player.learned == {"root": THERE}

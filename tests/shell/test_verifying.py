@@ -50,13 +50,14 @@ async def verified(path: Path, script: Script, **options: Any) -> Verification:
 @looped
 async def test_unchanged_server_is_the_same(cassette: Path) -> None:
     """With new states and sessions nothing differs, all answers are given, and the file stays."""
-    server, before = Contract(), cassette.read_bytes()
+    server = Contract()
+    before = cassette.read_bytes()
     verification = await verified(cassette, server)
 
     assert cassette.read_bytes() == before
     assert verification.counts == ALL_SAME
     assert verification.is_good
-    assert not any(each.changes for each in verification.interactions)
+    assert not any(interaction.changes for interaction in verification.interactions)
     assert server.answers == {
         "deploy.1": 2, "train.1": 1, "train.2": 1, "train.3": 1, "plan.1": 1, "late.1": 1,
         "prompt.1": 1, "push": 1,
@@ -92,12 +93,19 @@ async def test_question_that_is_another_one_is_told_and_not_answered(
     )
     server = Contract(**{"deploy.1": words})
     verification = await verified(cassette, server)
-    differing = [each for each in verification.interactions if each.verdict != "same"]
+    differing = [
+        interaction
+        for interaction in verification.interactions
+        if interaction.verdict != "same"
+    ]
 
-    assert [each.verdict for each in differing] == ["question-changed"] * 2
-    for each in differing:
-        assert each.call == 'tools/call "deploy"'
-        assert [change.pointer for _, change in each.changes] == [
+    assert [interaction.verdict for interaction in differing] == [
+        "question-changed"
+    ] * 2
+
+    for interaction in differing:
+        assert interaction.call == 'tools/call "deploy"'
+        assert [change.pointer for _, change in interaction.changes] == [
             "/inputRequests/confirm/params/message"
         ]
 
@@ -127,10 +135,14 @@ async def breaks_off(visit: Visit) -> None:
 async def test_broken_server_is_never_the_same(cassette: Path) -> None:
     """What did not come is not reached, and all else is compared."""
     verification = await verified(cassette, failing(Contract(), breaks_off, "deploy"))
-    broken = [each for each in verification.interactions if "deploy" in each.call]
+    broken = [
+        interaction
+        for interaction in verification.interactions
+        if "deploy" in interaction.call
+    ]
 
-    assert [each.verdict for each in broken] == ["not-reached"] * 2
-    assert all("gave no response" in str(each.reason) for each in broken)
+    assert [interaction.verdict for interaction in broken] == ["not-reached"] * 2
+    assert all("gave no response" in str(interaction.reason) for interaction in broken)
     assert verification.counts["same"] == 15
     assert not verification.is_good
 
@@ -156,14 +168,14 @@ async def test_places_are_left_out_where_they_are_named(
     rules.write_text(
         '[[ignore]]\ncall = "tools/call train"\npointers = ["/content/0/text"]\n'
     )
-    other = tmp_path / "other.toml"
-    other.write_text(
+    other_rules = tmp_path / "other.toml"
+    other_rules.write_text(
         '[[ignore]]\ncall = "tools/call plan"\npointers = ["/content/0/text"]\n'
     )
     for options, is_good in (
         ({"ignore": ["/content"]}, True),
         ({"ignore_from": rules}, True),
-        ({"ignore_from": other}, False),
+        ({"ignore_from": other_rules}, False),
     ):
         assert (await verified(cassette, changed, **options)).is_good is is_good
 
@@ -185,7 +197,8 @@ async def test_what_differs_by_itself_is_learned_and_hides_nothing_else(
     tmp_path: Path,
 ) -> None:
     """Exact places of times, ids, counts and orders; a change beside them is still found."""
-    path, rules = tmp_path / "clock.json", tmp_path / "rules" / "ignore.toml"
+    path = tmp_path / "clock.json"
+    rules = tmp_path / "rules" / "ignore.toml"
     rules.parent.mkdir()
     async with taping(path, Contract()) as tape:
         await post(tape.url, tool_call("clock"))
@@ -193,10 +206,12 @@ async def test_what_differs_by_itself_is_learned_and_hides_nothing_else(
     before = await verified(path, Contract())
 
     assert before.counts == {"text-changed": 1}
+
     learning = await verified(path, Contract(), learn=rules)
 
     assert learning.counts == {"same": 1}
     assert set(learning.learned) == {(CLOCK, pointer) for pointer in LEARNED}
+
     for _ in range(3):
         assert (await verified(path, Contract(), ignore_from=rules)).counts == {
             "same": 1
@@ -207,6 +222,7 @@ async def test_what_differs_by_itself_is_learned_and_hides_nothing_else(
     changes = found.interactions[0].changes
 
     assert [change.pointer for _, change in changes] == ["/structuredContent/stable"]
+
     again = await verified(path, Contract(), learn=rules)
 
     assert again.learned == []
@@ -326,7 +342,8 @@ def building(*ends: str, seen: list[str] | None = None) -> Script:
 @looped
 async def test_time_of_a_call_is_that_of_all_its_exchanges(tmp_path: Path) -> None:
     """Each poll of a task that never ends is answered at once; the whole is over in time."""
-    path, seen = tmp_path / "task.json", []
+    path = tmp_path / "task.json"
+    seen = []
     async with taping(path, building("working", "completed")) as tape:
         await post(tape.url, tool_call("build", _meta=CAPABLE))
         for number in (2, 3):
@@ -335,6 +352,7 @@ async def test_time_of_a_call_is_that_of_all_its_exchanges(tmp_path: Path) -> No
             )
 
     assert (await verified(path, building("working", "completed"))).is_good
+
     verification = await verified(path, building("working", seen=seen), timeout=1)
     (interaction,) = verification.interactions
 
@@ -394,6 +412,7 @@ async def test_a_session_of_the_old_transport_is_repeated(tmp_path: Path) -> Non
     await record_old(path)
 
     assert (await verified(path, old_server())).counts == {"same": 1, "skipped": 1}
+
     for server, words in (
         (
             old_server("https://other.example/messages"),
@@ -405,7 +424,8 @@ async def test_a_session_of_the_old_transport_is_repeated(tmp_path: Path) -> Non
         verification = await verified(path, server)
 
         assert verification.counts == {"not-reached": 1, "skipped": 1}
-        reasons = [str(each.reason) for each in verification.failures]
+
+        reasons = [str(failure.reason) for failure in verification.failures]
 
         assert words in reasons[0], reasons
 

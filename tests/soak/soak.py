@@ -221,35 +221,37 @@ class LeftError(Exception):
     """The client has lost interest in its call."""
 
 
-async def exchange(link: Connection, one: Seen, load: Load) -> None:
+async def exchange(link: Connection, noted: Seen, load: Load) -> None:
     """Do one exchange, noting each byte as it comes."""
-    load.seen.append(one)
+    load.seen.append(noted)
     headers = (
         "Content-Type: application/json",
         "Accept: application/json, text/event-stream",
     )
 
-    head, body = await link.ask("POST", one.call.path, *headers, body=one.request)
-    one.status = int(head.line.split()[1])
+    head, body = await link.ask("POST", noted.call.path, *headers, body=noted.request)
+    noted.status = int(head.line.split()[1])
     plain = _decoder(head)
     searched = 0
     while not body.is_whole:
-        if one.call.leaves is not None and len(one.body) >= one.call.leaves:
+        if noted.call.leaves is not None and len(noted.body) >= noted.call.leaves:
             raise LeftError
 
         data = await body.some()
-        one.body += data
-        one.plain += plain(data)
+        noted.body += data
+        noted.plain += plain(data)
         # The end of an event is seen with the bytes that complete it.
-        if not one.is_whole and one.plain.endswith(b"\n\n"):
-            one.is_whole = b'"id":"%b"' % one.identity.encode() in one.plain[searched:]
-            searched = len(one.plain)
-            load.count(whole=one.is_whole)
+        if not noted.is_whole and noted.plain.endswith(b"\n\n"):
+            noted.is_whole = (
+                b'"id":"%b"' % noted.identity.encode() in noted.plain[searched:]
+            )
+            searched = len(noted.plain)
+            load.count(whole=noted.is_whole)
 
         load.count(received=len(data))
 
-    if not one.is_whole:
-        one.is_whole = True
+    if not noted.is_whole:
+        noted.is_whole = True
         load.count(whole=1)
 
 
@@ -264,9 +266,9 @@ async def converse(link: Connection, call: Call, load: Load, name: str) -> None:
     retry: JsonObject = {}
     for turn in itertools.count():
         identity = f"{name}.{turn}"
-        one = Seen(call, turn, identity, call.request(identity, retry))
-        await exchange(link, one, load)
-        result = one.message.get("result", {})
+        noted = Seen(call, turn, identity, call.request(identity, retry))
+        await exchange(link, noted, load)
+        result = noted.message.get("result", {})
         if result.get("resultType") != "input_required":
             return
 
@@ -359,12 +361,12 @@ def _kept_of(interaction: JsonObject) -> Iterator[Kept]:
 def index(kept: Iterable[Kept]) -> dict[tuple[str, int], Kept]:
     """Return exchanges by marker and turn."""
     found: dict[tuple[str, int], Kept] = {}
-    for one in kept:
-        key = one.marker, one.turn
+    for kept_exchange in kept:
+        key = kept_exchange.marker, kept_exchange.turn
         if key in found:
             raise UnexpectedError(f"{key} is in the cassette twice")
 
-        found[key] = one
+        found[key] = kept_exchange
 
     return found
 
@@ -389,64 +391,66 @@ such; and journals whose last line was `torn`."""
 def compare(seen: Sequence[Seen], cassette: JsonObject) -> Tally:
     """Compare what clients saw with what a cassette has."""
     found = index(kept_in(cassette))
-    sent = {one.key: one for one in seen}
+    sent = {noted.key: noted for noted in seen}
     if len(sent) != len(seen):
         raise UnexpectedError("the soak itself has used a marker twice")
     if found.keys() - sent.keys():
         raise UnexpectedError(f"nobody sent {sorted(found.keys() - sent.keys())}")
 
     of_calls: dict[str, dict[str, str]] = {}
-    for one in seen:
-        states = of_calls.setdefault(one.call.marker, {})
-        kept = found.get(one.key)
+    for noted in seen:
+        states = of_calls.setdefault(noted.call.marker, {})
+        kept = found.get(noted.key)
         if (
             kept is not None
-            and one.is_whole
-            and one.state is not None
+            and noted.is_whole
+            and noted.state is not None
             and kept.is_complete
         ):
-            states[one.state] = issued_in(response_in(kept.body)) or ""
+            states[noted.state] = issued_in(response_in(kept.body)) or ""
 
-    for one in seen:
-        kept = found.get(one.key)
-        states = of_calls[one.call.marker]
+    for noted in seen:
+        kept = found.get(noted.key)
+        states = of_calls[noted.call.marker]
         if kept is None:
-            if one.is_whole:
+            if noted.is_whole:
                 raise UnexpectedError(
-                    f"a client had {one.key} whole, and the cassette has it not"
+                    f"a client had {noted.key} whole, and the cassette has it not"
                 )
 
             continue
 
-        if kept.request != _sealed(one.request, states):
+        if kept.request != _sealed(noted.request, states):
             raise UnexpectedError(
-                f"{one.key}: sent {one.request!r:.2000}, kept {kept!r:.2000}"
+                f"{noted.key}: sent {noted.request!r:.2000}, kept {kept!r:.2000}"
             )
 
-        (_check_same if one.is_whole else _check_half)(one, kept, states)
+        (_check_same if noted.is_whole else _check_half)(noted, kept, states)
 
-    beyond = [found[one.key] for one in seen if not one.is_whole and one.key in found]
+    beyond = [
+        found[noted.key] for noted in seen if not noted.is_whole and noted.key in found
+    ]
     return Tally(
-        seen=sum(one.is_whole for one in seen),
+        seen=sum(noted.is_whole for noted in seen),
         beyond=len(beyond),
         halves=sum(not kept.is_complete for kept in beyond),
     )
 
 
-def _check_same(one: Seen, kept: Kept, states: Mapping[str, str]) -> None:
-    expected = one.status, None, _sealed(bytes(one.plain), states)
+def _check_same(noted: Seen, kept: Kept, states: Mapping[str, str]) -> None:
+    expected = noted.status, None, _sealed(bytes(noted.plain), states)
     if (kept.status, kept.end, kept.body) != expected:
         raise UnexpectedError(
-            f"{one.key}: {expected!r:.2000} came, and {kept!r:.2000} is kept"
+            f"{noted.key}: {expected!r:.2000} came, and {kept!r:.2000} is kept"
         )
 
 
-def _check_half(one: Seen, kept: Kept, states: Mapping[str, str]) -> None:
+def _check_half(noted: Seen, kept: Kept, states: Mapping[str, str]) -> None:
     """Check an exchange that its client had not whole: it is whole, or it says that it is not."""
-    part = bytes(one.plain).partition(_STATE)[0]
+    part = bytes(noted.plain).partition(_STATE)[0]
     if not kept.body.startswith(part):
         raise UnexpectedError(
-            f"{one.key}: {part!r:.2000} came, and {kept!r:.2000} is kept"
+            f"{noted.key}: {part!r:.2000} came, and {kept!r:.2000} is kept"
         )
 
     if kept.is_complete:
@@ -454,15 +458,15 @@ def _check_half(one: Seen, kept: Kept, states: Mapping[str, str]) -> None:
             message = response_in(kept.body)
         except ValueError:
             raise UnexpectedError(
-                f"{one.key}: half, and complete: {kept!r:.2000}"
+                f"{noted.key}: half, and complete: {kept!r:.2000}"
             ) from None
 
-        if message.get("id") != one.identity or not message.keys() & {
+        if message.get("id") != noted.identity or not message.keys() & {
             "result",
             "error",
         }:
             raise UnexpectedError(
-                f"{one.key}: no response, and complete: {kept!r:.2000}"
+                f"{noted.key}: no response, and complete: {kept!r:.2000}"
             )
 
 
@@ -569,12 +573,10 @@ async def killed(this: Round) -> Tally:
             size = int(this.chance.expovariate(1 / 2_000_000)) + 200
             load.is_ending = True
             watching = asyncio.to_thread(
-                *(
-                    kill_when,
-                    lambda: journal.stat().st_size >= size,
-                    lambda: False,
-                    process.pid,
-                )
+                kill_when,
+                lambda: journal.stat().st_size >= size,
+                lambda: False,
+                process.pid,
             )
             tasks = [*this.clients(url, load), asyncio.create_task(watching)]
         else:
@@ -618,7 +620,7 @@ def moment_of_publishing(this: Round) -> Callable[[], bool]:
     return this.chance.choice(
         [
             lambda: sum(1 for _ in this.folder.iterdir()) > 1,
-            lambda: any(one.stat().st_size > 2_000 for one in this.folder.glob(".*")),
+            lambda: any(path.stat().st_size > 2_000 for path in this.folder.glob(".*")),
             this.cassette.exists,
             lambda: not journal_path(this.cassette).exists(),
         ]

@@ -28,6 +28,7 @@ def test_names_are_safe_and_tell_parameters_apart(parameters):
     names = [file_name(f"test_deploy[{parameter}]") for parameter in parameters]
 
     assert len({name.casefold() for name in names}) == 2
+
     for name in names:
         assert name.isascii()
         assert "/" not in name

@@ -70,6 +70,8 @@ def test_only_what_a_report_will_have_is_kept_of_ended_plays(
     plays = asyncio.run(ended())
 
     assert plays.validity == {False: 3}
+
     kept = {"TrialReport": 3, "MissReport": 3} if keeps else {}
+
     # The player from which further plays would be made.
     assert alive() - before == Counter(kept, Player=1)

@@ -104,23 +104,25 @@ def asks_before_answers(lines: Sequence[JsonObject]) -> list[JsonObject]:
 
 def difference(wanted: Sequence[JsonObject], seen: Sequence[JsonObject]) -> str:
     """Tell where two transcripts of a scenario part, or nothing."""
-    all_wanted, all_seen = in_lanes(wanted), in_lanes(seen)
+    all_wanted = in_lanes(wanted)
+    all_seen = in_lanes(seen)
     for place in sorted({*all_wanted, *all_seen}):
-        lane, other = all_wanted.get(place, []), all_seen.get(place, [])
-        if lane != other:
+        lane = all_wanted.get(place, [])
+        seen_lane = all_seen.get(place, [])
+        if lane != seen_lane:
             at = next(
                 (
                     n
-                    for n, (a, b) in enumerate(zip(lane, other, strict=False))
+                    for n, (a, b) in enumerate(zip(lane, seen_lane, strict=False))
                     if a != b
                 ),
-                min(len(lane), len(other)),
+                min(len(lane), len(seen_lane)),
             )
 
             session, _ = place
             first, second = (
-                brief(each[at]) if at < len(each) else "nothing"
-                for each in (lane, other)
+                brief(transcript[at]) if at < len(transcript) else "nothing"
+                for transcript in (lane, seen_lane)
             )
 
             return f"session {session}, line {at + 1}: wanted {first}, seen {second}"
@@ -157,13 +159,16 @@ class Pair:
         patience: float = PATIENCE_S,
         is_piped: bool = False,
     ) -> None:
-        self.server, self.client = server, client
+        self.server = server
+        self.client = client
         self._patience = patience
         self._is_piped = is_piped
         self._cassettes = {name: name if is_piped else WHOLE for name in scenarios}
         name = f"{server.name} on pipes" if is_piped else server.name
         named = dict.fromkeys([*scenarios, *self._cassettes.values()])
-        self.outcomes = {each: Outcome(name, client.name, each) for each in named}
+        self.outcomes = {
+            scenario: Outcome(name, client.name, scenario) for scenario in named
+        }
 
     def run(
         self,
@@ -191,8 +196,8 @@ class Pair:
 
         if first:
             self._replayed(first, direct, self.client, runs=1 if is_brief else 2)
-            for other in others:
-                self._replayed(first, direct, other, 1)
+            for other_client in others:
+                self._replayed(first, direct, other_client, 1)
 
         return list(self.outcomes.values())
 
@@ -268,7 +273,9 @@ class Pair:
         interactions = json.loads(first.read_bytes())["interactions"]
         methods = [_method(interaction) for interaction in interactions]
         outcome.calls = sum(method in CALLS for method in methods)
-        outcome.turns = sum(len(each["elicitation_turns"]) for each in interactions)
+        outcome.turns = sum(
+            len(interaction["elicitation_turns"]) for interaction in interactions
+        )
         lines = differing_lines(lasting_part(first), lasting_part(again))
         outcome.differing = len(lines)
         outcome.samples = [line.strip()[:LONGEST] for line in lines[:2]]
@@ -303,9 +310,11 @@ class Pair:
         transcript: Transcript,
         client: Client,
     ) -> None:
-        wanted, seen = direct[name], transcript[name]
+        wanted = direct[name]
+        seen = transcript[name]
         if client != self.client or client.answers_at_once:
-            wanted, seen = asks_before_answers(wanted), asks_before_answers(seen)
+            wanted = asks_before_answers(wanted)
+            seen = asks_before_answers(seen)
 
         has_one_stream = self._is_piped or "sse" in self.server.arguments
         if has_one_stream and (client.loses_progress or self.client.loses_progress):

@@ -38,7 +38,9 @@ def run_pair(pair: Pair) -> list[Outcome]:
 
     took = f"{time.monotonic() - started:.0f} s"
     faults = [
-        f"  {each.scenario}: {fault}" for each in outcomes for fault in each.faults
+        f"  {outcome.scenario}: {fault}"
+        for outcome in outcomes
+        for fault in outcome.faults
     ]
     print(" | ".join([*row(outcomes), took]), *faults, sep="\n", flush=True)
 
@@ -47,10 +49,12 @@ def run_pair(pair: Pair) -> list[Outcome]:
 
 def row(outcomes: Sequence[Outcome]) -> list[str]:
     """Return what is told of a pair: its names, and sums."""
-    scenarios = [each for each in outcomes if each.scenario != WHOLE]
-    good = sum(not each.problems for each in scenarios)
+    scenarios = [outcome for outcome in outcomes if outcome.scenario != WHOLE]
+    good = sum(not outcome.problems for outcome in scenarios)
     figures = ("calls", "questions", "turns", "misses", "differing")
-    sums = [str(sum(getattr(each, name) for each in outcomes)) for name in figures]
+    sums = [
+        str(sum(getattr(outcome, name) for outcome in outcomes)) for name in figures
+    ]
 
     return [
         outcomes[0].server,
@@ -96,7 +100,7 @@ def main() -> int:
     peers = (
         {pair.server for pair in pairs}
         | clients
-        | {CLIENTS[each.other] for each in clients}
+        | {CLIENTS[client.other] for client in clients}
     )
 
     try:
@@ -108,7 +112,7 @@ def main() -> int:
     with ThreadPoolExecutor(options.jobs) as pool:
         results = list(pool.map(run_pair, pairs))
 
-    failed = sum(bool(each.faults) for outcomes in results for each in outcomes)
+    failed = sum(bool(outcome.faults) for outcomes in results for outcome in outcomes)
     print(f"{sum(map(len, results)) - failed} passed, {failed} failed")
     return 1 if failed else 0
 

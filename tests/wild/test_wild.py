@@ -42,13 +42,14 @@ def test_recorded_and_replayed_is_as_direct(
     Another language's client sees it too.
     """
     (chosen,) = [known for known in SERVERS if known.name == server]
-    other = CLIENTS["typescript-v1" if client == "python-v1" else "python-v1"]
+    second = CLIENTS["typescript-v1" if client == "python-v1" else "python-v1"]
     outcomes = Pair(chosen, CLIENTS[client], CORE[server, client]).run(
-        tmp_path, [other], is_brief=True
+        tmp_path, [second], is_brief=True
     )
     calls = 0
     for outcome in outcomes:
         assert outcome.problems == [], outcome.scenario
+
         calls += outcome.calls
 
     assert calls > 0

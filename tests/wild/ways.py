@@ -148,7 +148,7 @@ class Pipes:
         yield proxies
         for name, proxy in proxies.items():
             proxy.stderr = logs[name].read_text() if logs[name].exists() else ""
-            proxy.code = 0 if any(each in proxy.stderr for each in good) else 1
+            proxy.code = 0 if any(words in proxy.stderr for words in good) else 1
 
 
 Way = Sockets | Pipes

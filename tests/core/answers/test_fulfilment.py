@@ -195,6 +195,7 @@ def test_an_integer_of_any_length_is_sent_as_it_was_written() -> None:
     )
     for given, more in sources:
         _, answers = fulfilled({"a": form}, *given, **more)
+
         assert (
             write_answers(DIALECTS[0].name, {"a": answers["a"][0]})
             == f'{{"a":{spelled}}}'.encode()

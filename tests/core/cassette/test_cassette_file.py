@@ -669,6 +669,7 @@ def test_a_recording_of_pipes_comes_back() -> None:
 
     for interaction in PIPED.interactions:
         (exchange,) = interaction.exchanges
+
         assert values_of(decode_line(encode_line(exchange))) == values_of(exchange)
 
 

@@ -206,6 +206,7 @@ def test_secrets_keep_their_numbers_or_get_new_ones() -> None:
         ),
     ):
         new = with_live(file, 1, text(words))
+
         assert lines_changed(file[0], new) == [f'"text": "{shown}"']
 
 

@@ -329,6 +329,7 @@ def test_outcome_is_the_status_and_the_error_of_the_request() -> None:
     ]
     for request, response, words in rows:
         recorded = exchange(request, response)
+
         assert (outcome(recorded), has_error(recorded)) == (words, "error" in words)
 
 

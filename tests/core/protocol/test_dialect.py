@@ -279,6 +279,7 @@ def test_answers_get_other_keys_and_stay_as_they_are_spelled() -> None:
         ),
     ):
         request = b'{"params":{"inputResponses":%b,"q": 1}}'
+
         assert with_answer_keys(request % answers, {"a": "z"}) == request % renamed
 
 

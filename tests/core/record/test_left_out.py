@@ -73,6 +73,7 @@ def test_later_rounds_and_tasks_of_a_call_go_with_it() -> None:
 
     for task, is_left_out in ((TASK, True), ("another-task-0815", False)):
         poll = rpc("tasks/get", {"taskId": task})
+
         assert passed(recording, poll, {}).is_left_out is is_left_out
 
 
@@ -149,4 +150,5 @@ def test_rounds_stay_linked_and_play_to_other_keys() -> None:
     states = [state_in(play(player, order(key))) for key in "xy"]
     for key, state, bought in (("x", states[0], "a"), ("y", states[1], "b")):
         again = retry(order(key), {"q": YES}, state=state)
+
         assert said(play(player, again)) == f"bought {bought}"

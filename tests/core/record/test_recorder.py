@@ -475,4 +475,5 @@ def test_no_spelling_of_a_state_reaches_the_disk(
         kept = (
             (recorded.request.body + recorded.response.body).decode().replace("\\", "")
         )
+
         assert state.replace("\\", "") not in kept

@@ -306,6 +306,7 @@ def test_run_that_was_appended_is_a_world_and_recorders_that_were_merged_are_one
     second: tuple[Step, ...] = ((SET_2, text("set")), (GET, text("2")))
     for offset_ms, got in ((0.0, ["set", "2"]), (5.0, ["set", OTHER])):
         player = Player(runs_of((HINTED, *STORE), second, offset_ms=offset_ms))
+
         assert told(player, SET_2, GET) == got
 
 

@@ -97,6 +97,7 @@ def test_answers_and_states_match_by_themselves() -> None:
         ({"k": YES}, None),
     ):
         heard_of = heard(player, retry(made("2a"), answers, state=echoed))
+
         assert heard_of.startswith("miss "), (answers, echoed)
 
     assert said(play(player, retry(made("2a"), {"k": YES}, state=state))) == "yes"

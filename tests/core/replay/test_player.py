@@ -355,6 +355,7 @@ def test_header_tells_equal_calls_apart(header: tuple[str, str]) -> None:
         player = Player(loaded(cassette, "f"))
         for has_header in order:
             request = post(CALL, header) if has_header else post(CALL)
+
             assert said(play(player, request)) == ("with" if has_header else "without")
 
     player = Player(loaded(cassette, "f"))

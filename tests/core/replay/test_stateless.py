@@ -256,6 +256,7 @@ def test_sessions_that_begin_alike_are_one() -> None:
 
     for carried in (session, "mrtr-session:2"):
         delivery = delivery_of(player, within(carried, CALL))
+
         assert header_value(delivery.headers, SESSION_HEADER) == carried
 
     assert player.unplayed == []
@@ -296,6 +297,7 @@ def test_listening_stream_stays_open_until_its_client_leaves(
     player = Player(loaded(talk.cassette()), stateless=True)
     for _ in range(2):
         listen = within("mrtr-session:1", get("/mcp", ("Accept", "text/event-stream")))
+
         assert told(delivery_of(player, listen)) == [*map(sse, events), End.OPEN]
 
 

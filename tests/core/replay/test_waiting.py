@@ -424,6 +424,7 @@ def test_listening_stream_waits_for_the_calls_that_came_before(listen: Request) 
 
     for request in quiet:
         delivery_of(player, post(request))
+
         assert told(stream) == []
 
     delivery_of(player, post(CALL))

@@ -211,6 +211,7 @@ def test_texts_are_no_part_of_the_diagram() -> None:
     assert_harmless(shown)
     for line in shown.splitlines()[4:-1]:
         _, _, shown = line.partition(": ")
+
         assert re.fullmatch(r"[\w ,.?!'()/_=+*-]*", re.sub(r"#\d+;", "", shown)), line
 
 

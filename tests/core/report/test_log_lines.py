@@ -225,7 +225,8 @@ def test_pushed_asks_are_told_by_the_response_that_they_stand_in() -> None:
     session.say(stream, roots())
     session.end(call, answer(call_message, asks("a")))
     session.end(stream)
-    listening, calling = session.exchange(stream), session.exchange(call)
+    listening = session.exchange(stream)
+    calling = session.exchange(call)
     turns = [
         session.turn({"elicitation-1": (call, 0), "roots-1": (stream, 0)}),
         session.turn({"elicitation-1": (call, 0)}),

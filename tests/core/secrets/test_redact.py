@@ -263,6 +263,7 @@ def test_ids_are_exempt_in_messages_of_several_lines(break_: str) -> None:
 
     for text, content_type in ((raw, JSON), (data, STREAM)):
         redacted = REDACTOR.body(text.encode(), content_type).decode()
+
         assert redacted == text.replace("made up", placeholder("password", "made up"))
 
 

@@ -94,7 +94,9 @@ async def listening(session: ServerSession) -> None:
 
     transports = server.session_manager._server_instances.values()
     (transport,) = [
-        each for each in transports if each._write_stream is session._write_stream
+        transport
+        for transport in transports
+        if transport._write_stream is session._write_stream
     ]
     while GET_STREAM_KEY not in transport._request_streams:  # noqa: ASYNC110  the SDK tells nobody
         await asyncio.sleep(0.005)
@@ -157,7 +159,8 @@ async def ask_form(message: str, stream: Stream, ctx: Context) -> str:
 @server.tool("ask-url", structured_output=False)
 async def ask_url(message: str, stream: Stream, ctx: Context) -> str:
     """Ask to visit a page."""
-    page, request_id = "https://example.com/auth", await related(ctx, stream)
+    page = "https://example.com/auth"
+    request_id = await related(ctx, stream)
     return shown(await ctx.session.elicit_url(message, page, "sign-in-1", request_id))
 
 

@@ -71,7 +71,7 @@ class Connection:
 
     async def names(self, kind: str) -> list[str]:
         listed = await getattr(self.sdk, f"list_{kind}")()
-        return [each.name for each in getattr(listed, kind, listed)]
+        return [item.name for item in getattr(listed, kind, listed)]
 
     async def call(self, name: str, arguments: JsonObject, progress: Any) -> JsonObject:
         return await self._result(
@@ -262,7 +262,7 @@ class Session:
             match step:
                 case {"at_once": list(steps)}:
                     await asyncio.gather(
-                        *(self.step(connection, each) for each in steps)
+                        *(self.step(connection, step) for step in steps)
                     )
                 case {"until": str(method)}:
                     await self.until(method, step.get("count", 1))
@@ -328,7 +328,7 @@ def _shown(result: JsonObject) -> JsonObject:
 def flat(error: BaseException) -> str:
     """Spell an error, or those of a group."""
     if isinstance(error, BaseExceptionGroup):
-        return "; ".join(flat(each) for each in error.exceptions)
+        return "; ".join(flat(exception) for exception in error.exceptions)
     return f"{type(error).__name__}: {error}"
 
 
@@ -349,7 +349,7 @@ async def _run(name: str, open_: Open, target: str, mode: str, patience: float) 
     try:
         async with asyncio.timeout(patience):
             await asyncio.gather(
-                *(_run_session(each, open_, target) for each in sessions)
+                *(_run_session(session, open_, target) for session in sessions)
             )
     except TimeoutError:
         sessions[0].say("hang")
