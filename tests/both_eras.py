@@ -62,6 +62,7 @@ class Helpful:
         assert live is not None
         requests = live.message.tree["result"]["inputRequests"]
         answers = {key: ANSWERS[request["method"]] for key, request in requests.items()}
+
         return Answered(compact(answers))
 
 
@@ -104,4 +105,5 @@ async def planned(server: LiveServer, era: str, *, on_pipe: bool) -> str:
     assert exchange.response is not None
     located = response_to(exchange.call.message, exchange.response)
     assert located is not None
+
     return str(located.message.tree["result"]["content"][0]["text"])

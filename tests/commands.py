@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
@@ -24,6 +24,15 @@ SUBCOMMANDS = [
     "schema",
     "demo",
 ]
+
+
+def repeated(option: str, values: Iterable[object]) -> list[str]:
+    """Return an option of the command line, given once with each value."""
+    words = []
+    for value in values:
+        words += [option, str(value)]
+
+    return words
 
 
 async def conversation(url: str) -> list[JsonObject]:

@@ -152,12 +152,14 @@ class Conversation:
         last = {
             step.number: at for at, step in enumerate(said) if step.word == "response"
         }
-        return tuple(
-            step._replace(is_last=last.get(step.number) == at)
-            if step.word == "response"
-            else step
-            for at, step in enumerate(said)
-        )
+        steps = []
+        for at, step in enumerate(said):
+            if step.word == "response":
+                steps.append(step._replace(is_last=last.get(step.number) == at))
+            else:
+                steps.append(step)
+
+        return tuple(steps)
 
 
 def _steps(case: Case) -> Iterator[Step]:

@@ -71,6 +71,7 @@ def read_case(path: Path) -> Case:
     head, *rest = re.split(r"^--- (.*)\n", path.read_text(), flags=re.MULTILINE)
     titles = rest[::2]
     texts = rest[1::2]
+
     return Case(path, (Section("", head), *map(Section, titles, texts)))
 
 

@@ -48,7 +48,7 @@ class Node:
 
     def by_id(self, place: str) -> Node:
         """Return the element with an id."""
-        (node,) = (node for node in self.every() if node.attributes.get("id") == place)
+        (node,) = [node for node in self.every() if node.attributes.get("id") == place]
         return node
 
     @property
@@ -94,23 +94,25 @@ def parsed(html: str) -> Node:
     reader.feed(html)
     reader.close()
     assert [node.name for node in reader.open] == ["document"]
+
     return reader.open[0]
 
 
 def assert_safe(page: Node) -> None:
     """Make sure that nothing but the page's own style and script takes effect."""
-    (policy,) = (
-        node.attributes["content"]
-        for node in page.every("meta")
-        if node.attributes.get("http-equiv") == "Content-Security-Policy"
-    )
+    policies = []
+    for node in page.every("meta"):
+        if node.attributes.get("http-equiv") == "Content-Security-Policy":
+            policies.append(node.attributes["content"])
+
+    (policy,) = policies
 
     style = page.one("style").raw_text
     script = page.one("script").raw_text
-    hashes = [
-        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-        for text in (style, script)
-    ]
+    hashes = []
+    for text in (style, script):
+        digest = hashlib.sha256(text.encode()).digest()
+        hashes.append(base64.b64encode(digest).decode())
 
     assert policy == (
         f"default-src 'none'; img-src data:; style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'; "
@@ -145,9 +147,8 @@ def assert_readable(page: Node) -> None:
     for node in page.every():
         assert node.attributes.get("aria-labelledby", "") in {"", *named}
 
-    labelled = {
-        id(control)
-        for label in page.every("label")
-        for control in label.every(*CONTROLS)
-    }
+    labelled: set[int] = set()
+    for label in page.every("label"):
+        labelled.update(map(id, label.every(*CONTROLS)))
+
     assert {id(control) for control in page.every(*CONTROLS)} == labelled

@@ -369,6 +369,7 @@ class ProbedServer:
         if given is None:
             if self.has("missing-key"):
                 return tool.defaults
+
             raise InvalidAnswerError(f"{key} is missing")
 
         action = given.get("action")
@@ -405,6 +406,7 @@ class ProbedServer:
                 raise BrokenError(self.name)
             if self.has("no-content"):
                 return tool.defaults
+
             raise InvalidAnswerError("nothing was entered")
 
         entered: JsonObject = {}
@@ -478,6 +480,7 @@ class RoundsServer(ProbedServer):
         except RefusedError:
             if self.has("good-again"):
                 return self._ask(fresh)
+
             raise
 
         if state is None and not self._acts_without_state(fresh):

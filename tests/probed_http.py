@@ -83,6 +83,7 @@ async def _broken(way: str, request: web.Request) -> web.StreamResponse:
     transport = request.transport
     assert transport is not None
     transport.abort()
+
     return web.Response()
 
 

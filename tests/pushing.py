@@ -126,30 +126,29 @@ class PushingSession:
             answers: for each key, the exchange that answers it.
             position: index of the exchange that was pending meanwhile.
         """
-        return PushedTurn(
-            position,
-            tuple(
-                PushedRequest(key, self.exchange(number), piece)
-                for key, (number, piece) in pushed.items()
-            ),
-            tuple(
-                PostedAnswer(key, self.exchange(number))
-                for key, number in (answers or {}).items()
-            ),
-        )
+        requests = [
+            PushedRequest(key, self.exchange(number), piece)
+            for key, (number, piece) in pushed.items()
+        ]
+        posted_answers = [
+            PostedAnswer(key, self.exchange(number))
+            for key, number in (answers or {}).items()
+        ]
+        return PushedTurn(position, tuple(requests), tuple(posted_answers))
 
 
 def cassette_with(
     *interactions: tuple[Sequence[RecordedExchange], Sequence[PushedTurn]],
 ) -> Cassette:
     """Return a cassette of these interactions, each with its pushed turns."""
-    return replace(
-        loaded(cassette_of(), "talk.json"),
-        interactions=tuple(
+    recorded = []
+    for number, (exchanges, turns) in enumerate(interactions, start=1):
+        recorded.append(
             RecordedInteraction(number, tuple(exchanges), None, False, tuple(turns))
-            for number, (exchanges, turns) in enumerate(interactions, start=1)
-        ),
-    )
+        )
+
+    empty = loaded(cassette_of(), "talk.json")
+    return replace(empty, interactions=tuple(recorded))
 
 
 def asked_once(pushed: bytes, value: Json, call: bytes, done: Json) -> Cassette:
@@ -174,7 +173,8 @@ def branched() -> Cassette:
     that in another way, and is asked once more.
     """
     call = tool("deploy", env="prod")
-    again, declined = (retry(call, {"ok": value}) for value in (YES, NO))
+    again = retry(call, {"ok": YES})
+    declined = retry(call, {"ok": NO})
     pushes = [
         compact({"jsonrpc": "2.0", "id": n, **form(f"question {n}")}) for n in range(5)
     ]
@@ -233,7 +233,8 @@ def made_up(
         elif step == "listen":
             streams[session.open(get("/mcp", header))] = name
         elif step == "post":
-            session.post(post(posted(elicit(pick), YES).body, header))
+            answered = posted(elicit(pick), YES)
+            session.post(post(answered.body, header))
         elif numbers and step == "push":
             number = numbers[pick % len(numbers)]
             session.say(number, elicit(pick))

@@ -101,11 +101,9 @@ def sections(exchanges: list[RecordedExchange]) -> Iterator[str]:
         assert response is not None
         steps.append((number, False, 0, exchange, []))
         pieces = response.pieces or (Piece(b"", 0, number),)
-        steps += [
-            (after, True, parts[0].at_ms, exchange, parts)
-            for after, group in groupby(pieces, key=lambda piece: piece.after)
-            for parts in [list(group)]
-        ]
+        for after, group in groupby(pieces, key=lambda piece: piece.after):
+            parts = list(group)
+            steps.append((after, True, parts[0].at_ms, exchange, parts))
 
     steps.sort(key=lambda step: step[:3])
     begun: set[int] = set()
@@ -171,11 +169,9 @@ def write_case(side: Side, flow: str, folder: Path) -> None:
         done = run(record_command(server.url, cassette, *states, "--", *client))
 
     assert done.code == 0, done.stderr
-    exchanges = [
-        exchange
-        for interaction in load_cassette(cassette).interactions
-        for exchange in interaction.own
-    ]
+    exchanges: list[RecordedExchange] = []
+    for interaction in load_cassette(cassette).interactions:
+        exchanges += interaction.own
 
     exchanges.sort(key=lambda exchange: exchange.number or 0)
     shows = f"# What the {side} SDK's client and server say to each other: {flow}.\n"

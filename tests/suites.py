@@ -72,12 +72,13 @@ class Suite:
 
     def cassettes(self):
         """Return the files under `cassettes` folders, as paths in the project."""
-        return sorted(
-            str(path.relative_to(self.path))
-            for folder in self.path.rglob("cassettes")
-            for path in folder.rglob("*")
-            if path.is_file()
-        )
+        found = []
+        for folder in self.path.rglob("cassettes"):
+            for path in folder.rglob("*"):
+                if path.is_file():
+                    found.append(str(path.relative_to(self.path)))
+
+        return sorted(found)
 
     def cassette(self, name):
         return json.loads((self.path / "cassettes" / name).read_text())

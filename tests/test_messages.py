@@ -36,13 +36,10 @@ def spelled(node: ast.AST) -> str | None:
 def messages_of(tree: ast.AST) -> Iterator[str]:
     """Yield the texts of a module that are sentences, in order."""
     documented = docstring_lines(tree)
-    inner = {
-        id(value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.JoinedStr)
-        for value in ast.walk(node)
-        if value is not node
-    }
+    inner: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            inner.update(id(value) for value in ast.walk(node) if value is not node)
 
     literals = []
     for node in ast.walk(tree):

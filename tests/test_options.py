@@ -107,11 +107,9 @@ def test_a_header_that_can_not_be_kept_is_refused(name, problem):
 )
 def test_every_front_has_a_term_for_every_slot(terms):
     """A text of the package names no slot that a front would leave as it stands."""
-    slots = {
-        slot
-        for path in PACKAGE.rglob("*.py")
-        for slot in re.findall("<<([a-z_]+)>>", path.read_text(encoding="utf-8"))
-    }
+    slots: set[str] = set()
+    for path in PACKAGE.rglob("*.py"):
+        slots.update(re.findall("<<([a-z_]+)>>", path.read_text(encoding="utf-8")))
 
     assert {"append", "ignore"} <= slots
 
@@ -124,22 +122,20 @@ def test_the_guide_lists_every_option_of_a_test_suite():
     """The table of docs/pytest.md has the options that exist, and no other."""
     guide = (PACKAGE.parent / "docs" / "pytest.md").read_text(encoding="utf-8")
     table = guide.partition("| option |")[2].partition("\n\n")[0]
-    listed = [
-        name
-        for line in table.split("\n")[2:]
-        for name in re.findall(r"`(\w+)`", line.split("|")[1])
-    ]
+    listed: list[str] = []
+    for line in table.split("\n")[2:]:
+        listed += re.findall(r"`(\w+)`", line.split("|")[1])
 
     assert sorted(listed) == sorted(settings.OPTIONS)
 
 
 def test_only_the_command_line_names_its_flags():
     """No text of the core, the library or pytest's side has a flag of the command line in it."""
-    flags = {
-        flag_of(*option)
-        for options in EVERY_CLASS
-        for option in options_of(options).items()
-    }
+    flags = set()
+    for options in EVERY_CLASS:
+        flags.update(
+            flag_of(name, option) for name, option in options_of(options).items()
+        )
 
     flags -= {""}
     flags |= {"--force", "--append", "--output", "--upstream"}

@@ -22,7 +22,9 @@ def test_habits_of_speech_are_rare():
 
 def test_sentences_are_short():
     """Sentences, items of lists and cells of tables have at most thirty words, with few exceptions."""
-    found = [text for page in PAGES for text in long_sentences(page.read_text("utf-8"))]
+    found: list[str] = []
+    for page in PAGES:
+        found += long_sentences(page.read_text("utf-8"))
 
     assert len(found) <= MOST_LONG_SENTENCES, "\n".join(found)
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from commands import repeated
 from messages import CAPABLE, tool_call, yes
 from processes import PROGRAM
 
@@ -123,8 +124,15 @@ CALLS = [
     tool_call("say", id=1, arguments={}, _meta=CAPABLE),
     tool_call("refuse", id=2, arguments={}, _meta=CAPABLE),
     tool_call("ask", id=3, arguments={}, _meta=CAPABLE),
-    tool_call("ask", id=4, arguments={}, _meta=CAPABLE, inputResponses=yes("sure"), requestState="s" * 40),
-]  # fmt: skip
+    tool_call(
+        "ask",
+        id=4,
+        arguments={},
+        _meta=CAPABLE,
+        inputResponses=yes("sure"),
+        requestState="s" * 40,
+    ),
+]
 PUSHED = tool_call("push", id=5, arguments={}, _meta=CAPABLE)
 ANSWER = {
     "jsonrpc": "2.0",
@@ -150,11 +158,7 @@ class Project:
     @property
     def given(self) -> list[str]:
         """The options that give the headers."""
-        return [
-            text
-            for pair in self.headers.items()
-            for text in ("--header", ": ".join(pair))
-        ]
+        return repeated("--header", map(": ".join, self.headers.items()))
 
     def server(self, kind: str) -> list[str]:
         """Return the end of a command line that starts the server."""
@@ -177,6 +181,7 @@ class Project:
         ended = CliRunner().invoke(main, arguments)
         assert ended.exception is None or isinstance(ended.exception, SystemExit)
         self.told.append(ended.output)
+
         return ended
 
     def say(self, *arguments: str, lines: list[Any]) -> str:
@@ -194,20 +199,15 @@ class Project:
     def check(self) -> None:
         """Make sure that no credential was told or written, as it is or in base64."""
         programs = ("server.py", "client.py")
-        files = [
-            path
-            for path in self.folder.rglob("*")
-            if path.is_file() and path.name not in programs
-        ]
+        texts = [*self.told]
+        for path in self.folder.rglob("*"):
+            if path.is_file() and path.name not in programs:
+                texts.append(path.read_text(errors="replace"))
 
-        text = "\n".join(
-            [*self.told, *(path.read_text(errors="replace") for path in files)]
-        )
-        encoded = [
-            CONFIG,
-            *(b64encode(secret.encode()).decode()[:-4] for secret in SECRETS),
-        ]
-        assert [secret for secret in (*SECRETS, *encoded) if secret in text] == []
+        text = "\n".join(texts)
+        encoded = [b64encode(secret.encode()).decode()[:-4] for secret in SECRETS]
+        secrets = [*SECRETS, CONFIG, *encoded]
+        assert [secret for secret in secrets if secret in text] == []
 
 
 @contextmanager
@@ -228,7 +228,7 @@ def project(
             served.kill()
 
 
-REPORTS = [text for name in ("r.json", "r.xml", "r.md") for text in ("--report", name)]
+REPORTS = repeated("--report", ("r.json", "r.xml", "r.md"))
 
 
 @pytest.mark.parametrize("who", ["headers", "user"])
@@ -239,11 +239,10 @@ def test_no_command_tells_what_it_gives_a_server_over_http(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     user = "bob:kq7x-password-4717@" if who == "user" else ""
-    headers = {
-        name: text
-        for name, text in HEADERS.items()
-        if not user or name != "Authorization"
-    }
+    headers = dict(HEADERS)
+    if user:
+        del headers["Authorization"]
+
     with project(tmp_path, user, headers) as made:
         upstream = ("--upstream", made.url, *made.given)
         recorded = made.run(

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from builders import cassette_of, encode_cassette, retry, tool
 from click.testing import CliRunner, Result
+from commands import repeated
 from messages import YES, asks, text
 
 import mrtr_cassette
@@ -170,10 +171,8 @@ def test_what_changed_everywhere_is_told_once(tmp_path: Path) -> None:
     """A member of all rows, and the text that repeats it; such a place is ignored."""
     old = said(tmp_path / "a.json", listed("total"))
     new = said(tmp_path / "b.json", listed("total", "USD"), key="sure")
-    rows, text_ = (
-        "/structuredContent/rows/*",
-        "and again at /content/0/text#json/rows/*",
-    )
+    rows = "/structuredContent/rows/*"
+    text_ = "and again at /content/0/text#json/rows/*"
 
     shown = diff(old, new).output
 
@@ -187,9 +186,7 @@ def test_what_changed_everywhere_is_told_once(tmp_path: Path) -> None:
     ]
 
     ignored = [f"{rows}/unit", "/content/*/text#json/rows/*/unit"]
-    left_out = diff(
-        old, new, *(word for place in ignored for word in ("--ignore", place))
-    )
+    left_out = diff(old, new, *repeated("--ignore", ignored))
 
     assert "1 of 2 interactions differs" in left_out.output
     assert left_out.stderr == ""
@@ -249,7 +246,11 @@ def test_the_library_compares_with_typed_results(tmp_path: Path) -> None:
 
     assert (first.mark, second.mark, second.verdict) == ("=", "~", "text-changed")
 
-    (change,) = [change for stage in second.stages for change in stage.changes]
+    changes: list[mrtr_cassette.Change] = []
+    for stage in second.stages:
+        changes += stage.changes
+
+    (change,) = changes
 
     assert change == mrtr_cassette.Change(
         "text-changed", "/content/0/text", '"y"', '"z"'

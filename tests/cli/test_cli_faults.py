@@ -69,14 +69,17 @@ async def test_a_replay_tells_which_faults_were_met(ping: Path, tmp_path: Path) 
         ('tol = "x"', "faults.toml, fault 2 has no key 'tol'; did you mean 'tool'?"),
         ("status = 200", "fault 2: status is 200, and not between 400 and 599"),
         ("turn = 1", "fault 2 doesn't say what goes wrong; it needs delay, slow,"),
-        ('drop = "all"', "fault 2: drop is 'all', and not \"head\", \"body\" or a number"),
+        (
+            'drop = "all"',
+            'fault 2: drop is \'all\', and not "head", "body" or a number',
+        ),
         ("retry_after = 1", "fault 2: retry_after needs status"),
         ("status = 500\ndrop = 1", "fault 2: status and drop don't go together"),
         ("delay = true", "fault 2: delay is True, and not a number of seconds"),
         ("[more]", "a file of faults has [[fault]] tables and nothing else"),
         ("delay =", "faults.toml: this is not TOML: "),
     ],
-)  # fmt: skip
+)
 def test_what_can_not_be_meant_is_refused_with_its_place(
     text: str, problem: str, ping: Path, tmp_path: Path
 ) -> None:

@@ -17,7 +17,9 @@ from standin import answering, event_stream, json_response
 
 import mrtr_cassette
 
-FIRST, SECOND, THIRD = (f"{digit * 8}-0000-4000-8000-00000000000a" for digit in "123")
+FIRST = "11111111-0000-4000-8000-00000000000a"
+SECOND = "22222222-0000-4000-8000-00000000000a"
+THIRD = "33333333-0000-4000-8000-00000000000a"
 NOW = "2026-11-29T07:00:00Z"
 LATER = "2026-11-29T08:30:00.5+01:00"
 
@@ -179,13 +181,19 @@ async def test_answers_match_by_kind_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("arguments/id=uuid", "--match 'arguments/id' is not a JSON Pointer; it begins"),
-        ("/arguments/id", "--match '/arguments/id' has no kind; give it as POINTER=KIND"),
+        (
+            "arguments/id=uuid",
+            "--match 'arguments/id' is not a JSON Pointer; it begins",
+        ),
+        (
+            "/arguments/id",
+            "--match '/arguments/id' has no kind; give it as POINTER=KIND",
+        ),
         ("/a=uid", "--match '/a': no kind is called 'uid'; did you mean 'uuid'?"),
         ("/a=/(/", "--match '/a': /(/ is not a regular expression: unclosed group"),
         (r"/a=/(?=x)/", "--match '/a': /(?=x)/ is not a regular expression"),
     ],
-)  # fmt: skip
+)
 def test_what_can_not_be_meant_is_refused(
     text: str, problem: str, recorded: Path
 ) -> None:

@@ -34,6 +34,7 @@ def probed(tmp_path: Path, *words: str, code: int = 0) -> Any:
     run = run_here(*command)
     assert run.code == code, run.err
     (outcome,) = json.loads(report.read_text())["cassettes"]
+
     return run, outcome
 
 

@@ -456,17 +456,13 @@ def test_a_link_is_not_followed_out_of_its_folder(
     def refused(name: str, *words: str) -> None:
         link = folder / name
         link.symlink_to(Path("..") / outside.name)
-        ended = (
-            run_here(*words)
-            if words
-            else recording(path, client=caller(), options=("--force",))
-        )
+        if words:
+            ended = run_here(*words)
+        else:
+            ended = recording(path, client=caller(), options=("--force",))
 
-        assert (ended.code, "link that leads out of its folder" in ended.err) == (
-            3,
-            True,
-        )
-
+        assert ended.code == 3
+        assert "link that leads out of its folder" in ended.err
         assert (link.is_symlink(), outside.exists()) == (True, not is_dangling)
 
         link.unlink()

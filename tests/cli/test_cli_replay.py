@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from builders import without_digests
-from commands import STATE, asking, caller, conversation, pinged, recorded
+from commands import STATE, asking, caller, conversation, pinged, recorded, repeated
 from harmless import HOSTILE, assert_harmless
 from harness import (
     Outcome,
@@ -256,7 +256,7 @@ async def test_options_that_match_nothing_are_told(tmp_path: Path) -> None:
         await post(tape.url, message("tools/list", {"at": 1}))
 
     pointers = ("/at", "/now", "/att", "/inputResponses/a~1b")
-    ignored = [word for pointer in pointers for word in ("--ignore", pointer)]
+    ignored = repeated("--ignore", pointers)
     reads = ("--reads", "tools/list", "--reads", "tpyo")
     async with command("replay", path, "--port", 0, *ignored, *reads) as process:
         await post(

@@ -13,6 +13,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from click.testing import CliRunner, Result
+from commands import repeated
 from harness import looped, post, run_here, taping
 from messages import CAPABLE, tool_call
 
@@ -75,7 +76,7 @@ def test_folder_is_verified_and_reported(
 
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     reports = [project / f"report.{kind}" for kind in ("json", "xml", "md")]
-    options = [text for path in reports for text in ("--report", str(path))]
+    options = repeated("--report", reports)
     for _ in range(2):
         changed = invoke(project / "cassettes", *options, *server(project, "two | `x`"))
 

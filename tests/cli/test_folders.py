@@ -61,13 +61,15 @@ def test_cassettes_of_two_folders_are_compared_by_name() -> None:
     marks = [line for line in done.stdout.splitlines() if line[:1] in tuple("-+~=")]
 
     assert marks == [
-        *(
-            "- old/changed.json",
-            "+ new/changed.json",
-            '~ #1 tools/call "say": text-changed',
-        ),
-        *("- /dev/null", "+ new/come.json", '+ #1 tools/call "say"'),
-        *("- old/gone.json", "+ /dev/null", '- #1 tools/call "say"'),
+        "- old/changed.json",
+        "+ new/changed.json",
+        '~ #1 tools/call "say": text-changed',
+        "- /dev/null",
+        "+ new/come.json",
+        '+ #1 tools/call "say"',
+        "- old/gone.json",
+        "+ /dev/null",
+        '- #1 tools/call "say"',
     ]
 
     assert done.stdout.endswith("3 of 4 cassettes differ\n")

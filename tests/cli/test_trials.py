@@ -16,6 +16,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from builders import Step, conversation, encode_cassette, rpc, tool
+from commands import repeated
 from keeping import SERVER as KEEPING
 from messages import text
 from playing import JSON, Serve, serving
@@ -142,7 +143,7 @@ def test_trials_are_reported_one_by_one_and_over_all(folder: Path) -> None:
     """A POST without a body begins a trial; JSON, Markdown and JUnit have the validity rate."""
     places = [folder / f"trials{ending}" for ending in (".json", ".md", ".xml")]
     for _ in range(2):
-        options = [word for place in places for word in ("--report", str(place))]
+        options = repeated("--report", places)
         with trying(folder, "--on-miss", "stop", *options) as serve:
             for requests in ((GET, LOOK), (SET, GET, FLY), (SET, GET, LOOK, GET)):
                 play = serve.request("POST", headers={}).json

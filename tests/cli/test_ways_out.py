@@ -137,6 +137,7 @@ def told(output: str, pattern: str, end: str = "$") -> str:
     found = set(re.findall(f"(?m) ({pattern}){end}", output))
     assert len(found) == 1, output
     (way,) = found
+
     return str(way)
 
 

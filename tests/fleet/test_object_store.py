@@ -92,7 +92,7 @@ def test_what_the_guide_shows_works(tmp_path: Path) -> None:
 
     assert [code for code, _ in outcomes] == [0, 0, 0], outcomes
 
-    recorded, shown, played = (text for _, text in outcomes)
+    recorded, shown, played = [text for _, text in outcomes]
 
     assert "wrote s3://cassettes/deploy.json: 3 interactions" in recorded
     assert shown.startswith("s3://cassettes/deploy.json: 3 interactions")

@@ -91,4 +91,5 @@ def main() -> int:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--child"]:
         fuzz(sys.argv[2], int(sys.argv[3]))
+
     sys.exit(main())

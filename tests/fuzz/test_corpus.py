@@ -8,11 +8,10 @@ import pytest
 from fuzz.targets import TARGETS_BY_NAME
 
 CORPUS = Path(__file__).parent / "corpus"
-INPUTS = [
-    pytest.param(target, path, id=f"{target}-{path.name}")
-    for target in TARGETS_BY_NAME
-    for path in sorted((CORPUS / target).iterdir())
-]
+INPUTS = []
+for target in TARGETS_BY_NAME:
+    for path in sorted((CORPUS / target).iterdir()):
+        INPUTS.append(pytest.param(target, path, id=f"{target}-{path.name}"))
 
 
 @pytest.mark.parametrize(("target", "path"), INPUTS)

@@ -70,13 +70,14 @@ def table():
         if line.startswith(("| own", "| shared"))
     ]
 
-    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
-    return {
-        (row[0], outcome, mode): cell
-        for row in cells
-        for outcome in row[1].split(", ")
-        for mode, cell in zip(MODES, row[2:], strict=True)
-    }
+    found = {}
+    for row in rows:
+        kind, outcomes, *cells = [cell.strip() for cell in row.strip("|").split("|")]
+        for outcome in outcomes.split(", "):
+            for mode, cell in zip(MODES, cells, strict=True):
+                found[kind, outcome, mode] = cell
+
+    return found
 
 
 def test_guide_says_what_becomes_of_cassettes(suite, monkeypatch):

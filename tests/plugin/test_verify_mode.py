@@ -84,6 +84,7 @@ def shown(suite, *options, **outcomes):
     text = suite.run(*options, **outcomes).stdout.str()
     assert [(path.read_bytes(), path.stat().st_mtime_ns) for path in paths] == before
     assert len(suite.cassettes()) == len(paths)
+
     return text
 
 
@@ -147,7 +148,9 @@ def test_the_whole_suite_is_held_to_its_cassettes(talk):
 
 def test_calls_that_are_missing_or_new_are_differences(talk):
     """A call that the test no longer makes, and one that it makes now, are told."""
-    ada, bob, eve = (f'say(mrtr_cassette, "{name}")' for name in ("Ada", "Bob", "Eve"))
+    ada = 'say(mrtr_cassette, "Ada")'
+    bob = 'say(mrtr_cassette, "Bob")'
+    eve = 'say(mrtr_cassette, "Eve")'
     write(talk, f"{ada}; {bob}")
     talk.run()
     write(talk, ada)

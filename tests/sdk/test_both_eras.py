@@ -94,16 +94,13 @@ def told(run: Recording | Replay) -> list[tuple[Any, ...]]:
 
 
 def _turns(interaction: Interaction) -> list[tuple[Any, Any]]:
-    return [
-        (
-            [
-                (request.kind, request.message)
-                for request in turn.input_requests.values()
-            ],
-            list((turn.answered or {}).values()),
-        )
-        for turn in interaction.turns
-    ]
+    turns = []
+    for turn in interaction.turns:
+        requests = turn.input_requests.values()
+        asked = [(request.kind, request.message) for request in requests]
+        turns.append((asked, list((turn.answered or {}).values())))
+
+    return turns
 
 
 def _outcome(interaction: Interaction) -> str:

@@ -36,6 +36,7 @@ def validator() -> Draft202012Validator:
     assert (printed.code, printed.stderr) == (0, "")
     schema = json.loads(printed.stdout)
     Draft202012Validator.check_schema(schema)
+
     return Draft202012Validator(schema)
 
 

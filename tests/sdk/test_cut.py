@@ -86,6 +86,7 @@ def cut(cassette: Path, *selected: str) -> Path:
     assert done.code == 0, done.stderr
     assert run_here("check", part).code == 0
     assert run_here("diff", part, part).code == 0
+
     return part
 
 

@@ -312,11 +312,13 @@ def builds(draw: Callable[[st.SearchStrategy[Any]], Any]) -> tuple[Build, Build]
     rounds = []
     for asked in old.rounds:
         kept = [question for question in asked if draw(st.integers(0, 5))]
-        rounds.append(tuple(draw(new_question(question)) for question in kept))
+        questions = [draw(new_question(question)) for question in kept]
+        rounds.append(tuple(questions))
 
     added = Question("c", "new", "Something else?")
     if draw(st.booleans()):
-        rounds.insert(draw(st.integers(0, len(rounds))), (added,))
+        place = draw(st.integers(0, len(rounds)))
+        rounds.insert(place, (added,))
 
     rounds = draw(st.permutations(rounds)) if draw(st.booleans()) else rounds
     names = frozenset(name for name in sorted(old.names) if draw(st.integers(0, 4)))
@@ -324,7 +326,8 @@ def builds(draw: Callable[[st.SearchStrategy[Any]], Any]) -> tuple[Build, Build]
         draw(new_question(question)) for question in old.job if draw(st.integers(0, 3))
     ]
     if draw(st.booleans()):
-        job.insert(draw(st.integers(0, len(job))), added)
+        place = draw(st.integers(0, len(job)))
+        job.insert(place, added)
 
     prefix = draw(st.sampled_from(["", "v2: "]))
     new_rounds = tuple(asked for asked in rounds if asked)

@@ -302,12 +302,12 @@ def changes(
     """Return what a client does, and two builds, of which the later one has changed in any way."""
     agrees = st.tuples(st.booleans(), st.booleans(), st.booleans())
     puts = st.builds(Operation, st.just("put"), st.sampled_from("AB"), agrees)
-    calls = st.lists(st.one_of(puts, st.just(Operation("get"))), min_size=1, max_size=5)
+    operation = st.one_of(puts, st.just(Operation("get")))
+    calls = st.lists(operation, min_size=1, max_size=5)
     run = draw(calls)
-    old = Build(
-        tuple(draw(st.sampled_from([SUBJECTS[:1], SUBJECTS]))),
-        logs=draw(st.integers(0, 1)),
-    )
+    subjects = draw(st.sampled_from([SUBJECTS[:1], SUBJECTS]))
+    logs = draw(st.integers(0, 1))
+    old = Build(tuple(subjects), logs=logs)
 
     questions = []
     for question in old.questions:
@@ -316,9 +316,8 @@ def changes(
             questions.append(question._replace(words=words))
 
     if draw(st.booleans()):
-        questions.insert(
-            draw(st.integers(0, len(questions))), Question("c", "Something else?")
-        )
+        place = draw(st.integers(0, len(questions)))
+        questions.insert(place, Question("c", "Something else?"))
 
     prefix = draw(st.sampled_from(["", "v2: "]))
     return run, old, Build(tuple(questions), prefix, draw(st.integers(0, 2)))

@@ -129,7 +129,8 @@ def told(send: Any, operation: Operation) -> str | None:
         response is not None
         and result_of(response).get("resultType") == "input_required"
     ):
-        response = send(operation.retry(result_of(response).get("requestState")))
+        state = result_of(response).get("requestState")
+        response = send(operation.retry(state))
 
     return None if response is None else str(result_of(response)["content"][0]["text"])
 

@@ -52,9 +52,8 @@ def said(messages: list[Any], form: str) -> Answer:
     if form == "array":
         return Answer((compact(messages),))
     if form == "events":
-        return Answer(
-            tuple(sse(compact(message)) for message in messages), STREAM_HEADERS
-        )
+        events = [sse(compact(message)) for message in messages]
+        return Answer(tuple(events), STREAM_HEADERS)
 
     return Answer((sse(compact(messages)),), STREAM_HEADERS)
 

@@ -26,7 +26,9 @@ NUMBERS = st.integers(100_000, 10**12).map(str)
 
 def made_up(value: str) -> bool:
     """Tell whether a text has a digit, as what is made up has, and doesn't begin as an option does."""
-    return any(map(str.isdigit, value)) and value[0].isalnum() and value[-1].isalnum()
+    has_digit = any(map(str.isdigit, value))
+    has_word_ends = value[0].isalnum() and value[-1].isalnum()
+    return has_digit and has_word_ends
 
 
 SHAPES = (UUIDS, SHAS.filter(made_up), NAMES.filter(made_up), NUMBERS)
@@ -117,13 +119,13 @@ def recorded(value: str, issued: str, sent: str, words: str = "last") -> Cassett
     """Return the recording of a client that sends back what the server made up, and reads more."""
     call = with_id(SENT[sent](value), 2)
     last = with_id(tool("last"), 3)
-    return loaded(
-        conversation(
-            (tool("make"), ISSUED[issued](value)),
-            (call, text(f"The page {value}")),
-            (last, text(f"{words} {value}")),
-        ).cassette()
+    talk = conversation(
+        (tool("make"), ISSUED[issued](value)),
+        (call, text(f"The page {value}")),
+        (last, text(f"{words} {value}")),
     )
+
+    return loaded(talk.cassette())
 
 
 @given(PAIRS, st.sampled_from(sorted(ISSUED)), st.sampled_from(sorted(SENT)))

@@ -185,7 +185,8 @@ def test_text_of_a_miss_never_contradicts_itself(
         if following == "live":
             player.goes_live(as_request(operation.request))
         elif following == "answer" and asked:
-            answered, state = asked.pop(data.draw(st.integers(0, len(asked) - 1)))
+            place = data.draw(st.integers(0, len(asked) - 1))
+            answered, state = asked.pop(place)
             played(player, answered.retry(state))
 
     for miss in player.misses:

@@ -99,7 +99,8 @@ def test_words_of_a_session_id_stay_in_other_text(
     """A session may be called by words: its header has a name, and all that is said stays."""
     call = tool("a", mode=words) if in_arguments else tool("a")
     script = session_steps(words, (call, place(words)))
-    player = Player(loaded(conversation(*script, redacts=True).cassette()))
+    talk = conversation(*script, redacts=True)
+    player = Player(loaded(talk.cassette()))
 
     session = open_session(player)
 
@@ -156,11 +157,9 @@ def test_random_ids_do_not_reach_the_disk(
 
 # A member that is called as MCP's state is
 
-own_values = st.one_of(
-    phrases,
-    st.text(max_size=40),
-    st.integers(0, 2**32).map(lambda seed: ids(Random(seed))["base64"] * 2),
-)
+seeds = st.integers(0, 2**32)
+long_ids = seeds.map(lambda seed: ids(Random(seed))["base64"] * 2)
+own_values = st.one_of(phrases, st.text(max_size=40), long_ids)
 HOLDERS: tuple[Callable[[Any], Any], ...] = (
     lambda value: {"requestState": value},
     lambda value: {"deep": [{"requestState": value, "x": 1}]},

@@ -145,7 +145,8 @@ def test_word_or_number_under_a_name_stays_in_other_texts(value: str) -> None:
 def test_text_in_the_place_of_a_placeholder_is_the_same_for_the_same() -> None:
     """What can be no secret there is a miss, and so are two texts for one recorded secret."""
     call = tool("send", a="hunter2hunter", b=["to hunter2hunter"])
-    player = Player(loaded(recorded((call, {}), named_in(NAMED[1], "hunter2hunter"))))
+    login = named_in(NAMED[1], "hunter2hunter")
+    player = Player(loaded(recorded((call, {}), login)))
 
     missed(player, tool("send", a="other7other", b=["to hunter2hunter"]))
     missed(player, tool("send", a="hello", b=["to hello"]))
@@ -161,9 +162,8 @@ def test_another_text_is_no_secret_that_the_client_has_told(
 ) -> None:
     """After a login with a password, a note with the password is answered, and no other note."""
     login = named_in(NAMED[0], "hunter2hunter")
-    player = Player(
-        loaded(recorded(login, text_of("argument", note.format("hunter2hunter"), 1)))
-    )
+    noted = text_of("argument", note.format("hunter2hunter"), 1)
+    player = Player(loaded(recorded(login, noted)))
     own_login = named_in(NAMED[0], "other7other")[0]
     if logs_in:
         play(player, own_login)
@@ -190,7 +190,8 @@ def test_text_for_a_secret_that_is_told_later_is_held_to() -> None:
     """Nobody can tell it before; from then on it is the only one."""
     notes = [tool("note", text="hunter2hunter"), tool("keep", text="hunter2hunter")]
     steps = [(note, {"content": []}) for note in notes]
-    player = Player(loaded(recorded(*steps, named_in(NAMED[0], "hunter2hunter"))))
+    login = named_in(NAMED[0], "hunter2hunter")
+    player = Player(loaded(recorded(*steps, login)))
 
     assert hit(player, tool("note", text="other7other"))
 
@@ -216,11 +217,9 @@ def test_cassette_of_an_earlier_recorder_that_has_a_repeated_secret_plays() -> N
 
 def test_miss_after_placeholders_says_so() -> None:
     """A client that was given a placeholder may send it, or go on from it, where nothing has one."""
-    player = Player(
-        loaded(
-            recorded(named_in(NAMED[1], "hunter2hunter"), text_of("argument", "a", 1))
-        )
-    )
+    login = named_in(NAMED[1], "hunter2hunter")
+    noted = text_of("argument", "a", 1)
+    player = Player(loaded(recorded(login, noted)))
 
     call = tool("note", text="length of <password:1>", number=1)
     before = missed(player, call)

@@ -110,7 +110,8 @@ def verified(
     case: tuple[Any, str], ignored: tuple[str, ...], *results: Json
 ) -> list[Any]:
     """Return what comes of the recorded call with a server that gives these results."""
-    cassette = loaded(conversation((CALL, result_of(case, 0))).cassette())
+    talk = conversation((CALL, result_of(case, 0)))
+    cassette = loaded(talk.cassette())
     verifier: Any = verifier_for(cassette, ignored=ignored)
     (plan,) = planned(cassette)
     found = []

@@ -129,9 +129,8 @@ def recorded(server: Server) -> Cassette:
     talk.event(pushing, elicit(server.value("push")))
     related = {"action": "accept", "_meta": {RELATED: {"taskId": server.session}}}
     post_of = result(related, id=server.value("push"))
-    talk.exchange(
-        within(server.session, json.dumps(post_of).encode()), Answer((), (), 202)
-    )
+    body = json.dumps(post_of).encode()
+    talk.exchange(within(server.session, body), Answer((), (), 202))
 
     talk.event(pushing, answer(PUSHING, text("done")))
     talk.end(pushing)
@@ -179,6 +178,7 @@ class Driver:
         sent = [respond(running.conversation, response) for response in responses]
         assert running.conversation.next() is None
         assert self.verifier.ended(running).verdict in ("same", "key-changed")
+
         return sent
 
 

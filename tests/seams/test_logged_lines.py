@@ -88,6 +88,7 @@ def played(player: Player, request: Request) -> Delivery:
     decision: Any = player.request_received(request)
     assert isinstance(decision, Play), decision
     assert decision.delivery is not None
+
     return decision.delivery
 
 

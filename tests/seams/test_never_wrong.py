@@ -97,10 +97,25 @@ def when(state: str, **answers: Any) -> bytes:
 WRONG: dict[str, tuple[Asking, str, str, list[str]]] = {
     "method": (lambda _: rpc("tools/listing"), "unknown-method", "", []),
     "name": (lambda _: tool("deploi", env="prod", replicas=3), "unknown-name", "", []),
-    "argument": (lambda _: deploy(replicas=4), "arguments-differ", "1.0", ["replicas 3 4"]),
+    "argument": (
+        lambda _: deploy(replicas=4),
+        "arguments-differ",
+        "1.0",
+        ["replicas 3 4"],
+    ),
     "more": (lambda _: deploy(force=True), "arguments-differ", "1.0", ["force - true"]),
-    "less": (lambda _: tool("deploy", env="prod"), "arguments-differ", "1.0", ["replicas 3 -"]),
-    "type": (lambda _: deploy(replicas="3"), "arguments-differ", "1.0", ['replicas 3 "3"']),
+    "less": (
+        lambda _: tool("deploy", env="prod"),
+        "arguments-differ",
+        "1.0",
+        ["replicas 3 -"],
+    ),
+    "type": (
+        lambda _: deploy(replicas="3"),
+        "arguments-differ",
+        "1.0",
+        ['replicas 3 "3"'],
+    ),
     "argument of a retry": (
         lambda s: retry(deploy(env="test"), {"when": 2}, state=s[1]),
         "arguments-differ",
@@ -120,7 +135,12 @@ WRONG: dict[str, tuple[Asking, str, str, list[str]]] = {
         ['action "accept" "decline"', 'content {"ok":true} -'],
     ),
     "value": (lambda s: when(s[1], when=2.5), "answers-differ", "1.2", ["when 2 2.5"]),
-    "answer more": (lambda s: when(s[1], who="me"), "answers-differ", "1.2", ['who - "me"']),
+    "answer more": (
+        lambda s: when(s[1], who="me"),
+        "answers-differ",
+        "1.2",
+        ['who - "me"'],
+    ),
     "answer under another key": (
         lambda s: retry(DEPLOY, {"When": 2}, state=s[1]),
         "answers-differ",
@@ -128,18 +148,44 @@ WRONG: dict[str, tuple[Asking, str, str, list[str]]] = {
         ["When - 2", "when 2 -"],
     ),
     "answer less": (
-        lambda s: retry(DEPLOY, {}, state=s[1]), "answers-missing", "1.2", ["when 2 -"],
+        lambda s: retry(DEPLOY, {}, state=s[1]),
+        "answers-missing",
+        "1.2",
+        ["when 2 -"],
     ),
-    "no answers": (lambda s: retry(SELL, state=s[2]), "answers-missing", "2.1", ["price 9 -"]),
+    "no answers": (
+        lambda s: retry(SELL, state=s[2]),
+        "answers-missing",
+        "2.1",
+        ["price 9 -"],
+    ),
     "answers of another turn": (lambda s: when(s[0]), "answers-differ", "1.1", []),
-    "state of another tool": (lambda s: sell({"price": 9}, s[0]), "state-unknown", "1.0", []),
-    "made-up state": (lambda _: sell({"price": 9}, "made up"), "state-unknown", "2.0", []),
+    "state of another tool": (
+        lambda s: sell({"price": 9}, s[0]),
+        "state-unknown",
+        "1.0",
+        [],
+    ),
+    "made-up state": (
+        lambda _: sell({"price": 9}, "made up"),
+        "state-unknown",
+        "2.0",
+        [],
+    ),
     "empty state": (lambda _: sell({"price": 9}, ""), "state-unknown", "2.0", []),
-    "other letters": (lambda s: sell({"price": 9}, s[2].upper()), "state-unknown", "2.0", []),
+    "other letters": (
+        lambda s: sell({"price": 9}, s[2].upper()),
+        "state-unknown",
+        "2.0",
+        [],
+    ),
     "space": (lambda s: sell({"price": 9}, s[2] + " "), "state-unknown", "2.0", []),
     "no string": (lambda s: sell({"price": 9}, [s[2]]), "state-unknown", "2.0", []),
     "none issued": (
-        lambda _: retry(WIPE, {"sure": YES}, state="any"), "state-unexpected", "3.0", [],
+        lambda _: retry(WIPE, {"sure": YES}, state="any"),
+        "state-unexpected",
+        "3.0",
+        [],
     ),
     "no state": (lambda _: sell({"price": 9}, None), "state-missing", "2.0", []),
     "null state": (
@@ -150,9 +196,12 @@ WRONG: dict[str, tuple[Asking, str, str, list[str]]] = {
     ),
     "second request": (lambda _: DEPLOY, "already-played", "1.0", []),
     "second answer": (
-        lambda s: retry(DEPLOY, ANSWERS, state=s[0]), "already-played", "1.1", [],
+        lambda s: retry(DEPLOY, ANSWERS, state=s[0]),
+        "already-played",
+        "1.1",
+        [],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", WRONG)
@@ -366,7 +415,7 @@ def test_id_and_token_do_not_count_and_the_endpoint_does() -> None:
     """What is the caller's own never makes a miss; the same body at another path was not recorded."""
     player = player_of(*TALK)
 
-    assert (
-        said(play(player, with_token(with_id(rpc("tools/list"), "x"), "y"))) == "listed"
-    )
+    listing = with_token(with_id(rpc("tools/list"), "x"), "y")
+
+    assert said(play(player, listing)) == "listed"
     assert missed(player, post(DEPLOY, target="/other")).reason is Reason.UNKNOWN_METHOD

@@ -91,14 +91,14 @@ def servers(draw: st.DrawFn) -> Server:
     """Return a server."""
     target = draw(st.sampled_from(TARGETS))
     ids = draw(st.sampled_from(IDS))
-    return Server(
-        "".join(draw(st.lists(st.sampled_from(LEADS), max_size=3))),
-        draw(st.sampled_from(ORDERS)),
-        "".join(draw(st.lists(st.sampled_from(INSIDE), max_size=2, unique=True))),
-        draw(st.sampled_from(HOSTS)),
-        (target.format(ids[0]), target.format(ids[1])),
-        draw(st.sampled_from(("\n", "\r\n"))),
-    )
+    leads = draw(st.lists(st.sampled_from(LEADS), max_size=3))
+    order = draw(st.sampled_from(ORDERS))
+    inside = draw(st.lists(st.sampled_from(INSIDE), max_size=2, unique=True))
+    host = draw(st.sampled_from(HOSTS))
+    end = draw(st.sampled_from(("\n", "\r\n")))
+    targets = (target.format(ids[0]), target.format(ids[1]))
+
+    return Server("".join(leads), order, "".join(inside), host, targets, end)
 
 
 def endpoint(stream: bytes) -> str:
@@ -109,6 +109,7 @@ def endpoint(stream: bytes) -> str:
     ]
     url = urljoin(f"{PROXY}/v1/sse", next(text for text in data if "messages" in text))
     assert url.startswith(PROXY), url
+
     return url.removeprefix(PROXY)
 
 

@@ -97,7 +97,8 @@ def test_replay_waits_for_no_pong_and_takes_any(
             pong = posted(rpc("ping", number=f"ping-{at}"), pongs[at]).body
             player.request_received(within(session, pong))
 
-    hit(player, within(session, posted(elicit(), ACCEPT).body))
+    accepting = posted(elicit(), ACCEPT).body
+    hit(player, within(session, accepting))
     told(listening)
 
     assert told(calling)[-1] is End.COMPLETE

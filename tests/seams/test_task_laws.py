@@ -69,9 +69,8 @@ def recordings(draw: Any) -> Recording:
         kinds = ["state", "state", "cancel", *(["update"] * 4 if waiting else [])]
         event = Event(draw(st.sampled_from(kinds)))
         if event.kind == "update":
-            event = Event(
-                "update", draw(st.frozensets(st.sampled_from(waiting), min_size=1))
-            )
+            answered_keys = draw(st.frozensets(st.sampled_from(waiting), min_size=1))
+            event = Event("update", answered_keys)
             answered |= event.keys
         elif event.kind == "state":
             more = draw(st.integers(0, 2)) if len(shown) < 5 else 0
@@ -161,6 +160,7 @@ class Client:
         is_next = self.next_is_cancel
         is_accepted = self._told(cancel(self._task)) is not None
         self.cancelled += is_next and is_accepted
+
         return is_accepted
 
     def has_come(self, cause: int) -> bool:

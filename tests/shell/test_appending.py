@@ -78,6 +78,7 @@ async def accept_both(url: str) -> list[JsonObject]:
     first = (await post(url, tool_call("wipe", id=1))).json
     second = (await post(url, retry(first, yes("confirm"), 2))).json
     third = (await post(url, retry(second, yes("scope"), 3))).json
+
     return [first, second, third]
 
 

@@ -22,38 +22,72 @@ ONLY_APP = {"allow_hosts": ["Proxy.test", "https://app.test"]}
 EVERYWHERE = {"host": "0.0.0.0"}
 CROSS = "Sec-Fetch-Site: cross-site"
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    *(({}, f"Host: {name}") for name in (
-        "evil.example", "evil.example:8722", "localhost.evil.example", "127.0.0.1.evil.example",
-        "evil@evil.example", "192.168.0.1:8722", "", "[::1", "localhost#.evil.example",
-        "localhost/.evil.example", "localhost?.evil.example", "localhost\\.evil.example",
-        "localhost:8722.evil.example", "//localhost/evil", "http://localhost/evil",
-        "localhost, evil.example", "localhost|Host: evil.example", "evil.example|Host: localhost",
-    )),
-    *(({}, f"Origin: {origin}") for origin in (
-        "http://evil.example", "https://localhost.evil.example:8722", "null", "",
-        "http://localhost@evil.example", "http://localhost#.evil.example",
-        "http://localhost/evil", "localhost/evil", "http://evil.example|Origin: http://localhost",
-        "http://localhost|Origin: http://localhost",
-    )),
+    *(
+        ({}, f"Host: {name}")
+        for name in (
+            "evil.example",
+            "evil.example:8722",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "evil@evil.example",
+            "192.168.0.1:8722",
+            "",
+            "[::1",
+            "localhost#.evil.example",
+            "localhost/.evil.example",
+            "localhost?.evil.example",
+            "localhost\\.evil.example",
+            "localhost:8722.evil.example",
+            "//localhost/evil",
+            "http://localhost/evil",
+            "localhost, evil.example",
+            "localhost|Host: evil.example",
+            "evil.example|Host: localhost",
+        )
+    ),
+    *(
+        ({}, f"Origin: {origin}")
+        for origin in (
+            "http://evil.example",
+            "https://localhost.evil.example:8722",
+            "null",
+            "",
+            "http://localhost@evil.example",
+            "http://localhost#.evil.example",
+            "http://localhost/evil",
+            "localhost/evil",
+            "http://evil.example|Origin: http://localhost",
+            "http://localhost|Origin: http://localhost",
+        )
+    ),
     ({}, CROSS),
     ({}, "Sec-Fetch-Site: none|sec-fetch-site: Cross-Site"),
     (ONLY_APP, "Host: proxyx.test:1"),
     (ONLY_APP, "Origin: https://appx.test"),
     (EVERYWHERE, "Host: 192x.168.0.1:1"),
-]  # fmt: skip
+]
 LET_IN: list[tuple[dict[str, Any], str]] = [
-    *(({}, headers) for headers in (
-        "Sec-Fetch-Site: same-origin", "Sec-Fetch-Site: none", "Host: localhost",
-        # A page of localhost calls 127.0.0.1: its origin says who it is.
-        f"{CROSS}|Origin: http://localhost:3000", "Host: LOCALHOST:1", "Host: 127.0.0.1:8722",
-        "Host: [::1]:8722", "Origin: http://localhost:3000", "Origin: http://127.0.0.1",
-        "Origin: https://[::1]:5173",
-    )),
+    *(
+        ({}, headers)
+        for headers in (
+            "Sec-Fetch-Site: same-origin",
+            "Sec-Fetch-Site: none",
+            "Host: localhost",
+            # A page of localhost calls 127.0.0.1: its origin says who it is.
+            f"{CROSS}|Origin: http://localhost:3000",
+            "Host: LOCALHOST:1",
+            "Host: 127.0.0.1:8722",
+            "Host: [::1]:8722",
+            "Origin: http://localhost:3000",
+            "Origin: http://127.0.0.1",
+            "Origin: https://[::1]:5173",
+        )
+    ),
     (ONLY_APP, "Host: proxy.test:1"),
     (ONLY_APP, "Origin: https://app.test"),
     (ONLY_APP, f"Origin: https://app.test|{CROSS}"),
     (EVERYWHERE, "Host: 192.168.0.1:1"),
-]  # fmt: skip
+]
 
 
 def refused(options: dict[str, Any], headers: str) -> str | None:

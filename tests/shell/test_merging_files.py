@@ -35,9 +35,12 @@ FIRST, SECOND = converse(
 def header(recorder: int, **changes: object) -> JournalHeader:
     """Return what a recorder's journal says of itself."""
     return replace(
-        JOURNAL_HEADER, redaction=RedactionRules(), recorder=f"{recorder:032x}", wall_ms=1e12,
+        JOURNAL_HEADER,
+        redaction=RedactionRules(),
+        recorder=f"{recorder:032x}",
+        wall_ms=1e12,
         **changes,
-    )  # fmt: skip
+    )
 
 
 def journal(path: Path, recorder: int, *exchanges: object, **changes: object) -> Path:

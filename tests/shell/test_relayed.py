@@ -112,9 +112,15 @@ async def test_headers_of_one_connection_stay_behind(tmp_path: Path) -> None:
     )
     async with taping(tmp_path / "c.json", answering(answer)) as tape:
         back = await http(
-            "GET", tape.url, "Connection: keep-alive, X-Once", "X-Once: 1", "TE: trailers",
-            "Proxy-Connection: keep-alive", "Keep-Alive: 1", "X-Kept: 1",
-        )  # fmt: skip
+            "GET",
+            tape.url,
+            "Connection: keep-alive, X-Once",
+            "X-Once: 1",
+            "TE: trailers",
+            "Proxy-Connection: keep-alive",
+            "Keep-Alive: 1",
+            "X-Kept: 1",
+        )
 
     assert tape.server.only.head.without("host") == (("X-Kept", "1"),)
     assert back.head.without("connection") == (("X-End", "2"), ("Content-Length", "0"))

@@ -72,6 +72,7 @@ async def talk(url: str, folder: str) -> list[str]:
     asked = await post(url, on(folder, "delete", number=2))
     last = await post(url, answered(folder, asked.json))
     assert f"{folder}/one.txt?" in json.dumps(asked.json)
+
     return [said(first.json), said(last.json)]
 
 

@@ -59,9 +59,15 @@ async def test_unchanged_server_is_the_same(cassette: Path) -> None:
     assert verification.is_good
     assert not any(interaction.changes for interaction in verification.interactions)
     assert server.answers == {
-        "deploy.1": 2, "train.1": 1, "train.2": 1, "train.3": 1, "plan.1": 1, "late.1": 1,
-        "prompt.1": 1, "push": 1,
-    }  # fmt: skip
+        "deploy.1": 2,
+        "train.1": 1,
+        "train.2": 1,
+        "train.3": 1,
+        "plan.1": 1,
+        "late.1": 1,
+        "prompt.1": 1,
+        "push": 1,
+    }
 
 
 def at(*path: Any) -> Callable[[Any], Plant]:

@@ -129,12 +129,18 @@ def draw(chance: random.Random, marker: str) -> Call:
         ("/mcp", "tools/call", "build", {"target": text}, {}),
         ("/mcp", "tools/call", "count", {"to": steps, "text": text}, {}),
         ("/mcp", "tools/call", "ask-late", {"steps": steps, "text": text}, CONFIRM),
-        ("/mcp", "prompts/get", "release-notes", {"version": text}, {"audience": _accept(audience="us")}),
+        (
+            "/mcp",
+            "prompts/get",
+            "release-notes",
+            {"version": text},
+            {"audience": _accept(audience="us")},
+        ),
         ("/mcp", "tools/list", "", {"text": text}, {}),
         ("/chunked", "tools/call", "any", {"size": chance.choice(ANSWERED)}, {}),
         ("/zipped", "tools/call", "any", {"size": chance.choice(ANSWERED)}, {}),
         ("/zipped-events", "tools/call", "any", {"size": chance.choice(ANSWERED)}, {}),
-    ]  # fmt: skip
+    ]
 
     path, method, name, arguments, answers = chance.choice(kinds)
     leaves = chance.choice([0, 1, 200, 5_000]) if chance.random() < 0.05 else None
@@ -305,6 +311,7 @@ async def client(url: str, load: Load, chance: random.Random, name: str) -> None
         except GONE as error:
             if load.is_ending:
                 return
+
             raise UnexpectedError(f"client {name}: {error!r} before the end") from error
 
 
@@ -329,11 +336,11 @@ class Kept:
 
 def kept_in(cassette: JsonObject) -> list[Kept]:
     """Return the exchanges of a cassette, read without the program that wrote it."""
-    return [
-        kept
-        for interaction in cassette["interactions"]
-        for kept in _kept_of(interaction)
-    ]
+    found: list[Kept] = []
+    for interaction in cassette["interactions"]:
+        found += _kept_of(interaction)
+
+    return found
 
 
 def _kept_of(interaction: JsonObject) -> Iterator[Kept]:
@@ -512,17 +519,13 @@ class Round:
             yield process, await process.listening()
 
     def clients(self, url: str, load: Load) -> list[asyncio.Task[None]]:
-        return [
-            asyncio.create_task(
-                client(
-                    url,
-                    load,
-                    random.Random(self.chance.random()),
-                    f"{self.name}-{number}",
-                )
-            )
-            for number in range(self.chance.randint(2, 10))
-        ]
+        tasks = []
+        for number in range(self.chance.randint(2, 10)):
+            chance = random.Random(self.chance.random())
+            running = client(url, load, chance, f"{self.name}-{number}")
+            tasks.append(asyncio.create_task(running))
+
+        return tasks
 
     async def reach_moment(
         self, load: Load, tasks: Sequence[asyncio.Task[None]]

@@ -120,10 +120,8 @@ def difference(wanted: Sequence[JsonObject], seen: Sequence[JsonObject]) -> str:
             )
 
             session, _ = place
-            first, second = (
-                brief(transcript[at]) if at < len(transcript) else "nothing"
-                for transcript in (lane, seen_lane)
-            )
+            first = brief(lane[at]) if at < len(lane) else "nothing"
+            second = brief(seen_lane[at]) if at < len(seen_lane) else "nothing"
 
             return f"session {session}, line {at + 1}: wanted {first}, seen {second}"
 
@@ -318,10 +316,8 @@ class Pair:
 
         has_one_stream = self._is_piped or "sse" in self.server.arguments
         if has_one_stream and (client.loses_progress or self.client.loses_progress):
-            wanted, seen = (
-                [line for line in lines if line["kind"] != "progress"]
-                for lines in (wanted, seen)
-            )
+            wanted = [line for line in wanted if line["kind"] != "progress"]
+            seen = [line for line in seen if line["kind"] != "progress"]
 
         where = difference(wanted, seen)
         if where:

@@ -37,11 +37,10 @@ def run_pair(pair: Pair) -> list[Outcome]:
         outcomes = pair.run(Path(directory), [CLIENTS[pair.client.other]])
 
     took = f"{time.monotonic() - started:.0f} s"
-    faults = [
-        f"  {outcome.scenario}: {fault}"
-        for outcome in outcomes
-        for fault in outcome.faults
-    ]
+    faults = []
+    for outcome in outcomes:
+        faults += [f"  {outcome.scenario}: {fault}" for fault in outcome.faults]
+
     print(" | ".join([*row(outcomes), took]), *faults, sep="\n", flush=True)
 
     return outcomes
@@ -112,7 +111,10 @@ def main() -> int:
     with ThreadPoolExecutor(options.jobs) as pool:
         results = list(pool.map(run_pair, pairs))
 
-    failed = sum(bool(outcome.faults) for outcomes in results for outcome in outcomes)
+    failed = 0
+    for outcomes in results:
+        failed += sum(bool(outcome.faults) for outcome in outcomes)
+
     print(f"{sum(map(len, results)) - failed} passed, {failed} failed")
     return 1 if failed else 0
 

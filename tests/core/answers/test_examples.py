@@ -57,9 +57,8 @@ others = st.sampled_from(
 keys = st.sampled_from(
     ["confirm", "ok", "1c0ffee2", "__main__:ask", "a-b", "#2", "x=y"]
 )
-turns = st.lists(
-    st.dictionaries(keys, st.one_of(forms(), others), max_size=2), max_size=3
-)
+requests = st.one_of(forms(), others)
+turns = st.lists(st.dictionaries(keys, requests, max_size=2), max_size=3)
 
 
 def answered(

@@ -37,6 +37,7 @@ def bare(kind: str, **more: Any) -> InputRequest:
     item = {"id": "x", "kind": kind, **more}
     ask = recognise({"inputRequests": [item], "requestState": "s"})
     assert ask is not None
+
     return ask.input_requests["x"]
 
 

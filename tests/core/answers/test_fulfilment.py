@@ -345,7 +345,8 @@ CALL = post(tool("deploy", env="prod"))
 
 def ask(value: Any, turn: int = 1, state: str | None = None) -> LiveAsk:
     """Return an ask of a live server."""
-    return LiveAsk(turn, exchange(CALL, compact(result(value))), state)
+    asked_in = exchange(CALL, compact(result(value)))
+    return LiveAsk(turn, asked_in, state)
 
 
 def push(method: str = "roots/list", turn: int = 1) -> LiveAsk:

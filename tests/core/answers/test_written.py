@@ -390,7 +390,9 @@ def test_rules_from_a_recording_give_its_answers() -> None:
 
     answer = answer_of(written, InputRequest("form", MESSAGE), key="a")
 
-    assert canonical(answer) == canonical(parse(compact(accepted(**content))))
+    expected = parse(compact(accepted(**content)))
+
+    assert canonical(answer) == canonical(expected)
     assert tomllib.loads(written)["rule"][0]["message"] == MESSAGE
 
 
@@ -403,9 +405,9 @@ def test_other_answers_to_the_same_question_are_comments() -> None:
     assert (
         '# #2 answers the same question otherwise:\n# action = "decline"\n' in written
     )
-    assert "[[rule]]" not in answers_text(
-        loaded(cassette_of((CALL, asks("a")))), "f.json"
-    )
+    unanswered = loaded(cassette_of((CALL, asks("a"))))
+
+    assert "[[rule]]" not in answers_text(unanswered, "f.json")
     assert 'result = "yes"' in answers_text(recorded("yes"), "f.json")
 
 

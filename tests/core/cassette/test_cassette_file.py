@@ -345,7 +345,8 @@ def test_digests_are_those_that_the_description_of_the_format_gives() -> None:
             body(response),
         ]
 
-        digest = hashlib.sha256(b"".join(map(netstring, fields))).hexdigest()
+        strings = b"".join(map(netstring, fields))
+        digest = hashlib.sha256(strings).hexdigest()
 
         assert facts["sha256"] == digest
 
@@ -605,8 +606,9 @@ def test_pushed_turn_that_cannot_be_is_refused(
             put(tree, ("interactions", index, "elicitation_turns", turn, *path), to)
 
     place = f"/interactions/{changed[0]}/elicitation_turns/{turn}"
+    data = edited(change, dump(branched()))
     with pytest.raises(CassetteError) as caught:
-        load(edited(change, dump(branched())), "f")
+        load(data, "f")
 
     assert str(caught.value).startswith(f"f: {reason.format(at=place)}")
 

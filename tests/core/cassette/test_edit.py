@@ -111,7 +111,8 @@ def test_accepted_edit_loads(
 )
 def test_other_spelling_needs_no_new_digests(spelled: Callable[[Any], str]) -> None:
     """Digests cover values, so reformatting a file is no edit."""
-    data = spelled(dict(reversed(json.loads(written()).items()))).encode()
+    members = json.loads(written()).items()
+    data = spelled(dict(reversed(members))).encode()
 
     assert accept_edit(data, "f") == (written(), 0)
     assert dump(load(data, "f")) == written()

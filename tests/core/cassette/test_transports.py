@@ -81,7 +81,8 @@ def test_each_message_is_a_line(
     request_: bytes, response: bytes | Answer, lines: list[bytes] | None
 ) -> None:
     """What says nothing is left out, as pipes acknowledge nothing by a status alone."""
-    request, found = first_of(over_pipes(loaded(cassette_of((request_, response)))))
+    cassette = loaded(cassette_of((request_, response)))
+    request, found = first_of(over_pipes(cassette))
 
     assert request == line_request(request_, FIRST_SESSION)
     assert (None if found is None else raws_of(found)) == lines
@@ -206,7 +207,8 @@ def test_line_is_a_json_response() -> None:
 )
 def test_lines_are_events(lines: list[bytes], end: End) -> None:
     """More than a response becomes an event stream that ends in the same way."""
-    _, response = first_of(over_http(pipe_cassette((line_request(ADD), lines, end))))
+    cassette = pipe_cassette((line_request(ADD), lines, end))
+    _, response = first_of(over_http(cassette))
 
     assert response is not None
     assert response.is_event_stream

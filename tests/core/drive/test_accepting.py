@@ -163,7 +163,8 @@ def test_a_question_that_is_gone_ends_the_conversation() -> None:
 
 def test_a_stream_has_the_recorded_tokens_and_as_many_times_as_events() -> None:
     """More events, fewer events, and a stream in the place of one body."""
-    file = file_of((CALL, stream(progress(1), answer(CALL, text("done")))))
+    streamed = stream(progress(1), answer(CALL, text("done")))
+    file = file_of((CALL, streamed))
     for count in (0, 1, 3):
         said = [progress(1, done) for done in range(count)]
 

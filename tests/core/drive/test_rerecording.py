@@ -302,7 +302,8 @@ def test_a_changed_result_is_a_diff_of_its_lines() -> None:
     without_e = replace(new, interactions=new.interactions[:-1])
 
     before = dump(old).decode().splitlines()
-    after = dump(recorded_over(old, without_e)[0]).decode().splitlines()
+    over_old, _ = recorded_over(old, without_e)
+    after = dump(over_old).decode().splitlines()
     pairs = zip(before, after, strict=True)
     changed = [line.strip()[:12] for old, line in pairs if old != line]
 

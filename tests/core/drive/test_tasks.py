@@ -148,26 +148,63 @@ OTHER = state(LIVE, "input_required", f"{LIVE}:z2")
     ("steps", "responses", "verdict", "turn", "last"),
     [
         (task_steps(TASK), (created(LIVE), ASKS, {}, ASKS, ENDS), "same", None, "get"),
-        (task_steps(TASK), (created(LIVE, statusMessage="a"), *[state(LIVE)] * 3, ASKS, {}, ENDS),
-         "same", None, "get"),
+        (
+            task_steps(TASK),
+            (created(LIVE, statusMessage="a"), *[state(LIVE)] * 3, ASKS, {}, ENDS),
+            "same",
+            None,
+            "get",
+        ),
         (task_steps(TASK), (created(LIVE), OTHER, {}), "question-changed", 1, "cancel"),
         (task_steps(TASK), (created(LIVE), ENDS), "rounds-changed", 1, "get"),
-        (task_steps(TASK), (created(LIVE), ASKS, {}, OTHER, {}), "rounds-changed", 2, "cancel"),
-        (task_steps(TASK), (created(LIVE), ASKS, {}, state(LIVE, "completed", result=text("no"))),
-         "text-changed", 0, "get"),
-        (task_steps(TASK), (created(LIVE), ASKS, {}, state(LIVE, "failed", error={"code": 1})),
-         "refused", 0, "get"),
+        (
+            task_steps(TASK),
+            (created(LIVE), ASKS, {}, OTHER, {}),
+            "rounds-changed",
+            2,
+            "cancel",
+        ),
+        (
+            task_steps(TASK),
+            (created(LIVE), ASKS, {}, state(LIVE, "completed", result=text("no"))),
+            "text-changed",
+            0,
+            "get",
+        ),
+        (
+            task_steps(TASK),
+            (created(LIVE), ASKS, {}, state(LIVE, "failed", error={"code": 1})),
+            "refused",
+            0,
+            "get",
+        ),
         (task_steps(TASK), (created(LIVE), ASKS, refusal, {}), "refused", 0, "cancel"),
-        (task_steps(TASK), (created(LIVE), ASKS, Answer((b"oops",), (), 500), {}), "not-reached",
-         0, "cancel"),
+        (
+            task_steps(TASK),
+            (created(LIVE), ASKS, Answer((b"oops",), (), 500), {}),
+            "not-reached",
+            0,
+            "cancel",
+        ),
         (task_steps(TASK), (DONE,), "shape-changed", 0, "call"),
         ([(CALL, DONE)], (created(LIVE), {}), "shape-changed", 0, "cancel"),
-        (task_steps(TASK, YES, *CANCELS), (created(LIVE), ASKS, {}, {}, state(LIVE, "cancelled")),
-         "same", None, "get"),
+        (
+            task_steps(TASK, YES, *CANCELS),
+            (created(LIVE), ASKS, {}, {}, state(LIVE, "cancelled")),
+            "same",
+            None,
+            "get",
+        ),
         (task_steps(TASK)[:3], (created(LIVE), ASKS, {}), "same", None, "cancel"),
-        (task_steps(TASK)[:2], (created(LIVE), {}, state(LIVE, "cancelled")), "same", None, "get"),
+        (
+            task_steps(TASK)[:2],
+            (created(LIVE), {}, state(LIVE, "cancelled")),
+            "same",
+            None,
+            "get",
+        ),
     ],
-)  # fmt: skip
+)
 def test_live_task_is_held_to_the_recorded_one(
     steps: list[Step], responses: tuple[Json, ...], verdict: str, turn: int, last: str
 ) -> None:
@@ -234,7 +271,8 @@ def test_ask_before_the_task_is_answered_as_any_other() -> None:
 
 def test_live_ending_and_question_are_taken_into_their_steps() -> None:
     """They have the recorded id, times and keys, and the answers still fit."""
-    data = dump(loaded(cassette_of(*task_steps(TASK)), "c.json"))
+    recorded = loaded(cassette_of(*task_steps(TASK)), "c.json")
+    data = dump(recorded)
     later = "2027-01-01T00:00:00Z"
     asked = state(LIVE, "input_required", KEY, at=later)
     asked["inputRequests"][KEY]["params"]["message"] = "Sure?"

@@ -153,7 +153,8 @@ def test_secrets_are_found_where_they_stand() -> None:
     """Each rule that finds something is told once for each side of an exchange."""
     first = TurnPlace(0)
     answer = TurnPlace(1)
-    found = list(exposed_secrets(loaded(cassette_of(*EXPOSING))))
+    cassette = loaded(cassette_of(*EXPOSING))
+    found = list(exposed_secrets(cassette))
 
     assert sorted(found[:2]) == [
         (1, first, "request", "github"),
@@ -165,7 +166,9 @@ def test_secrets_are_found_where_they_stand() -> None:
         (2, answer, "response", "github"),
     ]
 
-    assert list(exposed_secrets(loaded(cassette_of(*EXPOSING, redacts=True)))) == []
+    redacted = loaded(cassette_of(*EXPOSING, redacts=True))
+
+    assert list(exposed_secrets(redacted)) == []
 
     calls = [
         (post(tool(name), target="/mcp?api_key=hunter2hunter2"), text("x"))

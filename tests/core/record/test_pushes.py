@@ -162,7 +162,8 @@ def test_session_of_http_with_sse_is_the_url_that_its_stream_names(url: str) -> 
 
     assert pushed_to(session, stream) == [(call, "elicitation-1")]
 
-    posts = session.post(post(posted(elicit(), YES).body, target="/messages?session=5"))
+    accepting = posted(elicit(), YES).body
+    posts = session.post(post(accepting, target="/messages?session=5"))
 
     assert answered(session, posts) is not None
 

@@ -65,6 +65,7 @@ class Transcript:
         assert self.due == (end, body), "\n".join(self.lines)
         assert not self.continues, "\n".join(self.lines)
         self.due = None
+
         return self
 
     def adds(self, body: bytes, end: End = End.OPEN) -> Transcript:

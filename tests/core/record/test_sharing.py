@@ -64,6 +64,7 @@ def file_of(cassette: Cassette, **options: bool) -> str:
     again = load(raw, "bug.json")
     assert list(exposed_secrets(again)) == []
     assert dump(shared(again, **options).cassette) == raw
+
     return raw.decode()
 
 
@@ -196,13 +197,10 @@ def test_challenge_still_leads_a_client_to_the_replay() -> None:
     origin = "https://mcp.acme-corp.example:8443"
     challenge = ("WWW-Authenticate", f'Bearer resource_metadata="{origin}{document}"')
     refused = responding(b"", "text/plain", challenge, status=401)
-    whole = of_exchanges(
-        (replace(post(tool("t")), target=HERE), refused),
-        (
-            Request("GET", document, (), b""),
-            responding(json.dumps({"resource": UPSTREAM}).encode()),
-        ),
-    )
+    calling = replace(post(tool("t")), target=HERE)
+    looking = Request("GET", document, (), b"")
+    metadata = responding(json.dumps({"resource": UPSTREAM}).encode())
+    whole = of_exchanges((calling, refused), (looking, metadata))
 
     part = shared(whole).cassette
     known = origin_of(part)

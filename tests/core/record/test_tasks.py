@@ -68,6 +68,7 @@ def task_of(*script: Step, **options: bool) -> InteractionModel:
     written = dump(loaded(cassette))
     assert dump(load(written, "f")) == written
     (interaction,) = cassette.interactions
+
     return interaction
 
 
@@ -110,7 +111,7 @@ def test_turns_that_are_not_those_of_the_steps_are_refused(edit: str) -> None:
     )
     tree = json.loads(encode_cassette(cassette))
     (turn,) = tree["interactions"][0]["elicitation_turns"]
-    name, value = next(iter(json.loads(f"{{{edit}}}").items()))
+    ((name, value),) = json.loads(f"{{{edit}}}").items()
     turn["answer" if name == "steps" else "ask"][name] = value
     with pytest.raises(
         CassetteError, match="turns of a task are not those of its steps"
@@ -129,16 +130,31 @@ REFUSED = {"code": -32603, "message": "no seats"}
         (((get(TASK), Answer((), status=0, end=End.OPEN)),), [], []),
         (((get(TASK), WORKS), (cancel(TASK), {})), ["working", "cancel"], []),
         (
-            ((cancel(TASK), {}), (get(TASK), state(TASK, "cancelled")), (get(TASK), WORKS)),
+            (
+                (cancel(TASK), {}),
+                (get(TASK), state(TASK, "cancelled")),
+                (get(TASK), WORKS),
+            ),
             ["cancel", "cancelled"],
             [],
         ),
         (((get(TASK), state(TASK, "failed", error=REFUSED)),), ["failed"], []),
         (((get(TASK), refusal), (get(TASK), refusal)), ["get error"], []),
-        (((get(TASK), Answer((b"busy",), (), 503)), (get(TASK), DONE)), ["get", "completed"], []),
-        (((get(TASK), {**ASKED, "resultType": "input_required"}),), ["input_required"], [[]]),
-        (((get(TASK), {**ASKED, "resultType": None}), (update(TASK, {}), refusal)),
-         ["input_required", "update error"], [[]]),
+        (
+            ((get(TASK), Answer((b"busy",), (), 503)), (get(TASK), DONE)),
+            ["get", "completed"],
+            [],
+        ),
+        (
+            ((get(TASK), {**ASKED, "resultType": "input_required"}),),
+            ["input_required"],
+            [[]],
+        ),
+        (
+            ((get(TASK), {**ASKED, "resultType": None}), (update(TASK, {}), refusal)),
+            ["input_required", "update error"],
+            [[]],
+        ),
         (
             (
                 (get(TASK), ASKED),
@@ -150,7 +166,11 @@ REFUSED = {"code": -32603, "message": "no seats"}
             ["input_required", "update", "input_required", "update", "completed"],
             [[1], [3]],
         ),
-        (((update(TASK, {ONE: YES}), {}), (get(TASK), DONE)), ["update", "completed"], []),
+        (
+            ((update(TASK, {ONE: YES}), {}), (get(TASK), DONE)),
+            ["update", "completed"],
+            [],
+        ),
     ],
     ids=[
         "left at once",
@@ -165,7 +185,7 @@ REFUSED = {"code": -32603, "message": "no seats"}
         "asks twice",
         "asked elsewhere",
     ],
-)  # fmt: skip
+)
 def test_steps_are_what_a_client_did_and_saw(
     script: tuple[Step, ...], seen: list[str], turns: list[list[int]]
 ) -> None:

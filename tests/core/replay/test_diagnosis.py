@@ -380,7 +380,8 @@ def test_answer_that_is_posted_to_another_url_is_told_by_its_path(answer: Any) -
     """Whatever it says: the question was answered elsewhere."""
     cassette = asked_once(elicit(), YES, CALL, text("done"))
 
-    miss = posted_miss(replace(posted(elicit(), answer), target="/other"), cassette)
+    elsewhere = replace(posted(elicit(), answer), target="/other")
+    miss = posted_miss(elsewhere, cassette)
 
     assert (miss.reason, miss.detail) == (
         Reason.UNKNOWN_METHOD,

@@ -86,8 +86,11 @@ def test_answers_and_states_match_by_themselves() -> None:
     ask = asks("k", state="eyJhIjoxfQ.signature-of-it")
     script = (
         (made("1a"), ask),
-        (retry(made("1a"), {"k": YES}, state="eyJhIjoxfQ.signature-of-it"), text("yes")),
-    )  # fmt: skip
+        (
+            retry(made("1a"), {"k": YES}, state="eyJhIjoxfQ.signature-of-it"),
+            text("yes"),
+        ),
+    )
 
     player = matching(*script)
     state = state_in(play(player, made("2a")))
@@ -100,7 +103,9 @@ def test_answers_and_states_match_by_themselves() -> None:
 
         assert heard_of.startswith("miss "), (answers, echoed)
 
-    assert said(play(player, retry(made("2a"), {"k": YES}, state=state))) == "yes"
+    retried = retry(made("2a"), {"k": YES}, state=state)
+
+    assert said(play(player, retried)) == "yes"
     assert player.by_kind == {"same_end": 2}
 
 

@@ -169,7 +169,9 @@ def test_weightier_trait_decides() -> None:
     plain = post(CALL, ("Accept", "y"))
     player = player_of((plain, text("plain")), (streaming, text("streaming")))
 
-    assert said(play(player, post(with_token(CALL, 2), ("Accept", "y")))) == "streaming"
+    tracked = post(with_token(CALL, 2), ("Accept", "y"))
+
+    assert said(play(player, tracked)) == "streaming"
 
 
 def test_less_like_request_is_no_substitute() -> None:
@@ -310,8 +312,11 @@ def test_absent_equals_empty_only_where_not_both_were_recorded(
     assert missed(player, present).reason is Reason.ALREADY_PLAYED
     assert said(play(player, absent)) == "absent"
 
-    assert said(play(player_of((absent, text("absent"))), present)) == "absent"
-    assert said(play(player_of((present, text("present"))), absent)) == "present"
+    without = player_of((absent, text("absent")))
+    having = player_of((present, text("present")))
+
+    assert said(play(without, present)) == "absent"
+    assert said(play(having, absent)) == "present"
 
 
 def test_initialize_of_another_client_gets_the_recorded_answer() -> None:

@@ -310,8 +310,12 @@ def test_sealed_answers_choose_the_branch() -> None:
     assert [difference.pointer for difference in miss.differences] == [
         "/inputResponses/pin/content"
     ]
-    assert said(play(player, retry(CALL, pin(2.0), state=state))) == "two"
-    assert said(play(player, retry(CALL, pin(1), state=state))) == "one"
+
+    second = play(player, retry(CALL, pin(2.0), state=state))
+    first = play(player, retry(CALL, pin(1), state=state))
+
+    assert said(second) == "two"
+    assert said(first) == "one"
 
 
 @pytest.mark.parametrize(

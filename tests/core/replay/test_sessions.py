@@ -232,12 +232,10 @@ def test_call_is_resumed_by_the_id_of_its_last_event() -> None:
 
 def test_id_that_several_streams_use_resumes_none_of_them() -> None:
     """Outside sessions ids of events are as recorded, and a server may use one again."""
-    streams = [
-        Answer(
-            (b"id: 7\ndata: \n\n", sse(answer(tool(name), text(name)))), STREAM_HEADERS
-        )
-        for name in "ab"
-    ]
+    streams = []
+    for name in "ab":
+        response = sse(answer(tool(name), text(name)))
+        streams.append(Answer((b"id: 7\ndata: \n\n", response), STREAM_HEADERS))
 
     resume = get("/mcp", *LISTEN.headers, ("Last-Event-ID", "7"))
     both = player_of(*zip(map(tool, "ab"), streams, strict=True))
@@ -260,7 +258,8 @@ def test_what_was_not_recorded_is_said_on_the_stream_that_has_all_responses() ->
     talk.end(listening, End.OPEN)
     player = Player(loaded(talk.cassette()))
     stream_ = hit(player, get("/sse"))
-    where = sent_now(stream_).decode().split("data: ")[1].strip()
+    event = sent_now(stream_).decode()
+    where = event.split("data: ")[1].strip()
 
     assert player.respond_on_stream(post(CALL, target=where), b"{}")
     assert sent_now(stream_) == b"event: message\ndata: {}\n\n"

@@ -83,6 +83,7 @@ def asked_on(where: str) -> tuple[Player, Delivery]:
     assert told(calling if where == "call" else stream)[0] == sse(PUSHED)
     responds = stream if where == "all" else calling
     assert told(responds) == []
+
     return player, responds
 
 

@@ -60,7 +60,15 @@ UNUSUAL: tuple[Step, ...] = (
     (CALL, asks("a", state=STATE)),
     (retry(CALL, {"a": NO}, state=STATE), text("left")),
     (retry(CALL, {"a": YES}, state=STATE), refusal(CALL, -32602, "no")),
-    (tool("other"), {"resultType": "input_required", "inputRequests": {"b": {"method": "sampling/createMessage", "params": {"maxTokens": 9}}}}),
+    (
+        tool("other"),
+        {
+            "resultType": "input_required",
+            "inputRequests": {
+                "b": {"method": "sampling/createMessage", "params": {"maxTokens": 9}}
+            },
+        },
+    ),
     (tool("x"), asks("a", state=STATE)),
     (retry(tool("x"), {"a": NO, "d": 5, "b": 1}, state=STATE), text("x")),
     (retry(CALL, {"a": YES}, state="unknown"), refusal(CALL)),
@@ -71,7 +79,7 @@ UNUSUAL: tuple[Step, ...] = (
     (tool("slow"), stream(progress(7), answer(CALL, text("x")))),
     (tool("long"), text("x" * 1000)),
     (tool("json"), text('{"at":[1]}')),
-)  # fmt: skip
+)
 ENDINGS: tuple[Any, ...] = (
     text("done"),
     {"isError": True},

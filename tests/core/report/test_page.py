@@ -105,7 +105,11 @@ SAMPLED = {
 }
 ROOTS = {"roots": [{"uri": "file:///a", "name": "a"}, {"uri": "b:c"}]}
 QUESTIONS: tuple[tuple[str, Any, Any], ...] = (
-    ("elicitation/create", FORM, {"action": "accept", "content": {**CONTENT, "token": "<github:1>"}}),
+    (
+        "elicitation/create",
+        FORM,
+        {"action": "accept", "content": {**CONTENT, "token": "<github:1>"}},
+    ),
     ("elicitation/create", {"message": "Sure?"}, NO),
     ("elicitation/create", URL, YES),
     ("elicitation/create", {}, {"action": "cancel"}),
@@ -116,7 +120,7 @@ QUESTIONS: tuple[tuple[str, Any, Any], ...] = (
     ("roots/list", {}, {"roots": []}),
     ("roots/list", {}, {"roots": 5}),
     ("tasks/odd", {"x": 1}, {"y": 2}),
-)  # fmt: skip
+)
 ENDINGS: tuple[Any, ...] = (
     {"isError": True, "content": [{"type": "text", "text": "no"}]},
     refusal(CALL, -32602, "bad"),

@@ -280,6 +280,7 @@ def replay(report: ReplayReport) -> str:
         json_of(summary_data(report), indent=1),
         junit(report).decode(),
     )
+
     return "\n".join([line, *forms])
 
 

@@ -40,13 +40,23 @@ def credentials(
         ("X-Auth-Token", "kq7x-4711", "kq7x-4711", "<token:1>"),
         ("X-Vault-Token", "kq7x-4711", "kq7x-4711", "<token:1>"),
         ("X-Next-Token", "kq7x-4711", "kq7x-4711", "kq7x-4711"),
-        ("Cookie", 'a=b; sid="kq7x-4711"; theme=dark-mode', "kq7x-4711 dark-mode", "<cookie:1> dark-mode"),
-        ("Set-Cookie", "sid=kq7x-4711; Path=/some/path7", "kq7x-4711 /some/path7", "<cookie:1> /some/path7"),
+        (
+            "Cookie",
+            'a=b; sid="kq7x-4711"; theme=dark-mode',
+            "kq7x-4711 dark-mode",
+            "<cookie:1> dark-mode",
+        ),
+        (
+            "Set-Cookie",
+            "sid=kq7x-4711; Path=/some/path7",
+            "kq7x-4711 /some/path7",
+            "<cookie:1> /some/path7",
+        ),
         ("Authorization", "Bearer kq7x-47", "is kq7x-47!", "is kq7x-47!"),
         ("X-Tenant", "kq7x-4711", "kq7x-4711", "kq7x-4711"),
         ("Mcp-Session-Id", "kq7x-4711", "kq7x-4711", sealed_hash("kq7x-4711")),
     ],
-)  # fmt: skip
+)
 def test_credential_is_replaced_wherever_it_is_repeated(
     name: str, value: str, text: str, sealed: str
 ) -> None:

@@ -154,19 +154,47 @@ def test_recorded_states_stand_in_json_as_json() -> None:
 @pytest.mark.parametrize(
     ("raw", "sealed", "states"),
     [
-        (b'{"result":{"requestState":"abc"}}', b'{"result":{"requestState":"<abc>"}}', ["abc"]),
-        (b'[{"params":{"requestState":"a"}},{"result":{"requestState":"b"}}]', None, ["a", "b"]),
-        (b'{"result":{"requestState":"a"}}\n{"params":{"requestState":"b"}}\n', None, ["a", "b"]),
-        (b'{"result":{"requestState":"a\\"\\u00e9","x":"\xc3\xa9"}}', None, ['a"\u00e9']),
+        (
+            b'{"result":{"requestState":"abc"}}',
+            b'{"result":{"requestState":"<abc>"}}',
+            ["abc"],
+        ),
+        (
+            b'[{"params":{"requestState":"a"}},{"result":{"requestState":"b"}}]',
+            None,
+            ["a", "b"],
+        ),
+        (
+            b'{"result":{"requestState":"a"}}\n{"params":{"requestState":"b"}}\n',
+            None,
+            ["a", "b"],
+        ),
+        (
+            b'{"result":{"requestState":"a\\"\\u00e9","x":"\xc3\xa9"}}',
+            None,
+            ['a"\u00e9'],
+        ),
         # A member of another object is a state only where it repeats one that is no word.
         (b'{"params":{"arguments":{"requestState":"abc"}}}', None, []),
         (b'{"requestState":"abc"}', None, []),
-        (b'{"result":{"requestState":"x1y2z","n":"{\\"requestState\\":\\"x1y2z\\"}"}}', None, ["x1y2z"] * 2),
-        (b'{"result":{"requestState":"word","n":{"requestState":"word"}}}', None, ["word"]),
+        (
+            b'{"result":{"requestState":"x1y2z","n":"{\\"requestState\\":\\"x1y2z\\"}"}}',
+            None,
+            ["x1y2z"] * 2,
+        ),
+        (
+            b'{"result":{"requestState":"word","n":{"requestState":"word"}}}',
+            None,
+            ["word"],
+        ),
         # What is no JSON is searched.
         (b'{"requestState":"abc', b'{"requestState":"<abc>', ["abc"]),
         (b'{"requestState" : "abc","x":1', b'{"requestState" : "<abc>","x":1', ["abc"]),
-        (b'{"requestState":"a\\"b\\\\","x', b'{"requestState":"<a\\"b\\\\>","x', ['a"b\\']),
+        (
+            b'{"requestState":"a\\"b\\\\","x',
+            b'{"requestState":"<a\\"b\\\\>","x',
+            ['a"b\\'],
+        ),
         (b'<p>{"requestState": "abc"}', b'<p>{"requestState": "<abc>"}', ["abc"]),
         (b'\xff"requestState":"a" "requestState":"b"', None, ["a", "b"]),
         (b'"[{\\"requestState\\":\\"a\\"}', b'"[{\\"requestState\\":\\"<a>\\"}', ["a"]),
@@ -178,7 +206,7 @@ def test_recorded_states_stand_in_json_as_json() -> None:
         (b'{"a":"requestState","b":"requestState: x"}', None, []),
         (b"<html>", None, []),
     ],
-)  # fmt: skip
+)
 def test_state_is_what_stands_under_its_name(
     raw: bytes, sealed: bytes | None, states: list[str]
 ) -> None:

@@ -58,6 +58,7 @@ class User:
         assert isinstance(block, TextContent)
         self.asked.append(f"sampling: {block.text}")
         words = TextContent(text="Two steps")
+
         return CreateMessageResult(role="assistant", content=words, model="stub")
 
     async def roots(self, _context: Any) -> ListRootsResult:
