@@ -40,7 +40,7 @@ SIZES = {
 
 DENSITY = {
     "tokens in a line of the package": 5.25,
-    "tokens in a line of tests": 6.2,
+    "tokens in a line of tests": 6.1,
     "conditional expressions in 1,000 lines": 7.2,
     "comprehensions in 1,000 lines": 10,
     "tuple assignments in 1,000 lines": 0.5,
