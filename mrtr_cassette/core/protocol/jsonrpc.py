@@ -289,7 +289,8 @@ def _plain_echoes(message: Message, request: Message) -> list[Echo] | None:
 
     raw = message.raw
     # A key that stands once in the bytes, in its only spelling, is the message's own.
-    is_certain = raw.count(key) == (value is not None) and b"\\u" not in raw
+    own_keys = 0 if value is None else 1
+    is_certain = raw.count(key) == own_keys and b"\\u" not in raw
     if not is_certain or b"subscriptionId" in raw or method_of(request.method).listens:
         return None
     if echoed is None:
@@ -475,16 +476,11 @@ def _is_unread(text: bytes) -> bool:
         return False
 
     is_certain = b"2.0" in text and is_json(text)
-    if (
-        is_certain
-        or _LIKE_JSON.match(text) is None
-        or b"id" not in text.replace(b"\0", b"")
-    ):
+    if is_certain or _LIKE_JSON.match(text) is None:
         return False
-
-    return not server_messages(text) and not any(
-        map(server_messages, text.splitlines())
-    )
+    if b"id" not in text.replace(b"\0", b""):
+        return False
+    return not any(map(server_messages, [text, *text.splitlines()]))
 
 
 def hides_response(request: Message | None, response: Response) -> bool:

@@ -198,10 +198,10 @@ def moved(spelled: object, by: timedelta) -> str | None:
     if time is None or match is None:
         return None
 
-    digits = len(match[1] or "")
+    fraction, zone = match.groups(default="")
     unit = "seconds"
-    if digits:
-        unit = "milliseconds" if digits <= 4 else "microseconds"
+    if fraction:
+        unit = "milliseconds" if len(fraction) <= len(".999") else "microseconds"
 
-    later = (time + by).replace(tzinfo=None).isoformat(match[0][10], unit)
-    return later + (match[2] or "")
+    separator = match[0][10]
+    return (time + by).replace(tzinfo=None).isoformat(separator, unit) + zone

@@ -61,13 +61,13 @@ def _canonical_number(text: str) -> str:
 
     sign, whole, fraction, exponent_text = match.groups()
     fraction = fraction or ""
-    digits = (whole + fraction).lstrip("0")
-    exponent = int(exponent_text or 0) - len(fraction) + len(digits)
-    digits = digits.rstrip("0")
+    digits = (whole + fraction).rstrip("0")
+    # Of the number that the digits are without a point.
+    exponent = int(exponent_text or 0) + len(whole) - len(digits)
+    digits = digits.lstrip("0")
     if not digits:
         return "0"
 
-    exponent -= len(digits)
     if 0 <= exponent <= _LONGEST_PLAIN - len(digits):
         return f"{sign}{digits}{'0' * exponent}"
 
@@ -82,6 +82,8 @@ MemberPath = tuple[str, ...]
 """The keys that lead to a member, from the outermost object inwards."""
 
 _DIGITS = bytes.maketrans(b"123456789eE,[", b"000000000..::")
+"""Makes 0 of digits, a point of marks within a number, and a colon of what precedes a value."""
+
 _BETWEEN = b" \t\n\r-"
 """What may be between a number and the `:` that comes before it, after `_DIGITS`."""
 
@@ -310,6 +312,7 @@ def _find_spans(
     spans: dict[MemberPath, list[Span]] = {}
     try:
         start = _skip_space(text, 0)
+        # What is no object has no members, but it has to be JSON.
         if () in paths or text[start] != "{":
             spans = {(): [Span(start, _scan_value(text, start)[1])]}
 
@@ -417,6 +420,7 @@ def _with_members(
         if added is not None and name not in names:
             written += (json.dumps(name).encode(), b":", added, b",")
 
+    # Behind the last member nothing is separated.
     return b"".join(written[:-1])
 
 
@@ -470,17 +474,17 @@ def _parts_of(text: str, start: int) -> Iterator[_Part]:
     is_object = text[start] == "{"
     index = _skip_space(text, start + 1)
     while text[index] not in "}]":
-        start = index
+        begin = index
         name = ""
         if is_object:
             name, index = _scan_value(text, index)
             if not name.isascii():
-                name = parse(text[start:index].encode("latin-1"))
+                name = parse(text[begin:index].encode("latin-1"))
 
             index = _skip_space(text, _skip_space(text, index) + 1)
 
         end = _scan_value(text, index)[1]
-        yield _Part(name, start, Span(index, end))
+        yield _Part(name, begin, Span(index, end))
         index = _skip_space(text, end)
         if text[index] == ",":
             index = _skip_space(text, index + 1)
