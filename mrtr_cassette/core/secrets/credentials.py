@@ -61,8 +61,17 @@ class _Spelling(NamedTuple):
 
 
 class _Known(NamedTuple):
+    """A text that is replaced."""
+
     shown: str
     is_kept: bool
+    is_searched: bool
+
+
+class _Indexed(NamedTuple):
+    """The same with how it is found."""
+
+    shown: str
     spellings: tuple[_Spelling, ...]
     grams: set[bytes]
     """Parts of the ends of its spellings, as many texts begin with the same characters.
@@ -173,7 +182,7 @@ def _layers_of(raw: bytes) -> list[_Layer]:
     return [*reversed(in_json), plain, *in_url, *in_form]
 
 
-def _replaced(raw: bytes, texts: Iterable[_Known]) -> bytes:
+def _replaced(raw: bytes, texts: Iterable[_Indexed]) -> bytes:
     """Return a text in which known texts are replaced, also where they are escaped."""
     likely = []
     for known in texts:
@@ -210,6 +219,9 @@ class RepeatedSecrets:
         self._most = most
         self.texts: dict[str, _Known] = {}
         """The texts, the oldest first, and what takes their places."""
+        self._added: dict[str, None] = {}
+        """Those that are not indexed yet."""
+        self._indexed: dict[str, _Indexed] = {}
         self._by_gram: dict[bytes, dict[str, None]] = {}
 
     def __contains__(self, text: object) -> bool:
@@ -226,14 +238,9 @@ class RepeatedSecrets:
         if len(self.texts) >= self._most:
             self._forget_oldest()
 
-        spellings: tuple[_Spelling, ...] = ()
-        if is_searched:
-            spellings = tuple(_spellings_of(text))
-
-        known = _Known(shown, is_kept, spellings, _grams_of(spellings))
-        self.texts[text] = known
-        for gram in known.grams:
-            self._by_gram.setdefault(gram, {})[text] = None
+        self.texts[text] = _Known(shown, is_kept, is_searched)
+        # Of the many secrets of a large body, most are forgotten before the next search.
+        self._added[text] = None
 
     def _forget_oldest(self) -> None:
         """Forget the oldest text that is not kept, if there is any."""
@@ -242,12 +249,31 @@ class RepeatedSecrets:
                 continue
 
             del self.texts[text]
-            for gram in known.grams:
-                del self._by_gram[gram][text]
-                if not self._by_gram[gram]:
-                    del self._by_gram[gram]
+            self._added.pop(text, None)
+            indexed = self._indexed.pop(text, None)
+            if indexed is not None:
+                self._forget_grams(text, indexed.grams)
 
             return
+
+    def _forget_grams(self, text: str, grams: Iterable[bytes]) -> None:
+        """Find a text by its grams no longer."""
+        for gram in grams:
+            del self._by_gram[gram][text]
+            if not self._by_gram[gram]:
+                del self._by_gram[gram]
+
+    def _index_added(self) -> None:
+        """Index the texts that were added after the last search."""
+        for text in self._added:
+            known = self.texts[text]
+            spellings = tuple(_spellings_of(text)) if known.is_searched else ()
+            indexed = _Indexed(known.shown, spellings, _grams_of(spellings))
+            self._indexed[text] = indexed
+            for gram in indexed.grams:
+                self._by_gram.setdefault(gram, {})[text] = None
+
+        self._added.clear()
 
     def remember(self, state: str, shown_as: str | None = None) -> None:
         """Replace a state from now on, unless it is so short that it may be a word."""
@@ -265,8 +291,9 @@ class RepeatedSecrets:
         """Replace the texts wherever they stand."""
         return _replaced(raw, self._likely(raw))
 
-    def _likely(self, raw: bytes) -> list[_Known]:
+    def _likely(self, raw: bytes) -> list[_Indexed]:
         """Return the known texts that some bytes may contain, and few others."""
+        self._index_added()
         if not self._by_gram:
             return []
 
@@ -277,7 +304,7 @@ class RepeatedSecrets:
                 if found:
                     likely |= found
 
-        return [self.texts[text] for text in likely]
+        return [self._indexed[text] for text in likely]
 
     def seal_text(self, text: str) -> str:
         """Replace the texts in a text as `seal` does in bytes."""
