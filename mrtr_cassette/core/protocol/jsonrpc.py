@@ -471,8 +471,9 @@ def _texts_of(response: Response) -> Iterator[bytes]:
 
 def _is_unread(text: bytes) -> bool:
     """Tell whether a text looks like a message with an id, and none is found."""
-    # A small message is remembered for whoever reads it next.
-    if len(text) <= _SMALL and classify(text) is not None:
+    # A small response is remembered for whoever reads its outcome.
+    is_small_response = len(text) <= _SMALL and b'"method"' not in text
+    if is_small_response and classify(text) is not None:
         return False
 
     is_certain = b"2.0" in text and is_json(text)

@@ -40,6 +40,9 @@ _LONG_RUN = 2 * _GRAM - 1
 So long is hardly a word of a message but states, hashes and the like.
 """
 
+_LONGEST_RUN = 4096
+"""Characters of a run by which a text is looked for at most."""
+
 _DEEPEST = 4
 """Escapes within one another that are undone, as of JSON in a string of JSON."""
 
@@ -223,6 +226,8 @@ class RepeatedSecrets:
         """Those that are not indexed yet."""
         self._indexed: dict[str, _Indexed] = {}
         self._by_gram: dict[bytes, dict[str, None]] = {}
+        self._shortest_run = _LONGEST_RUN
+        """Characters of the shortest run that a gram was taken from."""
 
     def __contains__(self, text: object) -> bool:
         """Tell whether a text is known."""
@@ -273,6 +278,10 @@ class RepeatedSecrets:
             for gram in indexed.grams:
                 self._by_gram.setdefault(gram, {})[text] = None
 
+            for spelling in spellings:
+                if _LONG_RUN <= len(spelling.probe) < self._shortest_run:
+                    self._shortest_run = len(spelling.probe)
+
         self._added.clear()
 
     def remember(self, state: str, shown_as: str | None = None) -> None:
@@ -298,7 +307,7 @@ class RepeatedSecrets:
             return []
 
         likely = dict(self._by_gram.get(_SHORT, ()))
-        for start, end in long_words(raw, _PROBED, _LONG_RUN):
+        for start, end in long_words(raw, _PROBED, self._shortest_run):
             for at in range(start, end - _GRAM + 1, _GRAM):
                 found = self._by_gram.get(raw[at : at + _GRAM])
                 if found:

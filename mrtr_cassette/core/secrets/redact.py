@@ -31,6 +31,7 @@ from mrtr_cassette.core.secrets.decode import (
 from mrtr_cassette.core.secrets.judged import Find, JudgedText, Kind, in_named
 from mrtr_cassette.core.secrets.names import placeholder, ref_spans, secrets_in
 from mrtr_cassette.core.secrets.rules import (
+    BASE64,
     CUSTOM_KEY,
     ESCAPED,
     ESCAPED_IN_URL,
@@ -337,7 +338,7 @@ class Redactor:
 
             yield from found
 
-        if depth:
+        if depth and filter_of(BASE64)(text):
             yield from self._in_base64(text, depth)
 
         if depth and filter_of(ESCAPED_IN_URL)(text):

@@ -114,6 +114,15 @@ def test_text_that_is_kept_is_never_forgotten() -> None:
     )
 
 
+def test_shorter_text_is_found_that_became_known_after_a_search() -> None:
+    """Words are looked at from the length of the shortest known text on."""
+    texts = known("long-enough-" * 8)
+    texts.may_be_in(b"any text")
+    texts.add("a-shorter-text-17", SHOWN)
+
+    assert texts.seal_text("is a-shorter-text-17 here") == f"is {SHOWN} here"
+
+
 def test_texts_are_replaced_in_text_as_in_bytes() -> None:
     """What is no Unicode stays beside them."""
     assert known(ODD).seal_text(f"\ud800 {ODD} é") == f"\ud800 {SHOWN} é"
